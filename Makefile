@@ -31,11 +31,11 @@ FILES := /usr/include/xrt/xrt/xrt_device.h /usr/lib/python3/dist-packages/torch
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # uv installs several times as fast. It does not read pip's configuration: where that names another index, and where uv
-# cannot install, pip does.
+# cannot install, pip does. As pip does, it trusts the certificates of the system.
 define install
 $(PYTHON) -m venv $(VENV)
 @if $(PIP) config list | grep -q '[.]index-url' || ! $(PIP) install --quiet -c constraints.txt uv || \
-  ! $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '$(1)'; then \
+  ! $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python -c constraints.txt -e '$(1)'; then \
   $(PIP) install --quiet -c constraints.txt -e '$(1)'; fi
 endef
 

@@ -24,7 +24,9 @@ from .lang.targets import register_target
 from .space.backend import find_backends_with
 
 if TYPE_CHECKING:
+    from .backends.fpga.choices.clock import clock as clock
     from .backends.fpga.choices.schedules import adders as adders
+    from .backends.fpga.choices.schedules import interface as interface
     from .backends.fpga.choices.schedules import memory as memory
     from .backends.fpga.choices.schedules import pack as pack
     from .backends.fpga.choices.schedules import partition as partition
@@ -121,8 +123,10 @@ __version__ = "0.2.0"
 _names, __getattr__ = lazy_exports(
     __name__,
     {
+        "backends.fpga.choices.clock": ["clock"],
         "backends.fpga.choices.schedules": [
             "adders",
+            "interface",
             "memory",
             "pack",
             "partition",

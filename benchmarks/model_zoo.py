@@ -1,8 +1,8 @@
 """Models of the usual kinds, with random weights: are they read and right, and how much of each runs on the device?
 
-    python benchmarks/model_zoo.py                    # every model: read, and compared with PyTorch
-    python benchmarks/model_zoo.py --map npu2         # composed as well, with the share of time on the device
-    python benchmarks/model_zoo.py unet lstm          # some of them
+    python -m benchmarks.model_zoo                    # every model: read, and compared with PyTorch
+    python -m benchmarks.model_zoo --map npu2         # composed as well, with the share of time on the device
+    python -m benchmarks.model_zoo unet lstm          # some of them
 
 It needs PyTorch, `onnxscript` for its exporter, and `onnxruntime` in the environment of this package.
 """

@@ -2,6 +2,7 @@
 
     python -m benchmarks.sampler_quality [--trials 300] [--seeds 4] [--samplers evolution,random,nsga2] [--study FILE]
     python -m benchmarks.sampler_quality --all --trials 600 --seeds 20 --samplers auto,evolution,random,nsga2,tpe
+    python -m benchmarks.sampler_quality --problems osy,mw7,hidden [--samplers evolution,tpe,nsga2,cmaes,gp]
 
 The hypervolume is that of the logarithms of the objectives, from the best value that any run found to a tenth beyond
 the worst (a front may consist of the two ends), as a share of what all runs together reach. Designs are simulated once,
@@ -9,13 +10,19 @@ whoever proposes them. Besides the mean over seeds the worst seed is shown: a us
 takes minutes, and so does `gp`, which needs PyTorch. With `--all` every design of the space is evaluated too, so that
 shares, and the evaluations until 99 %, are of the true hypervolume; and it is said how many evaluations would do for
 who knew the designs to choose, which no search can be better than.
+
+With `--problems` public problems in plain Optuna are searched instead (`public_problems.py`; `all` for every one):
+median and quartiles of 20 seeds after 50, 100 and 200 trials, of the best value (less is better) or of the share of a
+box that the front dominates (more is better), and the processor time of a trial. Samplers that need a package that is
+not installed are left out.
 """
 
 import argparse
 import tempfile
 import time
+import warnings
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,8 +34,10 @@ from numpy.typing import NDArray
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.tune.search.pareto_front import hypervolume
 from allo_dse.tune.study import load_studies
+from benchmarks.public_problems import PROBLEMS, SAMPLERS, reached
 
 HERE = Path(__file__).parent
+MARKS = (50, 100, 200)
 GOAL = 0.99  # share of the hypervolume
 WORST = 1.1  # the reference point, where 0 is the best value and 1 the worst
 Losses = list[list[float] | None]
@@ -53,11 +62,17 @@ class Remembering:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=300)
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--samplers", default="evolution,random,nsga2")
+    parser.add_argument("--seeds", type=int, default=None, help="4, or 20 of public problems")
+    parser.add_argument("--samplers", default="")
+    parser.add_argument("--problems", default="", help="public problems instead of a study: names, or all")
     parser.add_argument("--study", type=Path, default=HERE.parent / "studies" / "gemm_npu.py")
     parser.add_argument("--all", action="store_true", help="compare with the front of the whole space")
     options = parser.parse_args()
+    if options.problems:
+        names = PROBLEMS if options.problems == "all" else options.problems.split(",")
+        on_problems(names, options.samplers.split(",") if options.samplers else SAMPLERS, options.seeds or 20)
+        return
+    options.seeds, options.samplers = options.seeds or 4, options.samplers or "evolution,random,nsga2"
 
     study = load_studies(options.study)[0]
     evaluator = Remembering(study.make_evaluator())
@@ -108,6 +123,25 @@ def main() -> None:
         print(f"{name:12}{cells}   {first:,.1f}   ({seconds[name] / options.seeds:.1f} s a run)"
               f"   {100 * GOAL:.0f} % after {np.median(reached):.0f}, quartiles "
               f"{np.quantile(reached, 0.25):.0f} and {np.quantile(reached, 0.75):.0f}", flush=True)  # fmt: skip
+
+
+def on_problems(problems: Iterable[str], samplers: Iterable[str], seeds: int) -> None:
+    """Print what samplers reach on public problems."""
+    warnings.simplefilter("ignore")
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    print(f"after {MARKS} trials, median (quartiles) of {seeds} seeds, ms of processor time a trial")
+    for problem in problems:
+        for sampler in samplers:
+            began = time.process_time()
+            try:
+                found = [reached(PROBLEMS[problem], SAMPLERS[sampler](seed), MARKS) for seed in range(seeds)]
+            except (ImportError, ValueError) as error:  # ValueError: CMA-ES has one objective
+                print(f"{problem:11}{sampler:10} left out: {error}")
+                continue
+            cost = 1e3 * (time.process_time() - began) / (seeds * MARKS[-1])
+            low, middle, high = np.quantile(found, [0.25, 0.5, 0.75], 0, method="closest_observation")
+            cells = "".join(f"{m:>9.3f} ({a:.3f} {b:.3f})" for a, m, b in zip(low, middle, high, strict=True))
+            print(f"{problem:11}{sampler:10}{cells}{cost:>8.1f}", flush=True)
 
 
 def _undominated(losses: list[list[float]]) -> Losses:

@@ -124,7 +124,7 @@ def _log_age(table: RunTable) -> float | None:
 
 def print_design(table: RunTable, row: int, to: Console) -> None:
     """A design for a person."""
-    facts = design_facts(table, row)
+    facts, verification = design_facts(table, row), table.verified.get(table.keys[row])
     print_facts(
         {
             "design": f"{facts['key']}  (number {facts['number']}, {facts['status']}"
@@ -132,7 +132,7 @@ def print_design(table: RunTable, row: int, to: Console) -> None:
             "objectives": _pairs(facts["values"]),
             "parameters": _pairs(facts.get("params")),
             "mapping": _pairs({n: table.columns[n].value(row) for n in table.names("mapping")}),
-            "verified": {True: "yes", False: f"WRONG: {facts['verification']}", None: ""}[facts["verified"]],
+            "verified": "" if verification is None else f"{verification.verdict}: {verification.message}",
             "error": facts.get("error"),
             "printed": facts.get("log") and str(table.path / facts["log"]),
             "violated": _pairs({n: v for n, v in (facts.get("constraints") or {}).items() if v}),

@@ -119,10 +119,11 @@ def _call(app: typer.Typer, *, as_json: bool) -> None:
 
 def _run(arguments: list[str], *, as_json: bool) -> None:
     """Run the command that the arguments name. Most of them end the process."""
-    if arguments[:1] == ["--complete"]:
-        from .commands.tune import complete
+    if arguments[:1] in (["--complete"], ["--complete-plain"]):
+        from .commands.tune import complete, complete_plain
 
-        found = complete(int(arguments[1]), arguments[2:], sorted(COMMANDS), application)
+        completing = complete if arguments[0] == "--complete" else complete_plain
+        found = completing(int(arguments[1]), arguments[2:], sorted(COMMANDS), application)
         print("".join(f"{one}\n" for one in found), end="")
     elif arguments and arguments[0] in COMMANDS:
         _call(application(arguments[0]), as_json=as_json)

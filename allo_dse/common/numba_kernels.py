@@ -1,11 +1,10 @@
-"""Compiling kernels on arrays with Numba."""
+"""Compiling kernels on arrays with Numba, which is imported when the first of them is called."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property, partial, update_wrapper
 from typing import Any, TypeVar, cast
-
-import numba
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -15,12 +14,54 @@ def compiled(function: Function) -> Function:
 
     The compiled function does not hold Python's global lock.
     """
+    return cast(Function, _Kernel(function, _kept))
+
+
+def called(function: Function) -> Function:
+    """A part of compiled functions that stays a function. Python cannot call it: taking its arguments apart, tuples of
+    arrays, would be a fifth of the time of compiling."""
+    return cast(Function, _Kernel(function, partial(_jit, no_cpython_wrapper=True, no_cfunc_wrapper=True)))
+
+
+def inlined(function: Function) -> Function:
+    """A part of compiled functions: written into those that call it, as a call would pass tuples of arrays by value."""
+    return cast(Function, _Kernel(function, partial(_jit, inline="always")))
+
+
+class _Kernel:
+    """A function that Numba compiles when it is first called."""
+
+    def __init__(self, function: Callable[..., object], compiler: Callable[[Callable[..., object]], Any]) -> None:
+        update_wrapper(self, function)
+        self._function, self._compiler = function, compiler
+
+    def __call__(self, *arguments: object) -> object:
+        return self.dispatcher(*arguments)
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """Numba's function. Kernels that it may call are replaced in its module: Numba knows only its own."""
+        names = self._function.__globals__
+        self.__dict__["dispatcher"] = dispatcher = self._compiler(self._function)  # before others that call it
+        for name, value in list(names.items()):
+            if isinstance(value, _Kernel):
+                names[name] = value.dispatcher
+        return dispatcher
+
+
+def _jit(function: Callable[..., object], **options: object) -> Any:
+    import numba
+
+    return numba.njit(nogil=True, **options)(function)  # type: ignore[call-overload]
+
+
+def _kept(function: Callable[..., object]) -> Any:
     try:
-        dispatcher = numba.njit(nogil=True, cache=True)(function)
+        dispatcher = _jit(function, cache=True)
         _forget_unreadable(dispatcher)
-        return cast(Function, dispatcher)
     except RuntimeError:  # neither the package's nor the user's cache directory can be written
-        return cast(Function, numba.njit(nogil=True)(function))
+        return _jit(function)
+    return dispatcher
 
 
 def _forget_unreadable(dispatcher: Any) -> None:
@@ -33,15 +74,3 @@ def _forget_unreadable(dispatcher: Any) -> None:
         dispatcher._cache._cache_file._load_index()
     except (ImportError, AttributeError):
         dispatcher._cache.flush()
-
-
-def called(function: Function) -> Function:
-    """A part of compiled functions that stays a function. Python cannot call it: taking its arguments apart, tuples of
-    arrays, would be a fifth of the time of compiling."""
-    compiler = numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)  # type: ignore[call-overload]
-    return cast(Function, compiler(function))
-
-
-def inlined(function: Function) -> Function:
-    """A part of compiled functions: written into those that call it, as a call would pass tuples of arrays by value."""
-    return cast(Function, numba.njit(nogil=True, inline="always")(function))

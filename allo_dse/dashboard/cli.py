@@ -67,10 +67,12 @@ def dashboard(
         console.print(f"{markup(', '.join(board.names) or 'networks')}: [bold]{url}[/]   (Ctrl-C ends)")
         if browser:  # the browser starts slowly; its requests wait at the socket
             threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
-        _serve(listening, board, study, reference, console)
+        _serve(listening, board, study, reference, console, local=host in LOCAL)
 
 
-def _serve(listening: socket.socket, board: Board, study: Path | None, reference: str | None, console: Console) -> None:
+def _serve(
+    listening: socket.socket, board: Board, study: Path | None, reference: str | None, console: Console, *, local: bool
+) -> None:
     """Answer until Ctrl-C; the runs are read meanwhile."""
     from .app.context import Context
     from .app.factory import make_app
@@ -90,7 +92,7 @@ def _serve(listening: socket.socket, board: Board, study: Path | None, reference
         console.print(f"[bold red]error:[/] {markup(str(error))}")
 
     opening = Opening(board, read, failed)
-    context = Context(board, Programs(board, study), opening=opening)
+    context = Context(board, Programs(board, study), opening=opening, local=local)
     server = server_on(listening, make_app(context), board, opening)
     with server, server.interrupted_between_requests():
         opening.start()

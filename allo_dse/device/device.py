@@ -12,11 +12,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import BaseModel, ValidationError, model_validator
 
 from allo_dse.common.errors import DeviceError
 from allo_dse.common.notebooks import table_html
@@ -277,6 +278,7 @@ class FpgaDevice(Device):
         resources: of the chip. shell: what the platform takes of them.
         operators: by element type ("f32") and operator ("add", "mul", "exp", ...) its implementations by clock;
             "add_fabric" is the adder without DSPs.
+        tool: version of the HLS tool that builds designs. tools: by version, tables of what differs from it on.
     """
 
     family: Literal["fpga"]
@@ -290,6 +292,22 @@ class FpgaDevice(Device):
     fifo: FifoRules
     arrays: ArrayRules
     hls: HlsRules
+    tool: str
+    tools: Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_tool(cls, values: Any) -> Any:
+        """Apply the changes of all versions of the tool that are not newer, in order."""
+        if not isinstance(values, dict) or not isinstance(values.get("tools"), Mapping) or not values["tools"]:
+            return values
+        known = sorted(values["tools"], key=_version)
+        said, found = _version(str(values.get("tool"))), dict(values)
+        for version in known[:1] + [one for one in known[1:] if _version(one) <= said]:
+            for table, own in values["tools"][version].items():
+                before = found.get(table, {})
+                found[table] = {**(before.model_dump() if isinstance(before, BaseModel) else before), **own}
+        return found
 
     @model_validator(mode="after")
     def _is_consistent(self) -> FpgaDevice:
@@ -301,21 +319,25 @@ class FpgaDevice(Device):
         return self
 
     def with_options(self, **options: Any) -> Self:
-        """A copy with another clock (`clock_mhz=250`, `uncertainty=0.2`) or other resources (`dsp=2560`, `lut=...`).
+        """A copy with another clock (`clock_mhz=250`, `uncertainty=0.2`), other resources (`dsp=2560`, `lut=...`), or
+        another version of the HLS tool (`tool="2021.1"`).
 
         Raises:
             DeviceError: for an unknown option or an impossible value.
         """
         clock_fields = {"clock_mhz": "mhz", "uncertainty": "uncertainty"}
         for option in options:
-            if option not in clock_fields and option not in RESOURCES:
+            if option not in clock_fields and option not in (*RESOURCES, "tool"):
                 raise DeviceError(
-                    f"{self.name}: no option {option!r}", hint=suggest(option, [*clock_fields, *RESOURCES])
+                    f"{self.name}: no option {option!r}", hint=suggest(option, [*clock_fields, *RESOURCES, "tool"])
                 )
+        if not re.fullmatch(r"\d{4}\.\d+(\.\d+)?", str(options.get("tool", self.tool))):
+            raise DeviceError(f"{self.name}: tool: no version {options['tool']!r}", hint='such as "2022.2"')
         clock = {clock_fields[o]: float(v) for o, v in options.items() if o in clock_fields}
         limits = {option: value for option, value in options.items() if option in RESOURCES}
         fields = {field: getattr(self, field) for field in type(self).model_fields}
         try:
+            fields["tool"] = options.get("tool", self.tool)
             fields["clock"] = Clock.model_validate({**self.clock.model_dump(), **clock})
             fields["resources"] = Chip.model_validate({**self.resources.model_dump(), **limits})
             if limits:  # a stated limit is what designs may use
@@ -338,6 +360,14 @@ class FpgaDevice(Device):
         return None if rows is None else at_clock(rows, self.clock.mhz)
 
     @property
+    def beyond_figures(self) -> str:
+        """Sentence about operators whose latency at this clock is extrapolated; empty if there are none."""
+        known = min(max(row.mhz for row in self.operators["f32"][name]) for name in ("add_fabric", "mul"))
+        if self.clock.mhz <= known:
+            return ""
+        return f"latencies at {self.clock.mhz:g} MHz are extrapolated: figures of f32 operators end at {known:g} MHz"
+
+    @property
     def max_nodes(self) -> int:
         """A processing element has a state machine and an operator at least: about 100 LUTs."""
         return max(1, self.limit("lut") // _LUT_PER_NODE)
@@ -355,6 +385,10 @@ class FpgaDevice(Device):
 
     def __repr__(self) -> str:
         return f"FpgaDevice({self.name!r}, {self.clock.mhz:g} MHz, key={self.key})"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
 FAMILIES: dict[str, type[Device]] = {"npu": NpuDevice, "fpga": FpgaDevice}

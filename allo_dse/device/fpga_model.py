@@ -17,6 +17,8 @@ from .npu_model import Bits, Count, Model, NotNegative, Positive, Share, Size
 
 RESOURCES = ("lut", "ff", "dsp", "bram18", "uram")
 
+AXI_LEAST_BITS = 32
+"""Least width of an AXI port; the tool has wider ones for wider words, and widens ports up to that of the memory."""
 # Reports round periods to 0.01 ns: 3.33 ns is 300 MHz.
 _CLOCK_TOLERANCE = 1.01
 
@@ -122,8 +124,11 @@ class IntegerRules(Model):
     Attributes:
         dsp_from_bits: a multiplication with an operand of at least this many bits uses DSPs.
         dsp_ports: operand widths of one DSP's multiplier, signed.
-        multiply_add_latency: of a multiplication and addition in one DSP.
-        wide_from_bits, wide_latency: multiplications from this width on are pipelined.
+        dsp_latency: of a DSP with all its registers: of a product that takes longer than a cycle, or with a sum.
+        registers_multiply_adds: whether products with a sum take these also where both fit a cycle.
+        multiply_ns: delay of a product in fabric or one DSP. wide_multiply_ns: of 32 x 32 bits in several; with each
+            further bit `wide_multiply_ns_per_bit`.
+        wide_from_bits, wide_latency: products of two operands from this width on have this latency at least.
         lut_per_product_bit: LUTs of a multiplication in fabric, per bit of one operand times the other.
         add_ns, add_ns_per_bit: delay of an addition or comparison.
         divide_extra_latency: latency of a division or remainder beyond a cycle per bit.
@@ -131,13 +136,16 @@ class IntegerRules(Model):
 
     dsp_from_bits: Bits
     dsp_ports: tuple[Bits, Bits]
-    multiply_add_latency: Size
+    dsp_latency: Size
+    registers_multiply_adds: bool
     wide_from_bits: Count
     wide_latency: Size
     lut_per_product_bit: Positive
     add_ns: NotNegative
     add_ns_per_bit: NotNegative
-    multiply_ns: NotNegative
+    multiply_ns: Positive
+    wide_multiply_ns: Positive
+    wide_multiply_ns_per_bit: NotNegative
     divide_extra_latency: Size
     divide_lut_per_bit_squared: Positive
 
@@ -193,22 +201,64 @@ class HlsRules(Model):
     """Decisions that the HLS tool makes by itself, and costs of its control logic.
 
     Attributes:
-        unroll_up_to: in a nest without pragmas an innermost loop of at most this many rounds is unrolled and its parent
-            pipelined; above that the innermost one is pipelined.
+        pipeline_loops: the tool's threshold of pipelining without directives: a loop is pipelined and all loops inside
+            it are unrolled if those have at most this many rounds together; 0 if no loop is pipelined by itself.
+        flattens_imperfect: whether loops are flattened that have operations around the loop inside them.
+        overlaps_loops: whether pipelined loops that do not depend on each other run at once.
+        drains_memories: whether a round that updates a memory over several cycles ends before the next one begins.
         loop_extra: cycles of a pipelined loop beyond (trips - 1) * II + depth.
-        call_extra: cycles of a loop that runs inside another one, beyond its own.
-        loop_ff, loop_lut: control of one loop; state_ff, state_lut: of one state of a schedule.
+        adder_lut: LUTs of an adder or a comparison beyond those of its bits.
         mux_lut_per_input: LUTs of an n:1 multiplexer per input, as reports state them for any width.
     """
 
-    unroll_up_to: Size
+    pipeline_loops: Size
+    flattens_imperfect: bool
+    overlaps_loops: bool
+    drains_memories: bool
     loop_extra: Size
-    call_extra: Size
-    loop_ff: Size
-    loop_lut: Size
-    state_ff: Size
-    state_lut: Size
+    adder_lut: Size
     mux_lut_per_input: NotNegative
+
+
+class ByWidth(Model):
+    """Logic that grows with the width of an AXI port.
+
+    Attributes:
+        ff, lut: at 32 bits. ff_per_bit, lut_per_bit: with each further bit.
+    """
+
+    ff: Size
+    lut: Size
+    ff_per_bit: NotNegative
+    lut_per_bit: NotNegative
+
+    def resources(self, bits: int) -> Resources:
+        """Return the logic at a width."""
+        further = max(0, bits - AXI_LEAST_BITS)
+        return Resources(
+            ff=self.ff + round(self.ff_per_bit * further), lut=self.lut + round(self.lut_per_bit * further)
+        )
+
+
+class Adapter(ByWidth):
+    """The adapter of an AXI port.
+
+    Attributes:
+        buffer_bits: width that a BRAM18 of its buffers has; each stores a word of the port and two more bits.
+        lutram_bits: widest port whose buffers are LUTRAM.
+        buffers_unused: whether it has a read and a write buffer whatever it is used for; otherwise only the read buffer
+            of a port that is read is block RAM.
+    """
+
+    buffer_bits: Count
+    lutram_bits: Size
+    buffers_unused: bool
+
+    def of(self, bits: int, *, reads: bool) -> Resources:
+        """Return the resources of a port of this width."""
+        buffers = 2 if self.buffers_unused else int(reads)
+        blocks = 0 if bits <= self.lutram_bits else buffers * math.ceil((bits + 2) / self.buffer_bits)
+        return self.resources(bits) + Resources(bram18=blocks)
 
 
 class External(Model):
@@ -220,8 +270,7 @@ class External(Model):
         bank: what the linker calls the memory of a port, `{}` for the port's number: HBM[{}], DDR[{}], HP{}.
         latency_cycles: from a burst's request to its first word.
         port_bits: width of one port.
-        load, store: logic of the task that copies a tensor in, or out.
-        adapter: logic of one AXI port.
+        load, store: logic of the task that copies a tensor in, or out. adapter: of one AXI port.
         control: logic of the register file that the host starts the kernel with.
     """
 
@@ -230,9 +279,9 @@ class External(Model):
     bank: str
     latency_cycles: Size
     port_bits: Count
-    load: Amounts
-    store: Amounts
-    adapter: Amounts
+    load: ByWidth
+    store: ByWidth
+    adapter: Adapter
     control: Amounts
 
     def port_of(self, tensor: int) -> int:

@@ -193,6 +193,15 @@ class Backend(Maps, Protocol):
         """
         raise SimulationError(f"runs on {design.device.name} are not recorded")
 
+    def loops(self, design: Design) -> list[JsonObject]:
+        """Return the pipelined loops of a design, in the order of its tasks: "task", "loop", "trips", "ii", "depth",
+        "cycles", "times" and "limit", which is what the interval comes from. Empty if the device has none.
+
+        Raises:
+            AlloDseError: where control depends on data.
+        """
+        return []
+
     def place(self, mapping: Any, seconds: float | None = None) -> Placement | None:
         """Return the places of a mapping's nodes, within a time limit if one is given; None if nodes have none."""
         return None

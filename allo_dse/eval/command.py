@@ -57,7 +57,7 @@ class Command:
         cwd: where it runs; by default where this object was made.
     """
 
-    isolate = True
+    isolate = noisy = True
 
     def __init__(
         self,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -67,6 +69,28 @@ def no_metric(name: str, metrics: Iterable[str]) -> str:
     return f"no metric {name!r}; {did_you_mean(name, known)}there are {', '.join(known)}"
 
 
+_COSTS = re.compile(
+    r"(?:latency|interval|time|area|power|energy)(?:_\w+)?|\w+_(?:cycles|count|bytes|bits|nj|pj|mw|um2)|lut|ff|dsp|bram18|uram"
+)
+COST_DIGITS = 9
+"""Decimals of a cost that count: the order of a sum must not decide."""
+
+
+def is_cost(metric: str) -> bool:
+    """Return whether a metric is a time or a resource, by its name or unit: less of it is better."""
+    return _COSTS.fullmatch(metric) is not None
+
+
+def total_cost(metrics: Mapping[str, Any]) -> float:
+    """Return the sum of the logarithms of all times and resources, to compare designs with equal objective values.
+
+    A design with less of one metric and no more of any other has a smaller total cost.
+    """
+    values = (value for name, value in metrics.items() if is_cost(name))
+    numbers = (value for value in values if isinstance(value, int | float) and not isinstance(value, bool))
+    return round(sum(math.log1p(value) for value in numbers if value > 0), COST_DIGITS)
+
+
 def _rebuild(values: dict[str, Any]) -> Metrics:
     return Metrics(**values)
 
@@ -86,6 +110,7 @@ class Evaluator(Protocol):
     * `memory_bytes: int | None`: how much memory one design may use; implies `isolate`;
     * `isolate: bool`: run in a process of its own, so that a crash or `exit` costs that one trial;
     * `quick: bool`: takes milliseconds, so that the search better spends less on each proposal;
+    * `noisy: bool`: two measurements of a design differ, so that designs near the best are measured again;
     * `metrics: Collection[str]`: names of all metrics that it may report; a study with others is then rejected at once;
     * `bind(reference)`: is told the study's reference (None if it has none) before the first design;
     * `unavailable() -> str | None`: why it cannot run here and what to install; None when it can.

@@ -18,7 +18,7 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.mapper.program import Program
 
-from .execute.rounding import DEVIATIONS, ROOM, Analysed, analysed, unit_roundoff
+from .execute.rounding import DEVIATIONS, ROOM, SINGLE, Analysed, analysed, unit_roundoff
 from .verify import Smaller, asked, directions, positive_arrays, random_arrays, reduced
 
 MOST_ELEMENTS = 20_000_000
@@ -80,6 +80,28 @@ def _tolerances(program: Program, verify_with: Smaller | None) -> dict[str, Tole
             one = _tolerance(analysis.tensors[tensor.name], _LEAST * unit_roundoff(tensor.dtype)).grown(growth)
             found[tensor.name] = one.joined(found.get(tensor.name, one))
     return {tensor.name: found.get(tensor.name, _estimate(program, tensor)) for tensor in written}
+
+
+def limits_of(program: Program, arrays: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.float32]]:
+    """Return the largest allowed error of each element of the floating-point results for these inputs.
+
+    Empty if the program takes too much work, or these inputs do not give numbers.
+    """
+    if not _written_floats(program) or (program.elements_computed or MOST_ELEMENTS) >= MOST_ELEMENTS:
+        return {}
+    try:
+        analysis = analysed(program.vmg, arrays, depths={}, seconds=_SECONDS)
+    except SimulationError:
+        return {}
+    found = {}
+    for tensor in _written_floats(program):
+        one, decided = analysis.tensors[tensor.name], analysis.decided.tensors[tensor.name]
+        with np.errstate(invalid="ignore", over="ignore"):
+            own = one.tolerance + _LEAST * unit_roundoff(tensor.dtype) * np.abs(decided.exact)
+            own += SINGLE * decided.unit  # of the reference
+            own += np.nan_to_num(np.abs(one.exact - decided.exact))  # of other decisions
+        found[tensor.name] = own.astype(np.float32)
+    return found
 
 
 def _tolerance(one: Analysed, least: float) -> Tolerance:

@@ -5,7 +5,8 @@ on random inputs, or on the study's own. Messages distinguish two statements:
 
 * *equal to the unfolded program*: bit by bit, because folding changes when tasks run, never their results;
 * *equal to the reference*, if the study has one: results without rounding agree with the reference, within the
-  roundings of the reference. Results with rounding are within their bound (`eval.execute.rounding`).
+  roundings of the reference. Results with rounding are, bit by bit, those of the same operations
+  (`eval.execute.rounding`), so all that is between the two are roundings; the message says how large they are.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ MAX_UNFOLDED_TASKS = 100_000
 QUICK_OPERATIONS = 8_000_000
 """Most operations on data of a run that is compared by default: less than a second."""
 
+_DOUBLE = 2.0**-53
+"""Unit roundoff of float64."""
+
 _RAW = "; it gets and returns raw integers of fixed-point numbers"
 
 _LOST = "nothing is lost: correct it, and the same command verifies the front"
@@ -68,11 +72,15 @@ class VerifyResult(Struct, frozen=True):
 
     Attributes:
         message: the statement that was checked, or the difference.
+        kind: "deadlock" or "not run" where there are no numbers to compare.
+        largest: the largest rounding error; None if nothing is rounded.
     """
 
     ok: bool
     message: str
     seconds: float
+    kind: str = ""
+    largest: Largest | None = None
 
 
 def verify_design(
@@ -97,11 +105,13 @@ def verify_design(
         seconds: time limit of each execution.
     """
     started = time.perf_counter()
+    kind, largest = "", None
     try:
-        ok, message = _compare(design, reference, _of_size(verify_with, inputs), inputs, seed, seconds)
+        ok, message, largest = _compare(design, reference, _of_size(verify_with, inputs), inputs, seed, seconds)
     except SimulationError as error:
-        ok, message = False, error.message
-    return VerifyResult(ok, message, time.perf_counter() - started)
+        ok, message = False, str(error.message)
+        kind = "deadlock" if isinstance(error, DeadlockError) else "not run"
+    return VerifyResult(ok, message, time.perf_counter() - started, kind, largest)
 
 
 def prove_design(
@@ -157,7 +167,8 @@ def _compared(
 ) -> Equivalence:
     """Compare a fold with the design's program, for all inputs or else on the paths of given or random ones."""
     program = design.program
-    whole = replace(design, fold=unfolded(program)) if design.depths else program
+    written = program.as_written
+    whole = replace(design, program=written, fold=unfolded(written)) if design.depths else written
     try:
         return equivalent(whole, folded, seed=seed, seconds=seconds, most_operations=most_operations)
     except TooMuchWork:
@@ -191,7 +202,7 @@ def verify_and_prove(
         ok, message = proof.ok, f"{found.message}; for all inputs: {proof.message}"
     except Undecidable as undecided:
         ok, message = True, f"{found.message}; on these inputs only: {undecided.message}"
-    return VerifyResult(ok, message, time.perf_counter() - started)
+    return VerifyResult(ok, message, time.perf_counter() - started, found.kind, found.largest)
 
 
 def _compare(
@@ -201,7 +212,7 @@ def _compare(
     inputs: object,
     seed: int,
     seconds: float,
-) -> tuple[bool, str]:
+) -> tuple[bool, str, Largest | None]:
     program = design.program if verify_with is None else reduced(design.program, verify_with)
     read, written = asked(program, reference), directions(program)[1]
     folded, depths = program.vmg.fold(design.fold), dict(design.as_built.depths)
@@ -216,9 +227,9 @@ def _compare(
         for name, value, other in zip(written, found, known.outputs, strict=True):
             differs = _bits_differ(value, other)
             if differs.any():
-                return False, f"{name} differs from the unfolded program's in {_share(differs)}"
+                return False, f"{name} differs from the unfolded program's in {_share(differs)}", None
         if known.wrong:
-            return False, known.wrong
+            return False, known.wrong, None
         for name, one in known.largest.items():
             largest[name] = max(one, largest.get(name, one))
     compared = ["the unfolded program"] if whole is not None else []
@@ -231,7 +242,7 @@ def _compare(
         said.append(
             f"the reference gives the same whatever {' and '.join(ignored)} {'is' if len(ignored) < 2 else 'are'}"
         )
-    return True, "; ".join([message, *said])
+    return True, "; ".join([message, *said]), max(largest.values(), default=None)
 
 
 class Largest(Struct, frozen=True, order=True):
@@ -303,10 +314,15 @@ def _computed(
     outputs = _outputs(vmg, arrays, written, seconds, depths)
     if reference is None:
         return _Expected(outputs, "", {})
-    analysis = Analysis({}, 0)
+    analysis = Analysis({}, {}, 0)
     if has_floats(program):
         analysis = _deeper(lambda own: analysed(vmg, arrays, depths=own, seconds=seconds), depths)
-    wrong = _differs_from_reference(program, reference, arrays, read, written, outputs, analysis)
+    expected = _asked_of(reference, [arrays[name] for name in read])
+    with of_the_study("reference", _LOST):
+        shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in outputs]
+        if shapes != wanted_shapes:
+            raise ValueError(f"returns shapes {shapes} for {', '.join(written)} of {wanted_shapes}")
+    wrong = difference_from(expected, program, written, outputs, analysis)
     return _Expected(outputs, wrong, {n: largest_of(n, one) for n, one in analysis.tensors.items() if n in written})
 
 
@@ -488,31 +504,27 @@ def _deeper(run: Callable[[Mapping[str, int]], _Result], depths: Mapping[str, in
             depths = {**depths, **error.deeper}
 
 
-def _differs_from_reference(
-    program: CompiledProgram,
-    reference: Callable[..., object],
-    arrays: Mapping[str, NDArray[np.generic]],
-    inputs: list[str],
-    outputs: list[str],
-    found: Arrays,
-    analysis: Analysis,
+def difference_from(
+    expected: Arrays, program: CompiledProgram, outputs: list[str], found: Arrays, analysis: Analysis
 ) -> str:
-    """Return a text on how the outputs differ from the reference's; empty if they agree."""
-    expected = _asked_of(reference, [arrays[name] for name in inputs])
-    with of_the_study("reference", _LOST):
-        shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in found]
-        if shapes != wanted_shapes:
-            raise ValueError(f"returns shapes {shapes} for {', '.join(outputs)} of {wanted_shapes}")
-    types = {tensor.name: tensor.dtype for tensor in program.tensors}
+    """Return a text on how the outputs of a run differ from a reference's results; empty if they agree."""
+    types, decided = {tensor.name: tensor.dtype for tensor in program.tensors}, analysis.decided
     for name, value, wanted in zip(outputs, found, expected, strict=True):
         dtype = types[name]
         if dtype.is_float:
-            wrong, why = unlike_reference(analysis.tensors[name], wanted)
-        elif dtype.is_fixed and wanted.dtype.kind == "f":
-            wrong, why = _steps_apart(value, wanted, dtype, _steps(dtype, program, outputs))
+            own = analysis.tensors[name].rounded
+            if not np.array_equal(value, own, equal_nan=True):
+                return f"{name} differs in {_share(value != own)} from a run that observes roundings"
+            wrong, why = unlike_reference(decided.tensors[name], wanted)
         else:
-            wrong, why = _unlike(value, wanted)
-        if wrong.sum() > analysis.undecided:
+            exact = decided.integers.get(name, value)
+            if (value != exact).sum() > analysis.undecided:
+                return f"{name} differs in {_share(value != exact)} from a run without roundings"
+            if dtype.is_fixed and wanted.dtype.kind == "f":
+                wrong, why = _steps_apart(exact, wanted, dtype, _steps(dtype, program, outputs))
+            else:
+                wrong, why = _unlike(exact, wanted)
+        if wrong.sum() > (0 if decided is analysis else decided.undecided):
             raw = _RAW if any(other.is_fixed for other in types.values()) else ""
             return f"{name} differs from the reference in {_share(wrong)}{why}{raw}"
     return ""
@@ -521,25 +533,22 @@ def _differs_from_reference(
 def unlike_reference(
     one: Analysed, wanted: NDArray[np.generic], *, single: bool = False
 ) -> tuple[NDArray[np.bool_], str]:
-    """Return the elements that contradict a reference, as a mask, and a text on the largest difference.
-
-    An element contradicts it if its exact result differs from the reference, or its roundings exceed their bound.
+    """Return the elements whose exact results contradict a reference, as a mask, and a text on the largest difference.
 
     Args:
         single: the reference computes in float32, however few bits its values have.
     """
     own, roundoff = wanted.astype(np.float64), SINGLE if single else unit_of(wanted)
-    finest = 2.0**-53 if one.rounded.dtype == np.float64 else SINGLE
-    with np.errstate(invalid="ignore", over="ignore"):
-        allowed = max(finest, min(roundoff, SINGLE)) * one.unit
+    finest = _DOUBLE if one.rounded.dtype == np.float64 else SINGLE
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        allowed = (max(finest, min(roundoff, SINGLE)) + _DOUBLE) * one.unit  # that of exact values is float64's
+        # What underflows in the reference is off by the least normal number, times the operations that follow.
+        least = float(np.finfo(np.float64 if max(finest, roundoff) < SINGLE else np.float32).tiny)
+        allowed = allowed + least * (1 + np.fmin(one.unit / np.abs(one.exact), 1 / SINGLE))
         if roundoff > SINGLE:  # the reference rounds as programs do, at least its results
             allowed = allowed + roundoff * np.abs(one.exact) + one.tolerance
         wrong = _apart(own, one.exact, allowed)
-        if wrong.any():
-            return wrong, _worst(own, one.exact, allowed, wrong)
-        rounded = one.rounded.astype(np.float64)
-        wrong = _apart(rounded, one.exact, one.most)
-        return wrong, _worst(rounded, one.exact, one.most, wrong) + ", which roundings do not explain"
+        return wrong, _worst(own, one.exact, allowed, wrong)
 
 
 def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> NDArray[np.bool_]:

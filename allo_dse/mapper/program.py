@@ -7,10 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from types import FunctionType
+from typing import TYPE_CHECKING
 
+from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Watch, program_digest
 
 from .fold.vmg import VMG
+
+if TYPE_CHECKING:
+    from allo_dse.compiler.schedule.restructure import Rewrite
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,10 +25,13 @@ class Program(CompiledProgram):
     Attributes:
         source: the region, or the function that returned it for `params`.
         apart: parts of its kernels that do not depend on each other are kernels of their own.
+        rewrites: how its loops were restructured. written: the program before that.
     """
 
     source: Callable[..., object] | None = None
     apart: bool = False
+    rewrites: tuple[Rewrite, ...] = ()
+    written: Program | None = None
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}={value}" for name, value in self.params.items())
@@ -42,7 +50,27 @@ class Program(CompiledProgram):
         """The program that the same source gives for other parameters."""
         assert self.source is not None, "only a loaded program can be loaded again"
         loaded = load_program(self.source, **{**self.params, **changes})
-        return loaded.split if self.apart else loaded
+        return (loaded.split if self.apart else loaded).rewritten(self.rewrites)
+
+    @property
+    def as_written(self) -> Program:
+        """The program with its loops as they are in the source."""
+        return self.written or self
+
+    def rewritten(self, rewrites: tuple[Rewrite, ...]) -> Program:
+        """The program with restructured loops; made once for each list of rewrites."""
+        if not rewrites:
+            return self
+        if rewrites not in self._rewritten:
+            from allo_dse.compiler.schedule.restructure import restructured  # slow to import
+
+            made = Program.of(restructured(self, rewrites), self.source, apart=self.apart)
+            self._rewritten[rewrites] = replace(made, rewrites=rewrites, written=self)
+        return self._rewritten[rewrites]
+
+    @cached_property
+    def _rewritten(self) -> dict[tuple[Rewrite, ...], Program]:
+        return {}
 
     @cached_property
     def split(self) -> Program:

@@ -45,7 +45,6 @@ Genes = dict[str, int]
 Kind = Literal["ordinal", "log", "fine", "categorical"]
 FINE = 64
 """Larger ranges are searched in steps of all sizes rather than one by one."""
-FINE_STEPS = (0.5, 5.0)  # steps of a fine gene, as negative powers of ten of its range
 
 
 class Gene(Struct, frozen=True):
@@ -73,24 +72,6 @@ class Gene(Struct, frozen=True):
             low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
             return self.clip(round(math.exp(low + (high - low) * rng.random())))  # takes half the time of `uniform`
         return int(rng.integers(self.low, self.high + 1))
-
-    def step(self, value: int, rng: np.random.Generator) -> int:
-        """Draw another value: for ordered genes a nearby one three times out of four, else any."""
-        value = self.clip(value)
-        if self.kind == "categorical" or rng.random() < 0.25:
-            other = self.draw(rng)
-            return other if other != value else self.low + (value - self.low + 1) % (self.high - self.low + 1)
-        up = bool(rng.integers(2))
-        if self.kind == "fine":  # the distance to the best is unknown: try steps of all sizes
-            size = max(1, round((self.high - self.low) * 10.0 ** -rng.uniform(*FINE_STEPS)))
-        else:
-            size = value if self.kind == "log" else 1  # doubling and halving
-        down = size if self.kind == "fine" else (size + 1) // 2
-        moved = value + size if up else value - down
-        back = -1 if up else 1
-        for other in (value + back, value - back):  # at an end of the range, step back
-            moved = moved if self.clip(moved) == moved else other
-        return self.clip(moved)
 
     def clip(self, value: int) -> int:
         """Return the nearest value of the range."""

@@ -115,6 +115,8 @@ class Design:
             decided["schedule"] = [str(directive) for directive in self.schedule]
         if self.program.apart:
             decided["parts"] = "at once"
+        if self.program.rewrites:
+            decided["loops"] = [str(rewrite) for rewrite in self.program.rewrites]
         if self.depths:
             decided["depths"] = dict(self.depths)
         if self.slowdown is not None:

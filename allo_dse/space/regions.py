@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from allo_dse.common.records import replace
 from allo_dse.mapper.fold.every_fold import Layout
+from allo_dse.mapper.fold.fold import MeshFold
 
-from .choice import Genes
+from .choice import Genes, suggest_from
 from .choices.kernel_folds import KernelFolds
 from .design import Draft
 from .space import Candidate, Space
@@ -51,12 +52,39 @@ class Region(Struct, frozen=True):
             yield Candidate({**self.genes, **genes}, folded.params, folded.design())
 
 
+def regions_with(space: Space, candidate: Candidate) -> Iterator[Region]:
+    """Yield the region of a space that a design is in, and the part of it, if the space has regions."""
+    fold, draft = candidate.design.fold, space.start
+    position = _folds_of(space)
+    if position is None or not isinstance(fold, MeshFold):
+        return
+    folds = space.choices[position]
+    assert isinstance(folds, KernelFolds)
+    for choice in (*space.choices[:position], *space.choices[position + 1 :]):
+        decided = choice.decode(draft, suggest_from(candidate.genes))
+        if decided is None:
+            return
+        draft = decided
+    place = {kernel.kernel: number for number, kernel in enumerate(fold.kernels)}
+    chains = tuple(tuple(place[name] for name in names) for names in fold.chains)
+    sizes = tuple(tuple(axis.spatial for axis in kernel.axes) for kernel in fold.kernels)
+    region = Region(draft, candidate.genes, fold.node_count, 1, folds)
+    yield region
+    yield replace(region, layout=Layout(fold.chains, chains, sizes, ()))
+
+
 def regions_of(space: Space) -> Iterator[Region] | None:
     """Yield regions that partition a space; None if a later choice depends on the fold."""
+    position = _folds_of(space)
+    return None if position is None else _regions(space, position)
+
+
+def _folds_of(space: Space) -> int | None:
+    """Return the position of the choice of folds; None if a later choice depends on the fold."""
     position = next((n for n, choice in enumerate(space.choices) if isinstance(choice, KernelFolds)), None)
     if position is None or any("fold" in choice.reads for choice in space.choices[position + 1 :]):
         return None
-    return _regions(space, position)
+    return position
 
 
 def _regions(space: Space, position: int) -> Iterator[Region]:

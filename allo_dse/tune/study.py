@@ -21,7 +21,7 @@ from .declare.spec import StudySource, StudySpec
 from .run.options import RunOptions, method
 
 if TYPE_CHECKING:
-    from .declare.enqueued import Wanted
+    from .declare.enqueued import Measured, Wanted
     from .results.result import Result
 
 
@@ -73,6 +73,8 @@ class Study(StudySpec):
             which designs are timed if data decides how often loops run or whether streams are used (FPGA); the
             slowest set counts. Designs are verified on them in place of random ones.
         rungs: more expensive evaluators for the best designs, as `Rung` objects.
+        noise: whether to measure designs again where noise may hide which is better; "auto" does for evaluators with a
+            member `noisy` that is true: boards and commands.
 
     Raises:
         StudyError: when the declaration cannot work.
@@ -95,6 +97,22 @@ class Study(StudySpec):
         from .declare.enqueued import enqueue
 
         enqueue(self, wanted, params or {})
+
+    def attach(self, measured: Measured, metrics: Mapping[str, Any] | None = None) -> None:
+        """Take over measurements by the study's evaluator that were made before; none is evaluated again.
+
+        They count as trials. Rows without metrics, and trials of Optuna without values, are failures.
+
+        Args:
+            measured: a design or the values of its parameters, with its `metrics`; the path of a CSV file with a column
+                for each parameter and metric; or a study of Optuna.
+
+        Raises:
+            StudyError: when the space has no such design, or parameters leave its mapping open.
+        """
+        from .declare.enqueued import attach
+
+        attach(self, measured, metrics)
 
 
 # Python's errors show the names that users call.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.cli.commands.tune import SCRIPT, app, complete
+from allo_dse.cli.commands.tune import SCRIPTS, app, complete, complete_plain
 from allo_dse.cli.main import COMMANDS, application
 
 
@@ -52,9 +52,26 @@ def test_the_script_is_one_for_bash(tmp_path: Path) -> None:
     program.chmod(0o755)
     words = "COMP_WORDS=(allo-tune st); COMP_CWORD=1; _allo_tune; echo ${COMPREPLY[0]}"
     found = subprocess.run(
-        [bash, "-c", f"PATH={tmp_path}:$PATH\n{SCRIPT}\n{words}"], capture_output=True, text=True, check=False
+        [bash, "-c", f"PATH={tmp_path}:$PATH\n{SCRIPTS['bash']}\n{words}"], capture_output=True, text=True, check=False
     )
     assert (found.stdout.strip(), found.stderr) == ("status", "")
+
+
+NAMES = ("a$(touch hit)b", "it's `id`", 'say "x"', "two words", "back\\slash", "stars*?[]", "{a,b}", "~root", "#c;&|<>")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shells_that_quote_by_themselves_get_names_as_they_are(folder: Path, name: str) -> None:
+    (folder / "runs" / name).mkdir()
+    (folder / "runs" / name / "run.json").write_text("{}")
+    for typed in (f"runs/{name}"[: 5 + k] for k in range(len(name))):
+        assert f"runs/{name}" in complete_plain(2, ["allo-tune", "status", typed], sorted(COMMANDS), application)
+
+
+def test_names_with_control_characters_are_left_out(folder: Path) -> None:
+    (folder / "runs" / "a\nb\x1b").mkdir()
+    (folder / "runs" / "a\nb\x1b" / "run.json").write_text("{}")
+    assert complete_plain(2, ["allo-tune", "status", "runs/a"], sorted(COMMANDS), application) == []
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

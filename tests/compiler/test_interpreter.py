@@ -20,11 +20,13 @@ from allo_dse.lang import install
 
 from ..support.interpreter import interpret
 from ..support.operator_tables import FAMILIES, Table, arguments, disagreements, region, tables
+from ..support.random_mixed import mixed_program
 from ..support.random_programs import random_program
 
 CPP_SECONDS = 3600.0  # a compiler on a busy machine takes its time
 MIXED = (("int8", "uint8"), ("Int(3)", "uint32"), ("UInt(5)", "int64"), ("uint8", "int16"))
-PROGRAMS = 20
+PROGRAMS = 15
+MIXED_PROGRAMS = 10
 DIVISIONS = """
 import allo
 import allo.dataflow as df
@@ -101,6 +103,16 @@ def test_random_programs_agree(seed: int, tmp_path: Path) -> None:
     dse.simulate(dse.load_program(program.region(tmp_path / "program.py")), *arrays)
     for name, found in zip(names, arrays, strict=True):
         assert [int(v) for v in found] == [int(v) for v in wanted[name]], name
+
+
+@pytest.mark.parametrize("seed", range(MIXED_PROGRAMS))
+def test_random_programs_of_mixed_types_tiles_and_streams_agree(seed: int, tmp_path: Path) -> None:
+    program = mixed_program(seed)
+    loaded = dse.load_program(region(program.text, tmp_path / "program.py"))
+    inputs = program.inputs(seed)
+    arrays = program.arrays(inputs)
+    dse.simulate(loaded, *arrays)
+    assert program.differences(inputs, arrays) == []
 
 
 def test_a_wrong_operation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

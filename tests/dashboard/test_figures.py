@@ -381,18 +381,20 @@ def test_long_names_and_large_numbers_leave_room_for_what_they_belong_to(tmp_pat
     assert board.axis("latency_us").ticks is None  # numbers, however large
     lines = parallel_figure(board, LIGHT)
     assert lines["layout"]["margin"]["r"] > 96
-    assert max(len(trace["name"]) for trace in best_figure(board.runs[0], LIGHT)["data"]) <= NAME + len(": 12.5")
+    assert max(len(trace["name"]) for trace in best_figure({"run": board.runs[0]}, LIGHT)["data"]) <= NAME + len(
+        ": 12.5"
+    )
     titles = [v["title"]["text"] for k, v in pairs_figure(board.runs[0], LIGHT)["layout"].items() if "axis" in k]
     assert max(title.count("<br>") for title in titles) <= 2
 
 
 def test_the_best_so_far_of_one_design_is_a_point(tmp_path: Path) -> None:
     run = Board.open([write_run(tmp_path / "run", 1)]).runs[0]
-    assert {trace["mode"] for trace in best_figure(run, LIGHT)["data"]} == {"markers"}
+    assert {trace["mode"] for trace in best_figure({"run": run}, LIGHT)["data"]} == {"markers"}
 
 
 def test_the_best_so_far_ends_at_one(board: Board) -> None:
-    figure = best_figure(board.runs[0], LIGHT)
+    figure = best_figure({"run": board.runs[0]}, LIGHT)
     assert [trace["name"].split(":")[0] for trace in figure["data"]] == ["latency (µs)", "bram18 (blocks)"]
     for trace in figure["data"]:
         values = np.frombuffer(base64.b64decode(trace["y"]["bdata"]))
@@ -405,7 +407,7 @@ def test_the_best_so_far_is_the_best_of_the_front_where_a_second_evaluator_has_m
     log = RunLog(path / "log.jsonl")
     log.append([{**design(0).to_dict(), "rung": 1, "evaluator": "board 1", "metrics": {"latency_us": 123_456.0}}])
     log.close()
-    latency = best_figure(Board.open([path]).runs[0], LIGHT)["data"][0]
+    latency = best_figure({"run": Board.open([path]).runs[0]}, LIGHT)["data"][0]
     assert latency["name"] == "latency (µs): 123,456"
 
 
@@ -415,7 +417,7 @@ def test_each_of_many_objectives_has_a_line_unlike_that_of_bounds(tmp_path: Path
     log = RunLog(path / "log.jsonl")
     log.append([{**design(0).to_dict(), "values": {o["name"]: 1.0 for o in objectives}}])
     log.close()
-    lines = [trace["line"]["dash"] for trace in best_figure(Board.open([path]).runs[0], LIGHT)["data"]]
+    lines = [trace["line"]["dash"] for trace in best_figure({"run": Board.open([path]).runs[0]}, LIGHT)["data"]]
     assert len(lines) == len(objectives)
     assert "dot" not in lines
 
@@ -429,7 +431,7 @@ def test_below_the_best_so_far_is_what_no_design_can_be_better_than(
     for at, bound in ((0.095, 1_000.0), (0.195, 1_500.0)):
         log.append([{"type": "tick", "at": at, "bounds": {"latency_us": bound}}])
     log.close()
-    figure = best_figure(Board.open([path]).runs[0], LIGHT, against=against)
+    figure = best_figure({"run": Board.open([path]).runs[0]}, LIGHT, against=against)
     assert [trace["name"].split(":")[0] for trace in figure["data"]] == [
         "latency (µs)",
         "latency (µs)",
@@ -543,3 +545,33 @@ def test_what_needs_the_program_says_what_is_missing(board: Board) -> None:
     name, content = exported(board, Programs(board), Ref(0, 0), "parameters")
     assert name.endswith(".json")
     assert json.loads(content)["size"] == 1024
+
+
+def test_a_front_of_two_objectives_has_an_edge_and_ranges(tmp_path: Path) -> None:
+    board = Board.open([write_run(tmp_path / "run", 120)])
+    run = board.runs[0]
+    x, y = run.objectives[:2]
+    data = front_figure(board, View(x=x, y=y), LIGHT).figure["data"]
+    (edge,) = [trace for trace in data if trace.get("mode") == "lines"]
+    assert edge["line"]["shape"] == "hv"
+    assert edge["hoverinfo"] == "skip"
+    assert not any(
+        trace.get("mode") == "lines" for trace in front_figure(board, View(x=x, y="at"), LIGHT).figure["data"]
+    )
+    (front,) = [trace for trace in data if trace["name"] == "Pareto front"]
+    assert "error_x" not in front  # nothing is said about how good these latencies are
+
+
+def test_error_bars_are_the_ranges_of_predictions(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", 0)
+    log = RunLog(path / "log.jsonl")
+    for record in map(design, range(40)):
+        metrics = {**(record.metrics or {}), "latency_range": {"percent": 10.0, "measurements": 5}}
+        log.append([{**record.to_dict(), "metrics": metrics}])
+    log.close()
+    board = Board.open([path])
+    data = front_figure(board, View(x="latency_us", y=board.runs[0].objectives[1]), LIGHT).figure["data"]
+    (front,) = [trace for trace in data if trace["name"] == "Pareto front"]
+    latencies = board.runs[0].numbers("latency_us")[[number % 100_000_000 for number in front["customdata"]]]
+    assert front["error_x"]["array"] == pytest.approx((0.1 * latencies).tolist())
+    assert "error_y" not in front

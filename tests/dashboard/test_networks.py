@@ -15,7 +15,7 @@ import pytest
 from allo_dse.dashboard.app.networks import KEPT
 from allo_dse.dashboard.cli import _only_networks
 
-from ..tune.workers.test_listening import listening
+from ..support.listening import listening
 from .conftest import served
 from .synthetic import write_run
 

@@ -28,6 +28,7 @@ from allo_dse.dashboard.data.table import RunTable
 from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import encode_line
 
+from ..support.listening import descendants, listening
 from .conftest import wait_text
 from .data.test_reading import content
 from .synthetic import append, design, write_run
@@ -200,6 +201,8 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     with command(path, "--port", "0") as process:
         url = process.stderr.readline().split("run: ")[1].split(" ")[0]
         assert b"allo-dse" in urllib.request.urlopen(url).read()
+        if sys.platform == "linux":
+            assert listening(descendants(process.pid)) == {"127.0.0.1"}
         assert process.stderr.readline() == "30 designs\n"
         process.send_signal(signal.SIGINT)
     assert process.returncode == 0

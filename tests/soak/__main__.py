@@ -1,6 +1,7 @@
 """Attempts and what they found, by kind; exit code 1 when anything was found.
 
 python -m tests.soak --minutes 30
+python -m tests.soak --attack exchanges --attempts 2000
 python -m tests.soak --goal counts.json     # until there are as many of each kind as GOAL says, over several runs
 """
 
@@ -29,7 +30,7 @@ from .attack import Attack, Found
 from .exchanges import RandomExchanges
 from .forms import HAS_COMPILER, RandomCpp, RandomSchedules
 from .hostile import HostileEvaluators
-from .numbers import RandomFolds, RandomPrograms
+from .numbers import RandomFolds, RandomMixed, RandomPrograms
 from .runs import DamagedLogs, Kills
 from .texts import MutatedDevices, MutatedPrograms
 
@@ -37,6 +38,7 @@ ATTACKS: tuple[Attack, ...] = (
     MutatedPrograms(),
     MutatedDevices(),
     RandomPrograms(),
+    RandomMixed(),
     RandomFolds(),
     RandomExchanges(),
     RandomSchedules(),
@@ -46,14 +48,15 @@ ATTACKS: tuple[Attack, ...] = (
     Kills(),
 )
 SHARES = {
-    "kills": 2, "c++": 1, "folds": 2, "exchanges": 2, "schedules": 2, "arithmetic": 6, "logs": 6, "evaluators": 6,
+    "kills": 2, "c++": 1, "folds": 2, "exchanges": 2, "schedules": 2, "arithmetic": 6, "mixed": 4,
+    "logs": 6, "evaluators": 6,
     "programs": 24,
     "devices": 24,
 }  # fmt: skip
 """Attempts of each kind in a round, by what one costs."""
 GOAL = {
-    "programs": 10_000, "devices": 1_000, "arithmetic": 1_000, "folds": 500, "exchanges": 500, "c++": 500,
-    "schedules": 250,
+    "programs": 10_000, "devices": 1_000, "arithmetic": 1_000, "mixed": 1_000, "folds": 500,
+    "exchanges": 500, "c++": 500, "schedules": 250,
     "logs": 1_000, "evaluators": 500, "kills": 1_000,
 }  # fmt: skip
 """Attempts without a failure: 10,000 mutants, 2,000 random programs with folds and C++, 1,000 logs and runs."""
@@ -83,17 +86,27 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, help="2 by default; until the goal is reached, with --goal")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32), help="of the first attempts")
-    parser.add_argument("--attack", choices=[attack.name for attack in ATTACKS], help="this kind only; one attempt")
+    parser.add_argument("--attack", choices=[attack.name for attack in ATTACKS], help="this kind only")
+    parser.add_argument("--attempts", type=int, default=1, help="of that kind, with consecutive seeds; 1 by default")
     parser.add_argument("--goal", type=Path, metavar="FILE", help="add to the counts in this file, up to the goal")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         if options.attack:
             (attack,) = (a for a in ATTACKS if a.name == options.attack)
-            found = attempt(attack, options.seed, Path(folder))
-            print(found or f"{attack.name}, seed {options.seed}: nothing")
-            return 1 if found else 0
+            return _repeat(attack, options.seed, options.attempts, Path(folder))
         minutes = options.minutes or (math.inf if options.goal else 2)
         return _soak(Counts(options.goal), minutes, options.seed, Path(folder))
+
+
+def _repeat(attack: Attack, seed: int, attempts: int, folder: Path) -> int:
+    """Make attempts of one kind and print what they find; 1 if anything."""
+    failed = 0
+    for own_seed in range(seed, seed + attempts):
+        if found := attempt(attack, own_seed, folder):
+            failed += 1
+            print(f"{attack.name}, seed {own_seed}: {found}", flush=True)
+    print(f"{attack.name}, seeds {seed} to {seed + attempts - 1}: {failed} of {attempts} failed")
+    return 1 if failed else 0
 
 
 class Counts:

@@ -16,6 +16,8 @@ from allo_dse.lang import install
 from allo_dse.mapper.fold.every_fold import fold_choices
 from allo_dse.simulator.deadlock.explain import DeadlockError
 
+from ..support.operator_tables import region
+from ..support.random_mixed import mixed_program
 from ..support.random_programs import random_program
 from .attack import Endless, Found, limited
 
@@ -43,6 +45,27 @@ class RandomPrograms:
         found = [[int(v) for v in values] for values in arrays[len(program.inputs) :]]
         if found != program.expected(inputs):
             raise Found(f"computes {found}, not {program.expected(inputs)}\n{program.text}")
+
+
+@dataclass(frozen=True)
+class RandomMixed:
+    """Scalars, tiles and streams of floats, fixed-point numbers and integers, against the interpreter."""
+
+    name: str = "mixed"
+
+    def attempt(self, rng: random.Random, folder: Path) -> None:
+        install()
+        seed = rng.randrange(1 << 60)
+        program = mixed_program(seed)
+        inputs = program.inputs(seed)
+        arrays = program.arrays(inputs)
+        try:
+            with limited(SECONDS):
+                dse.simulate(dse.load_program(region(program.text, folder / "program.py")), *arrays)
+        except (Endless, AlloDseError) as error:
+            raise Found(f"{error}\n{program.text}") from None
+        if wrong := program.differences(inputs, arrays):
+            raise Found(wrong[0])
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from allo_dse.space.choice import Gene
+from allo_dse.space.sampler.candidates import Variation
 
 
 def steps(gene: Gene, value: int) -> list[int]:
     """The values that a step leads to in at least a tenth of the cases: not those that chance alone gives."""
     rng = np.random.default_rng(0)
-    found = Counter(gene.step(value, rng) for _ in range(400))
+    variation = Variation(["g"], {"g": gene})
+    found = Counter(variation.step(np.full(400, value), np.zeros(400, int), rng).tolist())
     return sorted(other for other, count in found.items() if count >= 40)
 
 

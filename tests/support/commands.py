@@ -30,7 +30,7 @@ for pipe in (requests, answers):
 for module in sys.argv[3:]:
     importlib.import_module(module)
 # Numba prepares for half a second before the first of its functions that are kept on disk can be called.
-Parents(1).renew(Results.of([Individual(0, {}, (0.0,), 0.0)]))
+Parents(1).renew(Results.of([Individual(0, {}, (0.0,))]))
 gc.freeze()
 while line := requests.readline():
     if not (command := os.fork()):

@@ -23,6 +23,7 @@ from allo_dse.space.choices.folds import FoldChoice
 from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.params import divisors
 from allo_dse.tune.search.objectives import minimize
+from allo_dse.tune.store.record import Verification
 from allo_dse.tune.study import Study
 
 SIZE = 2048
@@ -35,6 +36,7 @@ class FakeProgram:
     mesh: tuple[int, int, int]
     digest: str
     apart: bool = False
+    rewrites: tuple[str, ...] = ()
 
     @property
     def kernels(self) -> tuple[SimpleNamespace]:
@@ -221,7 +223,7 @@ def fake_study(
         "check": check,
         "folds": FakeFolds(max_nodes),
         "programs": FakePrograms(salt),
-        "verifier": lambda design: SimpleNamespace(ok=True, message="", seconds=0.0),
+        "verifier": lambda design: Verification(ok=True, message="", seconds=0.0),
     }
     return Study(name, **{**arguments, **changes})
 

@@ -21,7 +21,7 @@ from allo_dse.tune.results.result import Result
 from allo_dse.tune.search.objectives import maximize, minimize, require
 from allo_dse.tune.search.pareto_front import pareto_positions
 from allo_dse.tune.store.log import read_log
-from allo_dse.tune.store.record import Record, described, json_text
+from allo_dse.tune.store.record import Record, Verification, described, json_text
 from allo_dse.tune.study import Study
 
 from ..support.values import present
@@ -298,10 +298,10 @@ def test_time_budget(tmp_path: Path) -> None:
 def test_a_wrong_design_leaves_the_front_and_what_it_hid_is_verified(tmp_path: Path) -> None:
     checked = []
 
-    def verifier(design: Any) -> SimpleNamespace:
+    def verifier(design: Any) -> Verification:
         checked.append(design.key)
         wrong = design.fold.node_count > 4
-        return SimpleNamespace(ok=not wrong, message="C[0, 0] is 3, should be 4" if wrong else "", seconds=0.0)
+        return Verification(ok=not wrong, message="C[0, 0] is 3, should be 4" if wrong else "", seconds=0.0)
 
     result = run(fake_study(verifier=verifier), tmp_path / "run", 80)
     assert result.wrong

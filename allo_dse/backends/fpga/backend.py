@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from allo_dse.common.errors import SimulationError, StudyError
+from allo_dse.common.records import JsonObject
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Files, Sources, Words
@@ -21,11 +22,14 @@ from allo_dse.space.choices.shared import OutputDepth, Overlap
 from allo_dse.space.design import Design
 
 from .choices.auto_schedules import AutoSchedules, schedules_of
+from .choices.loop_forms import LoopForms
 from .mapping import FpgaMapping, partition_conflicts
 
 AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="auto"` in the study searches them, too'
 
 _SHOWN = ("bram18", "uram", "dsp", "lut", "ff")
+
+_INTERVAL_FROM = {"target": "as asked", "report": "as reported by the HLS tool"}
 
 HLS = "hls"
 """The directory of an FPGA design's HLS project."""
@@ -59,7 +63,9 @@ class FpgaBackend(Backend):
         schedules = schedules_of(asked.schedules, device) if asked.schedules not in ((), []) else None
         overlaps = isinstance(schedules, AutoSchedules) and not schedules.names_kernels
         after = [depths] if schedules is None else [depths, schedules]
-        return Choices([Overlap()] if overlaps else [], after, Buffering(output_depth=asked.output_depths[-1]))
+        return Choices(
+            [Overlap(), LoopForms()] if overlaps else [], after, Buffering(output_depth=asked.output_depths[-1])
+        )
 
     def evaluator(self, device: Device) -> Evaluator:
         """Return the simulator."""
@@ -67,12 +73,26 @@ class FpgaBackend(Backend):
 
         return FpgaSimulator()
 
+    def loops(self, design: Design) -> list[JsonObject]:
+        mapping = FpgaMapping.of(design)
+        return [
+            {
+                "task": " ".join(map(str, (cls.kernel, *((cls.name,) if cls.name != "all" else ()), *pid))),
+                "loop": " ".join(filter(None, loop.names)),
+                "trips": loop.trips, "ii": loop.ii, "depth": loop.depth, "cycles": loop.cycles, "times": loop.times,
+                "limit": _INTERVAL_FROM.get(loop.limit, loop.limit),
+            }
+            for cls, pid, *_ in mapping.shared.alike(mapping.run)
+            for loop in mapping.cost(cls, pid).loops
+        ]  # fmt: skip
+
     def words(self, design: Design, metrics: Mapping[str, Any]) -> Words:
         """Return unrolled loops, tensors with bank conflicts, and the resource with the highest use."""
         unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
         words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
         with suppress(SimulationError):  # data-dependent loops cannot be analysed
             words += map(str, partition_conflicts(FpgaMapping.of(design)))
+            words += FpgaMapping.of(design).remarks
         binding, share = metrics.get("binding"), metrics.get("utilization")
         if binding is not None and share is not None:
             words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")
@@ -114,6 +134,14 @@ class FpgaBackend(Backend):
         files: Files = {f"{HLS}/{name}": text for name, text in project.files.items()}
         files |= {f"{HLS}/{name}": content for name, content in project.data.items()}
         return Artifacts(files)
+
+    def waiting_pipelines(self, mapping: FpgaMapping) -> str:
+        """Return why a mapping deadlocks at any stream depths; empty if it does not, or if data decides."""
+        from .depths.solver import deadlock_at_any_depths
+
+        with suppress(SimulationError):
+            return deadlock_at_any_depths(mapping)
+        return ""
 
     def built_depths(self, mapping: DeviceMapping) -> Mapping[str, int]:
         """Return the smallest depths that cost no time, or no more than the design allows."""

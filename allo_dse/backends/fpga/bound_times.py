@@ -58,7 +58,7 @@ class ProgramTimes:
     def copies(self, scheduled: Scheduled) -> Copies:
         """Copies of tensors between DRAM and the chip."""
         if scheduled not in self._copies_of:
-            uses = {use.tensor.name: use for use in scheduled.tensors if not use.onchip}
+            uses = {use.tensor.name: use for use in scheduled.tensors if use.uses_port}
             key = scheduled.copies_key
             if key not in self._copies:
                 keep(self._copies, key, Copies(uses, self._shared.pieces, self._shared.device.external), self._most)
@@ -100,7 +100,12 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
     @property
     def kept(self) -> frozenset[str]:
         """Tensors that do not stay in DRAM: a node has the tiles of all its tasks."""
-        return frozenset(name for name, use in self.uses.items() if use.place != "dram")
+        return frozenset(name for name, use in self.uses.items() if use.place == "auto")
+
+    @property
+    def passing_tiles(self) -> frozenset[str]:
+        """Tensors of which tiles come and go task by task."""
+        return frozenset(name for name, use in self.uses.items() if use.place == "dram")
 
     @cached_property
     def cycles_of_tiles(self) -> dict[str, IntArray]:
@@ -204,7 +209,7 @@ class Paths(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
-        tensors = copies.kept, copies.uses.keys() - copies.kept
+        tensors = copies.kept, copies.passing_tiles
         kept, passing = (_with_tiles(alike, copies, names, len(own.whole)) for names in tensors)
         begins, ends = (np.maximum(*both) for both in zip(kept, passing, strict=True))
         return cls(own, _with_streams(edges, own, begins), ends, *kept)

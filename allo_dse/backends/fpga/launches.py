@@ -69,7 +69,8 @@ class FpgaLaunches(Launches):
         parts = [_receiving(self.device, one) for one in written if one is not None]
         if not parts or all(lag is None for row in lags for lag in row):
             return None
-        ports = self.device.external.adapter.resources * 2
+        bits, adapter = self.device.external.port_bits, self.device.external.adapter
+        ports = adapter.of(bits, reads=True) + adapter.of(bits, reads=False)
         most = {name: max(getattr(one, name) for one in parts) for name in RESOURCES}
         return Stream(tuple(getattr(ports, name) - most[name] for name in RESOURCES), lags)
 
@@ -114,5 +115,6 @@ def _receiving(device: FpgaDevice, written: Passage) -> Resources:
     if device.limit("uram"):
         memory = Resources(uram=math.ceil(words / arrays.uram_words) * math.ceil(bits / arrays.uram_bits))
     table = Resources(bram18=arrays.bram18(written.moved, TABLE_BITS))
-    said, load = fifo_resources(device, 1, written.moved), device.external.load.resources
+    external = device.external
+    said, load = fifo_resources(device, 1, written.moved), external.load.resources(external.port_bits)
     return Resources.total([memory, table, table, said, load])

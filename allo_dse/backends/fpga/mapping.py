@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
+from typing import Protocol, cast
 
 from msgspec import Struct
 
@@ -26,13 +26,22 @@ from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
 from allo_dse.eval.token_exchange import exchange_depths, stream_deadlock
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph_algorithms import topological_levels
 from allo_dse.mapper.violation import Violation
+from allo_dse.space.backend import backend_of
 from allo_dse.space.design import Design
 
 from .cost.by_class import observed_of
 from .cost.memory import fifo_resources
 from .cost.task_cost import Measured, TaskCost, task_cost
 from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse
+
+
+class Pipelines(Protocol):
+    """What a mapping asks of the backend that simulates it."""
+
+    def waiting_pipelines(self, mapping: FpgaMapping) -> str: ...
+
 
 _HANG_ON_DEPTHS = ("depths", "resources", "total", "violations")
 
@@ -78,7 +87,17 @@ class FpgaMapping:
         """All limits of the device that the mapping exceeds; empty when it fits."""
         found = fpga_violations(self)
         # Designs that are rejected anyway need no execution.
-        return tuple(found or stream_deadlock(exchange_depths(self.vmg)))
+        return tuple(found or [*stream_deadlock(exchange_depths(self.vmg))] or self._waiting_pipelines())
+
+    def _waiting_pipelines(self) -> Iterator[Violation]:
+        """Pipelines that wait for each other at any depths, though tasks in the order of the program do not (T7)."""
+        edges, node = self.vmg.graph.edges, self.vmg.node_of_task
+        source, target = node[edges.source], node[edges.target]
+        between = source != target
+        if (topological_levels(source[between], target[between], self.vmg.node_count) >= 0).all():
+            return  # no FIFO that is deep enough blocks
+        if waiting := cast("Pipelines", backend_of(self.device)).waiting_pipelines(self):
+            yield Violation("stream_deadlock", "pipelines deadlock at any stream depths", 1, 0, waiting)
 
     @property
     def early_violations(self) -> tuple[Violation, ...]:
@@ -107,10 +126,24 @@ class FpgaMapping:
         key = task_class.kernel, task_class.name, pid
         if key not in self._reported:
             observed = observed_of(self.vmg.program, task_class, pid, self.run)
+            own = self.scheduled.edged_class(task_class)
             self._reported[key] = task_cost(
-                self.vmg.program, task_class, self.device, self.schedule, pid, known, observed
+                self.scheduled.edged.program, own, self.device, self.schedule, pid, known, observed
             )
         return self._reported[key]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences about directives without effect, and about a clock that operators have no figures for.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        found = [self.device.beyond_figures] if self.device.beyond_figures else []
+        for task_class, pid, *_ in self.shared.alike(self.run):
+            lost = self.cost(task_class, pid).not_pipelined
+            found += [f"{task_class.kernel}:{name} is not pipelined: {why}" for name, why in lost]
+        return list(dict.fromkeys(found))
 
     @property
     def operations(self) -> int:
@@ -306,7 +339,7 @@ def _common(mapping: FpgaMapping, schedule: Sequence[Directive]) -> Iterator[Vio
 
 
 def _interfaces(mapping: FpgaMapping) -> Iterator[Violation]:
-    needed = sum(not use.onchip for use in mapping.tensors)
+    needed = sum(use.uses_port for use in mapping.tensors)
     limit = mapping.device.external.ports * _INTERFACES_PER_PORT
     if needed > limit:
         yield Violation("axi_interfaces", mapping.device.name, needed, limit)

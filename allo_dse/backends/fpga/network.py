@@ -56,6 +56,8 @@ class TensorCopies:
         fifo: by tensor and what is done with it, the streams of each node that say whether there is room, and whether
             there is a tile: (2, nodes).
         deliveries: the processes that move tiles of tensors that stay in DRAM.
+        edges: by name of a stream at the program's edge, its number; passing: the processes between those and their
+            AXI adapters.
     """
 
     def __init__(self, mapping: FpgaMapping, builder: NetworkBuilder, *, logged: bool = False) -> None:
@@ -69,6 +71,9 @@ class TensorCopies:
         self.done = {name: self._streams(first < _NO_PIECE)[0] for name, first in self._first_written.items()}
         self.fifo = {key: self._streams(used, 2) for key, used in self._using_nodes().items()}
         self.deliveries: dict[tuple[str, str], int] = {}
+        streams = mapping.scheduled.edged.streams.values()
+        self.edges = {stream.name: self._builder.stream(stream.depth) for stream in streams}
+        self.passing: list[int] = []
 
     def _ports(self, place: str) -> Iterator[tuple[TensorPort, IntArray, IntArray]]:
         """The ports of tensors in one place, with the nodes and the process ids of the tasks that use them."""
@@ -108,14 +113,55 @@ class TensorCopies:
     def movers(self) -> tuple[int, ...]:
         """Add the processes; tensors beyond the number of AXI ports share them in turn."""
         external = self._mapping.device.external
-        uses = [use for use in self._mapping.tensors if not use.onchip]
+        uses = [use for use in self._mapping.tensors if use.uses_port]
         ports = [self._builder.resource() for _ in range(min(external.ports, len(uses)))]
         numbers = []
         for position, use in enumerate(uses):
             port = ports[external.port_of(position)]
-            move = self.deliver if use.place == "dram" else self._copy
+            move = {"dram": self.deliver, "stream": self._burst}.get(use.place, self._copy)
             numbers += [move(use, does, port) for does in use.directions]
+        for use in self._mapping.tensors:
+            if use.place == "axis":
+                self.passing.append(self._pass_on(use, use.directions[0], None))
         return tuple(numbers)
+
+    def _burst(self, use: TensorUse, does: Does, port: int) -> int:
+        """The AXI adapter of a streamed tensor; another process moves elements between its bursts and the task."""
+        words = math.prod(use.tensor.shape)
+        bursts, rest = divmod(words, use.transfers.burst)
+        between = self._builder.stream(use.transfers.outstanding)
+        table, latency_cycles = Table(), self._mapping.device.external.latency_cycles
+        if does == "reads":
+            table.wait(latency_cycles)
+        for count, length in ((bursts, use.transfers.burst), (rest > 0, rest)):
+            with table.repeat(int(count)):
+                if does == "writes":
+                    table.get(0)
+                # No more requests are under way than the adapter allows.
+                table.request(0, max(use.cycles(length), math.ceil(latency_cycles / use.transfers.outstanding)))
+                if does == "reads":
+                    table.put(0)
+        if does == "writes":
+            table.wait(latency_cycles)
+        adapter = self._builder.process(table, [between], [port])
+        self.passing.append(self._pass_on(use, does, between))
+        return adapter
+
+    def _pass_on(self, use: TensorUse, does: Does, bursts: int | None) -> int:
+        """A process that moves an element per cycle; from or to bursts, if there is an adapter."""
+        words, table = math.prod(use.tensor.shape), Table()
+        length = words if bursts is None else use.transfers.burst
+        for count, size in ((words // length, length), (words % length > 0, words % length)):
+            with table.repeat(int(count)):
+                if bursts is not None and does == "reads":
+                    table.get(1)
+                with table.repeat(size):
+                    (table.put if does == "reads" else table.get)(0)
+                    table.wait(1)
+                if bursts is not None and does == "writes":
+                    table.put(1)
+        ends = [self.edges[self._mapping.scheduled.edged.streams[use.tensor.name].name]]
+        return self._builder.process(table, ends if bursts is None else [*ends, bursts], [])
 
     def deliver(self, use: TensorUse, does: Does, port: int) -> int:
         """Tiles of a tensor that stays in DRAM, on their way turn by turn."""
@@ -175,6 +221,7 @@ class FpgaNetwork(Struct, frozen=True):
         movers: process numbers of copies in and out.
         deliveries: those of tensors that stay in DRAM, by tensor and "reads" or "writes"; where they were to, they log
             when each tile has been moved.
+        passing: process numbers between tasks and what streams at the program's edge.
         inside: per FIFO the tokens it must hold because it is a buffer within a folded node; 0 between nodes.
     """
 
@@ -182,6 +229,7 @@ class FpgaNetwork(Struct, frozen=True):
     task: IntArray
     wiring: Wiring
     movers: tuple[int, ...]
+    passing: tuple[int, ...]
     inside: IntArray
     deliveries: Mapping[tuple[str, str], int]
 
@@ -214,9 +262,11 @@ def fpga_network(mapping: FpgaMapping, depths: Mapping[str, int], *, logged: boo
     for group in vmg.groups:
         tasks = group.leaves.tasks()
         builder.nodes(task[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
-    for mover in movers:
+    for mover in (*movers, *copies.passing):
         builder.node([mover])
-    return FpgaNetwork(builder.build(), task, wiring, movers, vmg.uses.fifos.held, copies.deliveries)
+    return FpgaNetwork(
+        builder.build(), task, wiring, movers, tuple(copies.passing), vmg.uses.fifos.held, copies.deliveries
+    )
 
 
 def _require_room(mapping: FpgaMapping) -> None:
@@ -255,6 +305,9 @@ def add_tasks(mapping: FpgaMapping, builder: NetworkBuilder, fifo: IntArray, cop
         for binding in task_class.body.streams:
             assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
             own.append(fifo[program.first_stream[binding.stream.name] + binding.index.linear(pids)])
+        for binding in mapping.scheduled.edged_class(task_class).body.streams[len(own) :]:
+            assert not isinstance(binding, StreamArray)
+            own.append(np.full(len(pids), copies.edges[binding.stream.name]))
         moves, parts = _moves(mapping, task_class), mapping.cost(task_class, pid).parts
         room = [side for name, does, _ in moves for side in copies.fifo[name, does][:, node_of_task[tasks]]]
         kinds, which = np.unique(ends[tasks], return_inverse=True)

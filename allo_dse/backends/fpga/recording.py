@@ -11,10 +11,12 @@ import msgspec
 import numpy as np
 
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.compiler.program.tensors import IntArray, StreamArray
+from allo_dse.eval.execute.run import class_of_task
 from allo_dse.eval.recording import MAX_EVENTS, Recorded, Recording, whole_run
 from allo_dse.simulator.network.network import Labels, node_label
 from allo_dse.simulator.network.stream_ends import Ends, stream_ends
+from allo_dse.simulator.run_time.records import Code
 from allo_dse.space.design import Design
 
 from .depths.solver import timed_runs
@@ -22,6 +24,7 @@ from .hls.retime import ReportTimes, retimed
 from .mapping import FpgaMapping
 from .network import FpgaNetwork, fpga_network
 
+_DIRECTIONS = {int(Code.GET): "get", int(Code.PUT): "put"}
 _NUMBERS = re.compile(r"(_\d+)+$")
 
 
@@ -63,7 +66,18 @@ class FpgaLabels(Labels):
         return self.program.streams[int(self.network.wiring.array[stream])].name
 
     def operation(self, task: int, op: int) -> str:
-        return f"operation {op} of {self.task(task)}"
+        """Return the lines of the source that a row of a task's operation table may be of."""
+        number = int(self.number[task])
+        if number < 0:
+            return f"operation {op} of {self.task(task)}"
+        task_class = class_of_task(self.program, number)
+        built = self.network.network
+        kind, port = built.rows.reshape(-1, 4)[built.first_row[task] + op, :2].tolist()
+        bound = task_class.body.streams[port]
+        array = bound if isinstance(bound, StreamArray) else bound.stream
+        uses = [one for one in task_class.stream_ops if one.stream == array]
+        same = [one for one in uses if one.direction == _DIRECTIONS.get(kind)] or uses
+        return " or ".join(dict.fromkeys(str(one.location) for one in same))
 
     def resource(self, resource: int) -> str:
         return f"AXI port {resource}"
@@ -109,7 +123,7 @@ def record_fpga(
     if report is not None:
         mapping = retimed(mapping, report)
     network = fpga_network(mapping, used)
-    labels = _labels(mapping, network)
+    labels = labels_of(mapping, network)
     whole = whole_run(network.network, labels)
     return FpgaRecording(
         network.network,
@@ -122,19 +136,21 @@ def record_fpga(
     )
 
 
-def _labels(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
-    """Names in the order in which `fpga_network` makes processes and streams."""
+def labels_of(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
+    """Return names in the order in which `fpga_network` makes processes and streams."""
     program = mapping.vmg.program
     number = np.full(network.network.task_count, -1)
     number[network.task] = np.arange(len(network.task))
     names = [
         f"{verb} {use.tensor.name}"
         for use in mapping.tensors
-        if not use.onchip
+        if use.uses_port
         for verb, does in (("load", use.reads), ("store", use.writes))
         if does
     ]
-    copies = dict(zip(network.movers, names, strict=True))
+    streamed = [use for place in ("stream", "axis") for use in mapping.tensors if use.place == place]
+    names += [f"stream {use.tensor.name}" for use in streamed]
+    copies = dict(zip((*network.movers, *network.passing), names, strict=True))
     return FpgaLabels(program, network, number, copies, stream_ends(network.network, {}))
 
 

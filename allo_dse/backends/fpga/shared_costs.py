@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Literal
 
@@ -17,8 +17,9 @@ from msgspec import Struct, field
 from allo_dse.common.records import keep
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive
 from allo_dse.compiler.program.kernel import TaskClass
-from allo_dse.compiler.program.shared_tensors import is_region, of_region
+from allo_dse.compiler.program.shared_tensors import is_region, kept_in_common, of_region
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort
+from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.mapper.graph.ports import tasks_by_class
@@ -27,6 +28,7 @@ from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
 from .cost.by_class import ClassCosts
 from .cost.memory import Storage, fifo_bits, fifo_resources
 from .cost.task_cost import TaskCost, deciding_pids
+from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of
 
 Pid = tuple[int, ...]
 Processing = Mapping[str, Resources]
@@ -46,9 +48,11 @@ class TensorUse(Struct, frozen=True):
 
     Attributes:
         place: "onchip" in the design's memory already, so that nothing is copied; "dram" if it stays there and tiles
-            are copied task by task; "auto" copied as a whole, to the nodes that use it and back.
+            are copied task by task; "auto" copied as a whole, to the nodes that use it and back; "stream" read or
+            written in order through a FIFO, "axis" through an AXI-Stream port.
         words_per_cycle: elements that are copied per cycle.
         lanes: elements per word.
+        transfers: bursts of a streamed tensor.
     """
 
     tensor: Tensor
@@ -57,10 +61,16 @@ class TensorUse(Struct, frozen=True):
     place: str
     words_per_cycle: float
     lanes: int
+    transfers: Transfers = DEFAULT_TRANSFERS
 
     @property
     def onchip(self) -> bool:
         return self.place == "onchip"
+
+    @property
+    def uses_port(self) -> bool:
+        """True if an AXI port moves it between DRAM and the chip."""
+        return self.place not in ("onchip", "axis")
 
     @property
     def directions(self) -> tuple[Literal["reads", "writes"], ...]:
@@ -213,6 +223,19 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
     def program(self) -> CompiledProgram:
         return self._shared.graph.program
 
+    @cached_property
+    def edged(self) -> Edged:
+        """The program with streams in place of the tensors that stream at its edge."""
+        return edged_program(self.program, self.schedule)
+
+    @cached_property
+    def _edged_classes(self) -> Mapping[tuple[str, str], TaskClass]:
+        return {(one.kernel, one.name): one for one in self.edged.program.task_classes} if self.edged.streams else {}
+
+    def edged_class(self, task_class: TaskClass) -> TaskClass:
+        """Return a task class with streams in place of the tensors that stream at the program's edge."""
+        return self._edged_classes.get((task_class.kernel, task_class.name), task_class)
+
     @property
     def device(self) -> FpgaDevice:
         return self._shared.device
@@ -226,9 +249,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         key = (task_class.kernel, task_class.name, pid, run)
         known = self.costs.get(key)
         if known is None:
-            known = self.costs[key] = self._shared.graph.once(_class_costs).of(
-                task_class, self.device, self.schedule, pid, run
-            )
+            costs = self._shared.graph.once(_class_costs)
+            names = frozenset(self.edged.streams)
+            if names not in costs:
+                costs[names] = ClassCosts(self.edged.program)
+            own = self.edged_class(task_class)
+            known = self.costs[key] = costs[names].of(own, self.device, self.schedule, pid, run)
         return known
 
     @cached_property
@@ -241,7 +267,10 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         about = [d for d in every if is_region(d.scope, self.program)]
         for tensor, reads, writes in self._shared.used:
             own = [d for d in about if d.name == tensor.name]
-            yield TensorUse(tensor, reads, writes, *self._transfer(tensor, own))
+            place, rate, lanes = self._transfer(tensor, own)
+            if tensor.name in self.edged.streams:
+                place = "axis" if interface_of(own) == AXIS else "stream"
+            yield TensorUse(tensor, reads, writes, place, rate, lanes, transfers_of(own))
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
         """Return the place of a tensor, and for a copied one its elements per cycle and per word."""
@@ -250,6 +279,8 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         bits = min(int(options.get("pack", {}).get("bits", tensor.dtype.bits)), self.device.external.port_bits)
         splits = {axis: n for d in about if d.kind == "partition" for axis, n in d.banks(tensor.shape).items()}
         per_port = self.device.external.port_gb_s / self.device.clock_ghz * BITS_PER_BYTE / tensor.dtype.bits
+        if tensor.name in self.edged.streams:
+            return "stream", self.rates.get(tensor.name, min(1.0, per_port)), 1
         packed = math.gcd(max(1, bits // tensor.dtype.bits), self._shared.rows[tensor.name])
         banks = math.prod(splits.values())
         rate = self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))
@@ -266,6 +297,11 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         return frozenset(use.tensor.name for use in self.tensors if use.onchip)
 
     @cached_property
+    def common(self) -> Set[str]:
+        """Names of the tensors in memory on the chip that one kernel writes and another one uses."""
+        return kept_in_common(self.program, (*self.program.schedule, *self.schedule)).keys()
+
+    @cached_property
     def processing_key(self) -> Hashable:
         """Key that is equal for schedules with equal processing elements.
 
@@ -274,7 +310,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         """
         costs = (self.cost(cls, pid, 0) for cls, pid, *_ in self._shared.alike(0))
         streamed = frozenset((name, use.lanes) for name, use in self.streamed.items())
-        return tuple(map(id, costs)), self.onchip, streamed  # the graph keeps costs, each once
+        return (
+            tuple(map(id, costs)),
+            self.onchip,
+            frozenset(self.edged.streams),
+            streamed,
+        )  # the graph keeps costs, each once
 
     @property
     def copies_key(self) -> Hashable:
@@ -295,17 +336,21 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def copied_bytes(self) -> int:
         """Bytes of the tensors that are copied as a whole, to the nodes and back."""
-        return sum(u.tensor.bytes * (u.reads + u.writes) for u in self.tensors if u.place not in ("dram", "onchip"))
+        copied = [use for use in self.tensors if use.uses_port and use.place != "dram"]
+        return sum(use.tensor.bytes * (use.reads + use.writes) for use in copied)
 
     @cached_property
     def interfaces(self) -> Resources:
         """Resources of AXI ports and copying tasks; none if nothing is copied."""
-        external, copied = self.device.external, [use for use in self.tensors if not use.onchip]
+        external, copied = self.device.external, [use for use in self.tensors if use.uses_port]
         if not copied:
             return Resources()
-        counts = len(copied), sum(use.reads for use in copied), sum(use.writes for use in copied), 1
-        parts = external.adapter, external.load, external.store, external.control
-        return Resources.weighted((part.resources, count) for part, count in zip(parts, counts, strict=True))
+        bits = external.port_bits
+        parts = [external.control.resources]
+        for use in copied:
+            parts += [external.adapter.of(bits, reads=use.reads)]
+            parts += [external.load.resources(bits)] * use.reads + [external.store.resources(bits)] * use.writes
+        return Resources.total(parts)
 
     def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
         """Return the number of copies of each array on a node that executes the class."""
@@ -321,8 +366,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         port = ports.get(storage.array.argument)
         if port is None or not (port.reads or port.writes) or not storage.array.shape:
             return 0
+        if port.tensor.name in self.edged.streams:
+            return 0
         if port.tensor.name in self.streamed:
             return 1
+        if port.tensor.name in self.onchip - self.common:
+            return 0  # a memory beside the design, which has a port to it
         copied = port.tensor.name not in self.onchip
         # Results that stay on the chip are in the memory of whoever reads them.
         return (port, copied and port.reads) if copied or port.reads else 0
@@ -333,5 +382,6 @@ def _by_device(graph: ProgramGraph) -> dict[str, SharedCosts]:
     return {}
 
 
-def _class_costs(graph: ProgramGraph) -> ClassCosts:
-    return ClassCosts(graph.program)
+def _class_costs(graph: ProgramGraph) -> dict[frozenset[str], ClassCosts]:
+    """Start the table of costs by the tensors that stream at the edge, as `ProgramGraph.once` keeps it."""
+    return {}

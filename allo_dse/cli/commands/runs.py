@@ -191,7 +191,7 @@ def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str], co
         params = [markup(_shown(table.columns[name].value(row))) for name in parameters[:count]]
         checked = table.verified.get(table.keys[row])
         shown.add_row("knee" if row == knee else "", *values, *params, table.keys[row][:8],
-                      "" if checked is None else checked.verdict)  # fmt: skip
+                      "" if checked is None else markup(str(checked)))  # fmt: skip
     left_out(shown, 0, len(parameters) - count)
     return shown
 

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ import typer
 from rich.console import Console
 
 from allo_dse import __version__
+from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import shell_completion, unquoted
 from allo_dse.tune.run.options import RunOptions
 
@@ -78,6 +80,8 @@ def _show_version(wanted: bool) -> None:
 _FLAGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "trials": (int, {}),
     "time": (str, {}),
+    "patience": (int, {"metavar": "TRIALS"}),
+    "gap": (str, {"metavar": "SHARE"}),
     "seed": (int, {}),
     "workers": (int, {}),
     "ray_address": (str, {"flag": "--ray", "metavar": "ADDRESS"}),
@@ -131,10 +135,11 @@ def tune(  # noqa: PLR0913 (the flags of a command)
         ),
     ] = None,
     target: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
+            metavar="TARGET|OBJECTIVE=VALUE",
             help="What shall build the winner: allo, or model (the hardware's limits only). "
-            "\\[default: the study's, or allo for NPUs]",
+            "\\[default: the study's, or allo for NPUs] With a value: end the run when one design reaches all of them.",
             show_default=False,
         ),
     ] = None,
@@ -171,7 +176,9 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     given["deadline"] = {name: value for name, _, value in (text.rpartition("=") for text in given["deadline"] or ())}
     given["cache"] = False if no_cache else given["cache"]
     run_dir = given["run_dir"]
-    own = {"target": target, "evaluator": evaluator and located(evaluator)}
+    given["target"] = _values([text for text in target or () if "=" in text])
+    builder = next((text for text in reversed(target or []) if "=" not in text), None)
+    own = {"target": builder, "evaluator": evaluator and located(evaluator)}
     chosen = [*(settings or []), *(f"{name}={value}" for name, value in own.items() if value is not None)]
     try:
         with json_only() if as_json else nullcontext() as out:
@@ -196,10 +203,22 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     raise typer.Exit(code)
 
 
+def _values(texts: Sequence[str]) -> dict[str, float] | None:
+    """Return targets by objective; None without any."""
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise StudyError(f"--target {text}: {value!r} is not a number", hint="--target latency_us=100") from None
+    return found or None
+
+
 # `allo-tune completion`: the shell completes commands, options, settings, runs and designs.
 
 
-SCRIPT = """_allo_tune() {
+SCRIPTS = {"bash": """_allo_tune() {
     local found
     COMPREPLY=()
     while IFS= read -r found; do
@@ -208,13 +227,33 @@ SCRIPT = """_allo_tune() {
     [[ "${COMPREPLY[0]}" == *= ]] && compopt -o nospace
 }
 complete -o default -F _allo_tune allo-tune
-"""
+""", "zsh": """_allo_tune() {
+    local -a found
+    found=("${(@f)$(allo-tune --complete-plain $((CURRENT - 1)) "${(@Q)words}" 2>/dev/null)}")
+    [[ -n "$found" ]] && compadd -a found || _files
+}
+compdef _allo_tune allo-tune
+""", "fish": """function __allo_tune
+    set -l words (commandline -opc) (commandline -ct | string unescape)
+    allo-tune --complete-plain (math (count $words) - 1) $words 2>/dev/null
+end
+complete -c allo-tune -a '(__allo_tune)'
+"""}  # fmt: skip
+
+
+class Shell(StrEnum):
+    """Shells with a script."""
+
+    BASH, ZSH, FISH = "bash", "zsh", "fish"
+
+
 _COMPLETION = """The script that lets a shell complete commands, options, settings, runs and designs.
 
 [bold]Examples[/]
 
-  eval "$(allo-tune completion)"                                  in ~/.bashrc
-  autoload -U bashcompinit; bashcompinit; eval "$(allo-tune completion)"
+  eval "$(allo-tune completion)"          in ~/.bashrc
+  eval "$(allo-tune completion zsh)"      in ~/.zshrc, after compinit
+  allo-tune completion fish | source      in ~/.config/fish/config.fish
 """
 WITH_DESIGN = ("show", "replay", "export", "compare", "verify", "depths")
 SHOWN = 8  # characters of a key
@@ -225,8 +264,16 @@ def add_commands(app: typer.Typer) -> None:
     app.command("completion", help=_COMPLETION)(completion)
 
 
-def completion() -> None:
-    print(SCRIPT, end="")
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell that reads the script.")] = Shell.BASH) -> None:
+    print(SCRIPTS[shell], end="")
+
+
+def complete_plain(
+    index: int, words: Sequence[str], commands: Sequence[str], application: Callable[[str], typer.Typer]
+) -> list[str]:
+    """Complete as `complete` does for shells that take words, and quote completions, by themselves."""
+    typed = [(shell_completion(word, "") or "") if at == index else word for at, word in enumerate(words)]
+    return [unquoted(one) for one in complete(index, typed, commands, application)]
 
 
 def complete(

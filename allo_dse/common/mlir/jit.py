@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
+import struct
 import tempfile
 import threading
 from collections.abc import Callable
@@ -16,7 +18,7 @@ import llvmlite.binding as llvm
 
 from ..errors import SimulationError
 from ..files import write_whole
-from .bindings import execution_engine, ir, passmanager
+from .bindings import arith, execution_engine, ir, passmanager
 from .nested_ops import nested_ops
 
 # `MachineCode` loads an object file into memory; it needs no MLIR.
@@ -125,6 +127,9 @@ def round_small_floats(module: ir.Module, text: str) -> None:
     for op in nested_ops(module):
         if op.name in ("arith.extf", "arith.truncf") and "fastmath" in op.attributes:
             op.attributes["fastmath"] = exact
+        if op.name == "arith.extf" and str(op.operands[0].type) == "bf16" and str(op.results[0].type) == "f64":
+            with op.location, ir.InsertionPoint(op):  # MLIR widens bf16 to f32 only
+                op.operands[0] = arith.ExtFOp(ir.Type.parse("f32"), op.operands[0]).result
 
 
 def pass_through(function: ir.OpView, *attributes: str) -> None:
@@ -146,10 +151,11 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
     """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function.
 
     Args:
-        optimize: what it computes is the same without; to compile takes half of the time then. Code with bf16 is always
-            optimized: else LLVM hands such values on by functions that not every C library has.
+        optimize: what it computes is the same without; to compile takes half of the time then.
     """
-    optimize = optimize or "bf16" in str(module)
+    text = str(module)
+    if "bf16" in text:
+        module = ir.Module.parse(_with_bits(text), module.context)
     if not optimize:
         leave_as_it_is(module)
     # Without a layout, sizes are computed before the engine names the machine: an array of 72-bit integers would have
@@ -161,6 +167,27 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
         path = Path(directory) / "code.o"
         engine.dump_to_object_file(str(path))
         return path.read_bytes()
+
+
+# Where the processor does not know bf16, LLVM widens what it passes on from block to block by functions that many C
+# libraries lack, and a call to them ends the process. No operation computes in bf16 any more (`round_small_floats`).
+
+_BF16 = re.compile(r"(?:(?<![@%\w.])|(?<=\dx))bf16\b")
+_CONSTANT = re.compile(r"(?<=constant\()(\S+)(?= : bf16\))|(?<=dense<)([^>\"]+)(?=> : tensor<[0-9x]*bf16>)")
+_NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+0-9.eE]+")
+
+
+def _with_bits(text: str) -> str:
+    """A module of the llvm dialect with 16-bit integers in place of numbers in bf16."""
+    return _BF16.sub("i16", _CONSTANT.sub(lambda found: _NUMBER.sub(_bits, found[0]), text))
+
+
+def _bits(number: re.Match[str]) -> str:
+    """A bf16 number's bits in decimal; MLIR writes those of infinities and NaN."""
+    if number[0].startswith("0x"):
+        return str(int(number[0], 16))
+    (single,) = struct.unpack("<I", struct.pack("<f", float(number[0])))
+    return str(single + 0x8000 >> 16)  # MLIR writes the digits that lead to the nearest one
 
 
 # A disk cache of compiled code, by the hash of its input.

@@ -279,10 +279,10 @@ def binary(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Sca
         return _binary_fixed(task, op, a, b, dtype)
     if op in ("&", "|", "^") and dtype.is_float:
         task.fail(node, f"operator {op} is not defined for {dtype}")
-    work = dtype
+    work, x, y = dtype, convert(task, a, dtype), convert(task, b, dtype)
     if dtype.is_float and dtype.bits == 16 and op not in ("+", "-", "*", "/"):
-        work = float32
-    return convert(task, binary_as(task, op, convert(task, a, work), convert(task, b, work), work), dtype)
+        work, x, y = float32, convert(task, x, float32), convert(task, y, float32)
+    return convert(task, binary_as(task, op, x, y, work), dtype)
 
 
 def require_power(task: Task, dtype: DType, node: ast.AST) -> None:

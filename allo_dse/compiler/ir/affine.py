@@ -85,12 +85,12 @@ class Linear(Struct, frozen=True):
         for variable, factor in self.terms:
             if variable not in variables:
                 return None
-            total += factor * variables[variable]
+            total = total + factor * variables[variable]  # variables may be arrays that broadcast
         for part, factor in self.derived:
             left, right = part.left.value(variables), part.right.value(variables)
             if left is None or right is None:
                 return None
-            total += factor * DERIVE[part.name](left, right)
+            total = total + factor * DERIVE[part.name](left, right)
         return total
 
     def put_in(self, variable: int, form: Linear) -> Linear:
@@ -210,6 +210,18 @@ def decided(test: Test | None, variables: Mapping[int, int]) -> bool | None:
         return decided(test.then if chosen else test.otherwise, variables)
     then, otherwise = decided(test.then, variables), decided(test.otherwise, variables)
     return then if then == otherwise else None
+
+
+def everywhere(test: Test | None, grid: Mapping[int, Any]) -> Any:
+    """Evaluate a condition for values, or arrays of values, of all its variables."""
+    if isinstance(test, Compare):
+        value = test.difference.value(grid)
+        assert value is not None
+        return holds(test.predicate, value)
+    if isinstance(test, Choice):
+        parts = (everywhere(part, grid) for part in (test.test, test.then, test.otherwise))
+        return np.where(*parts)
+    return test
 
 
 def forms_of(test: Test | None) -> Iterator[Linear]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
+import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import ir
@@ -42,12 +43,14 @@ class Array(Struct, frozen=True):
 
     Attributes:
         argument: position among the kernel's arguments, or None for a local array.
+        values: of a table of integer constants, in row-major order; empty for any other array.
     """
 
     name: str
     shape: tuple[int, ...]
     bits: int
     argument: int | None = None
+    values: tuple[int, ...] = ()
 
 
 class Access(Struct, frozen=True):
@@ -69,6 +72,7 @@ class Op(Struct, frozen=True):
     Attributes:
         inputs, outputs: value numbers.
         element: "f32", "i16", ... of its operands; bits: width of its result.
+        constant: the form of a factor of a product of integers, or of the result of a shift, where it has one.
         stream: position of the stream argument, for stream operations; op: their number in the source.
         block: elements of the token, for operations on blocks.
     """
@@ -83,6 +87,7 @@ class Op(Struct, frozen=True):
     stream: int | None = None
     op: int = -1
     block: int = 0
+    constant: Linear | None = None
 
     @property
     def direction(self) -> str | None:
@@ -177,13 +182,14 @@ def read_nest(mlir: str) -> Nest:
         function = next(op for op in module.body.operations if op.operation.name == "func.func").operation
         header = mlir[: mlir.index("{\n")]
         names = re.findall(r"%(\w+): memref", header)
-        return _Reader(function, names, len(re.findall(r"%pid\d+: index", header))).nest()
+        return _Reader(module, function, names, len(re.findall(r"%pid\d+: index", header))).nest()
 
 
 class _Reader:
     """Reads one function."""
 
-    def __init__(self, function: ir.Operation, names: list[str], pids: int) -> None:
+    def __init__(self, module: ir.Module, function: ir.Operation, names: list[str], pids: int) -> None:
+        self._module = module
         self._function = function
         self._pids = pids
         self._names = names
@@ -223,11 +229,20 @@ class _Reader:
         self._forms.set(value, Linear.variable(number))
         return number
 
-    def _declare(self, value: ir.Value, name: str, argument: int | None = None) -> None:
+    def _declare(self, value: ir.Value, name: str, argument: int | None = None, values: tuple[int, ...] = ()) -> None:
         type_ = ir.MemRefType(value.type)
         shape = tuple(type_.shape)
-        self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument)
+        self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument, values)
         self._views[value] = (name, tuple(Linear(()) for _ in shape))
+
+    def _table(self, op: ir.Operation) -> tuple[int, ...]:
+        """Return the integers of a constant table that an operation refers to; none of other tables and arrays."""
+        if op.name != "memref.get_global" or element_of(ir.MemRefType(op.results[0].type).element_type)[0] not in "iu":
+            return ()
+        name = ir.FlatSymbolRefAttr(op.attributes["name"]).value
+        given = next(g for g in self._module.body.operations if ir.StringAttr(g.attributes["sym_name"]).value == name)
+        dense = ir.DenseElementsAttr(given.attributes["initial_value"])
+        return tuple(np.array(dense, np.int64).ravel().tolist())
 
     def _inside(self, around: Around | Under, block: ir.Block) -> tuple[Node, ...]:
         outside, self._around = self._around, (*self._around, around)
@@ -248,7 +263,7 @@ class _Reader:
         if name in ("memref.alloc", "memref.alloca", "memref.get_global"):
             given = str(ir.StringAttr(op.attributes["df.name"]).value) if "df.name" in op.attributes else ""
             unique = given if given and given not in self._arrays else f"{given or 'buffer'}.{len(self._arrays)}"
-            self._declare(op.results[0], unique)
+            self._declare(op.results[0], unique, values=self._table(op))
         elif name in ("memref.subview", "memref.cast"):
             self._view(op)
         elif name in ("scf.for", "affine.for"):
@@ -280,7 +295,8 @@ class _Reader:
             self._forms.get(next(dynamic)) if offset == _DYNAMIC else Linear((), offset)
             for offset in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
         ]
-        moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, offsets, strict=True))
+        padded = [*([Linear(())] * (len(base) - len(offsets))), *offsets]  # dropped dimensions lead
+        moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, padded, strict=True))
         self._views[op.results[0]] = (name, moved)
 
     def _element(self, view: ir.Value, indices: list[ir.Value]) -> tuple[str, tuple[Linear | None, ...]]:
@@ -369,7 +385,13 @@ class _Reader:
             element,
             max((bits_of(r.type) for r in results), default=0),
             tuple(self._width(v) for v in operands),
+            constant=self._known(op, operands),
         )
+
+    def _known(self, op: ir.Operation, operands: Sequence[ir.Value]) -> Linear | None:
+        """Return the form of a factor of a product, or of a shifted value."""
+        values = operands if op.name == "arith.muli" else list(op.results) if op.name in SHIFTS else []
+        return next((form for value in values if (form := self._forms.get(value)) is not None), None)
 
     def _hardware(self, name: str, operands: Sequence[ir.Value]) -> str:
         """Return the hardware operation, which is cheaper than its name says if one operand is constant."""
@@ -386,6 +408,9 @@ class _Reader:
         owner = None if isinstance(value, ir.BlockArgument) else value.owner
         if owner is not None and owner.name in ("arith.extsi", "arith.extui"):
             return self._width(owner.operands[0])
+        if owner is not None and owner.name == "arith.constant" and element_of(value.type)[0] == "i":
+            constant = int(ir.IntegerAttr(owner.attributes["value"]).value)
+            return min(bits_of(value.type), constant.bit_length() + (constant < 0) or 1)
         return bits_of(value.type)
 
 

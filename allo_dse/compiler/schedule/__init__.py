@@ -6,5 +6,5 @@ loops and arrays by their names. The primitives: `loops` (split, reorder, fuse, 
 that only code generators and cost models read.
 
 Imports: common, compiler, compiler.program, compiler.regions, lang.
-Imported by: eval.
+Imported by: backends, eval, mapper.
 """

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from allo_dse.lang.diagnostics import ProgramError
 
-from ..ir.affine import Linear
+from ..ir.affine import Linear, everywhere, forms_of
 from ..ir.nest import Branch, Loop, Node
 from ..program.tensors import IntArray
 
-MOST_ELEMENTS = 1 << 22
+MOST_ELEMENTS = 1 << 23  # a frame of 3840 x 2160 pixels
+_NONE = -1
 
 
 def check_fifo(nodes: Sequence[Node], array: str, shape: Sequence[int], dims: Sequence[int]) -> bool:
@@ -91,20 +93,31 @@ def accesses(nodes: Sequence[Node], array: str, shape: Sequence[int], *, write: 
         None where data decides on them, where loops have bounds that vary, and where they are too many.
     """
     found = _elements(nodes, array, shape, {}, 1, write)
-    return None if found is None else found.reshape(-1)
+    return None if found is None else found[found != _NONE]
 
 
 def _elements(
     nodes: Sequence[Node], array: str, shape: Sequence[int], where: Mapping[int, IntArray], rounds: int, write: bool
 ) -> IntArray | None:
-    """The elements per round, shape (rounds, accesses of a round); `where` has the variables of each round."""
+    """The elements per round, shape (rounds, accesses of a round); `where` has the variables of each round.
+
+    A round that does not come to an access has `_NONE` there.
+    """
     columns = [np.zeros((rounds, 0), np.int64)]
     for node in nodes:
         if not touches(node, array, write=write):
             continue
         if isinstance(node, Branch):
-            return None
-        if isinstance(node, Loop):
+            if node.test is None or not {v for form in forms_of(node.test) for v in form.variables} <= where.keys():
+                return None
+            taken = np.broadcast_to(everywhere(node.test, where), rounds)
+            for side, skipped in zip(node.sides, (~taken, taken), strict=True):
+                found = _elements(side, array, shape, where, rounds, write)
+                if found is None:
+                    return None
+                found[skipped] = _NONE
+                columns.append(found)
+        elif isinstance(node, Loop):
             trips = node.trips
             if trips is None or not trips.is_constant or rounds * trips.constant > MOST_ELEMENTS:
                 return None
@@ -132,6 +145,7 @@ def _elements(
 
 def _value(form: Linear | None, where: Mapping[int, IntArray], rounds: int) -> IntArray | None:
     """A form in each round; None where it depends on data."""
-    if form is None or form.derived or not form.variables <= where.keys():
+    if form is None or not form.variables <= where.keys():
         return None
-    return sum((factor * where[v] for v, factor in form.terms), np.full(rounds, form.constant, np.int64))
+    values: Any = form.value(where)  # type: ignore[arg-type]  # arrays of values as well as values
+    return np.broadcast_to(np.asarray(values, np.int64), rounds)

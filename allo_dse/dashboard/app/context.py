@@ -23,6 +23,8 @@ class Context:
     reference: Ref | None = None
     opening: Opening | None = None
     """Of a board that has not been read yet."""
+    local: bool = True
+    """Whether only browsers on this computer are served: they may write notes, stop and resume runs."""
     grid: Grid = field(init=False)
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 from allo_dse.common.quoting import html_text
 
 from ..figures.style import theme
-from . import design_table, front_plots, gestures, networks, parts
+from . import control, design_table, front_plots, gestures, networks, parts
 from . import design_texts as front
 from .context import Context
 from .pages import compare, design, graphs, program, progress, timeline
@@ -145,6 +145,7 @@ def make_app(context: Context) -> Dash:
         timeline,
         compare,
         design_table,
+        control,
     ):
         part.register(app, context)
     _prepare(app)

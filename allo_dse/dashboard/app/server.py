@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from dash import Dash
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
@@ -165,6 +166,10 @@ class Site:
         if not self._any_host and host_of(str(environ.get("HTTP_HOST", ""))) not in LOCAL:
             start_response("403 Forbidden", [("Content-Type", "text/plain")])
             return [b"this server is for this computer only\n"]
+        origin = str(environ.get("HTTP_ORIGIN") or "")
+        if environ.get("REQUEST_METHOD") == "POST" and origin and urlsplit(origin).netloc != environ.get("HTTP_HOST"):
+            start_response("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"another site's page cannot change anything here\n"]
         path = str(environ.get("PATH_INFO", "/"))
         if self._opening is not None and path.startswith(_NEED_RUNS):
             self._opening.wait()

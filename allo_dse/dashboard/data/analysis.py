@@ -149,6 +149,13 @@ def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
     return head, [*rows, ["How good it is", *ranges]] if any(ranges) else rows
 
 
+def range_percent(metrics: Mapping[str, Any]) -> float:
+    """Return the per cent within which nine of ten predicted latencies of a design's kind lie; 0 if unknown."""
+    found = metrics.get("latency_range")
+    percent = found.get("percent") if isinstance(found, Mapping) else None
+    return float(percent) if isinstance(percent, int | float) else 0.0
+
+
 def fastest_words(table: RunTable, row: int) -> str:
     """Describe how many designs predictions cannot tell from the fastest; empty for all other designs."""
     latencies = table.numbers(LATENCY)
@@ -158,12 +165,17 @@ def fastest_words(table: RunTable, row: int) -> str:
     return near_words(measured(table, row), latencies[usable].tolist())
 
 
+def comparable(board: Board, one: Ref, other: Ref) -> bool:
+    """Return whether changes between two designs tell anything: they are of one device."""
+    return board.table(one).facts.device == board.table(other).facts.device
+
+
 def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:
     """Objectives, then differences from the reference, as lines of HTML; names are escaped."""
     table = board.table(ref)
     name = f"{board.names[ref.run]} · " if len(board.runs) > 1 else ""
     lines = [f"<b>{html_text(name)}{html_text(table.keys[ref.row][:8])}</b> · {html_text(status_text(board, ref))}"]
-    if reference is None or reference == ref:
+    if reference is None or reference == ref or not comparable(board, ref, reference):
         lines += [
             f"{html_text(label(n))}: {html_text(text(table.columns[n].value(ref.row)))}"
             for n in (*table.names("objective"), *table.names("parameter", varying=True))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import JsonObject
+from allo_dse.eval.evaluator import COST_DIGITS, is_cost
 from allo_dse.tune.search.pareto_front import Front, knee, pareto_positions
 from allo_dse.tune.store.log import sensible
 from allo_dse.tune.store.record import Entry, Record, Revaluation, Tick, Verification
@@ -23,7 +24,8 @@ from .follow import CHUNK_BYTES, LogFollower, Where
 from .reading import KEY, OK, Batch, Intake, Item, RuledOut
 
 Rows = NDArray[np.int64]
-WRONG = "wrong numbers"  # reason for a feasible design with wrong results
+REASONS = {"wrong": "wrong numbers", "deadlock": "deadlock", "not run": "could not be run"}
+"""Reasons why a feasible design does not count, by the verdict of its verification."""
 
 
 class RunTable:
@@ -196,7 +198,7 @@ class RunTable:
         self.verified[entry.key] = entry
         row = self.row_of.get(entry.key)
         if row is not None and self.columns["status"].value(row) == OK:
-            self.columns["reason"].replace(row, None if entry.ok else WRONG)
+            self.columns["reason"].replace(row, REASONS.get(entry.verdict))
 
     def _revalue(self, entry: Revaluation) -> None:
         """Objectives that were changed between two runs in the same directory."""
@@ -296,10 +298,19 @@ class RunTable:
             losses, rows = self.losses, self.measured_rows
             if rows is None:
                 rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
-            else:
-                rows = rows[pareto_positions(losses[rows])]
+                alike = np.flatnonzero(self.ok & np.isin(losses[:, 0], losses[rows, 0]))
+                rows = alike if len(rows) else rows
+            rows = rows[pareto_positions(losses[rows], self._costs(rows))]
             self._found = self.version, rows[np.lexsort(losses[rows].T[::-1])] if len(rows) else rows
         return self._found[1]
+
+    def _costs(self, rows: Rows) -> Floats:
+        """Total cost of some designs, as `total_cost` has it."""
+        found = np.zeros(len(rows))
+        for name, column in self.columns.items():
+            if column.kind in ("metric", "objective") and column.numeric and is_cost(name):
+                found += np.log1p(np.nan_to_num(np.maximum(column.numbers[rows], 0.0)))
+        return found.round(COST_DIGITS)
 
     @property
     def measured_rows(self) -> Rows | None:

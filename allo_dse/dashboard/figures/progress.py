@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.tune.results.causes import causes_in
-from allo_dse.tune.store.run_info import shortened
+from allo_dse.tune.store.run_info import StatedObjective, shortened
 
 from ..data.columns import Floats
 from ..data.progress import Timeline, lost
@@ -62,18 +64,66 @@ def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", h
     }
 
 
-def best_figure(run: RunTable, look: Theme, *, against: str = "designs") -> Figure:
+def best_figure(
+    runs: Mapping[str, RunTable], look: Theme, *, against: str = "designs", colors: Sequence[int] = ()
+) -> Figure:
     """The best value of each objective against evaluated designs or wall time ("time"), as a multiple of the best at
-    the end, so that all fit; and what no design can be better than, where the search knows. Of several evaluators the
-    most expensive one counts, as for the front."""
+    the end of all runs, so that all fit; and what no design can be better than, where the search of a lone run knows.
+    Of several evaluators the most expensive one counts, as for the front.
+
+    Args:
+        runs: by name.
+        colors: positions in the theme's series, one per run, if there are several.
+    """
+    lines = [line for number, item in enumerate(runs.items()) for line in _best_lines(number, *item, against)]
+    if not lines:
+        return note(look, "no feasible design yet")
+    traces, several = [], len(runs) > 1
+    places = {objective: place for place, objective in enumerate(dict.fromkeys(line.objective.name for line in lines))}
+    for line in lines:
+        alike = [one for one in lines if one.objective.name == line.objective.name]
+        one = line.objective.sign * min(own.objective.sign * own.last for own in alike)
+        place = places[line.objective.name]
+        shade = (colors[line.run] if colors else line.run) if several else place
+        drawn = {"shape": "hv", "width": 2, "color": look.series[shade % len(look.series)], "dash": _DASHES[place % 3]}
+        name = shortened(label(line.objective.name), NAME)
+        unit = "" if against == "designs" else " s"
+        named = shortened(line.name, NAME) if several else f"{name}: {line.last:,.6g}"
+        trace = _relative(named, line.x, line.best, one, drawn, unit)
+        if several:  # one entry per run: more would leave no room for the lines
+            hover = f"{name} {trace['hovertemplate']}"
+            trace |= {"legendgroup": named, "showlegend": place == 0, "hovertemplate": hover}
+        traces.append(trace)
+        if not several and len(line.bounds):
+            dotted = {**drawn, "width": 1, "dash": "dot"}
+            bound = _relative(f"{name}: no design is better", line.bounds_x, line.bounds, one, dotted, unit)
+            traces.append({**bound, "showlegend": False})
+    title = "evaluated designs" if against == "designs" else "wall time (s)"
+    up = axis(look, "best so far / best at the end")
+    return {"data": traces, "layout": layout(look, xaxis=axis(look, title), yaxis=up, showlegend=True)}
+
+
+class _BestLine(Struct, frozen=True):
+    """The best values of an objective in a run so far, and bounds of its space. `last` is the best at the end."""
+
+    run: int
+    name: str
+    objective: StatedObjective
+    x: Floats
+    best: Floats
+    last: float
+    bounds_x: Floats
+    bounds: Floats
+
+
+def _best_lines(number: int, name: str, run: RunTable, against: str) -> Iterator[_BestLine]:
     measured = run.measured_rows
     compared = run.ok if measured is None else np.isin(np.arange(len(run)), measured)
-    across, ticks, traces = run.numbers("at"), np.array([tick.at for tick in run.ticks]), []
-    designs, unit = against == "designs", "" if against == "designs" else " s"
-    if designs:
+    across, ticks = run.numbers("at"), np.array([tick.at for tick in run.ticks])
+    if against == "designs":
         ticks = np.searchsorted(across, ticks, "right").astype(np.float64)
         across = np.arange(1, len(across) + 1, dtype=np.float64)
-    for number, objective in enumerate(run.facts.objectives):
+    for objective in run.facts.objectives:
         values = np.where(compared, run.numbers(objective.name), np.nan)
         smaller = objective.direction == "minimize"
         best = (np.fmin if smaller else np.fmax).accumulate(values) if len(values) else values
@@ -81,22 +131,11 @@ def best_figure(run: RunTable, look: Theme, *, against: str = "designs") -> Figu
         if not len(known):
             continue
         steps = np.append(known[np.flatnonzero(np.diff(best[known], prepend=np.inf) != 0)], known[-1])
-        last = float(best[known[-1]])
-        color = look.series[number % len(look.series)]
-        line = {"shape": "hv", "width": 2, "color": color, "dash": _DASHES[number % 3]}
-        name = shortened(label(objective.name), NAME)
-        traces.append(_relative(f"{name}: {last:,.6g}", across[steps], best[steps], last, line, unit))
         bounds = np.array([tick.bounds.get(objective.name, np.nan) for tick in run.ticks])
         bounded = np.flatnonzero(~np.isnan(bounds))
-        if len(bounded):
-            line = {"shape": "hv", "width": 1, "color": color, "dash": "dot"}
-            said = f"{name}: no design is better"
-            traces.append(_relative(said, ticks[bounded], bounds[bounded], last, line, unit))
-    if not traces:
-        return note(look, "no feasible design yet")
-    title = "evaluated designs" if designs else "wall time (s)"
-    up = axis(look, "best so far / best at the end")
-    return {"data": traces, "layout": layout(look, xaxis=axis(look, title), yaxis=up, showlegend=True)}
+        yield _BestLine(
+            number, name, objective, across[steps], best[steps], float(best[known[-1]]), ticks[bounded], bounds[bounded]
+        )
 
 
 def _relative(name: str, x: Floats, values: Floats, one: float, line: Spec, unit: str) -> Spec:

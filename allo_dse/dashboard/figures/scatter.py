@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from allo_dse.tune.store.run_info import shortened
 
+from ..data.analysis import difference_lines, known, range_percent
 from ..data.columns import Mask
 from ..data.progress import why_none
 from ..data.runs import Axis, Board, Ref
@@ -74,6 +75,10 @@ def kinds_of(run: RunTable, *, plane: bool, dimmed: bool) -> list[Kind]:
 
 RUN_STRIDE = 100_000_000
 """A point's number is this times its run's, plus its row."""
+PROPORTIONAL = ("latency_us", "latency_cycles")
+"""Metrics to which the range of a predicted latency applies."""
+MOST_RANGES = 60
+"""Designs of a front that are drawn with error bars: more would hide each other, and each is read from the log."""
 MAX_POINTS_3D = 6_000
 MAX_POINTS = 400
 """Larger clouds in the plane are drawn as spots: a point costs a browser about 0.1 ms whenever something changes."""
@@ -83,6 +88,7 @@ ROOM = {"l": 76, "r": 16, "t": 52, "b": 62}
 """Pixels around the plot: what a legend in one row and numbers of five digits need. Where Plotly has to make room
 itself, it draws twice."""
 SELECTED = "selected"
+EDGE = "edge of the front"
 COLORED = "by a column"
 """In the place of a colour: of what is coloured by the view's column."""
 _RUN_SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "star-square")
@@ -241,7 +247,53 @@ class _Painter:
             "color": np.where(picked, ORANGE, self.look.panel if self.colors is None else self.look.text).tolist(),
             "width": 2 if picked.any() else 1,
         }
-        self._trace(number, kept, name, marker)
+        self._trace(number, kept, name, marker, bars=self._ranges(number, kept))
+        if self.view.z is None and kept.size:
+            self._line(number, kept, name, marker)
+
+    def _line(self, number: int, rows: NDArray[np.int64], name: str, marker: Spec) -> None:
+        """The edge of what the front dominates, if both axes are objectives: it ends at the best of each."""
+        signs = {o.name: o.sign for o in self.board.runs[number].facts.objectives}
+        if not {self.view.x, self.view.y} <= signs.keys() or self.view.x == self.view.y:
+            return
+        x, y = (axis.numbers[number][rows] for axis in self.axes[:2])
+        order = np.lexsort([signs[self.view.y] * y, signs[self.view.x] * x])
+        losses = signs[self.view.y] * y[order]
+        least = np.minimum.accumulate(losses)
+        kept = order[losses == least]
+        color = self.look.muted if marker["color"] == COLORED else marker["color"]
+        self.traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "meta": number,
+                "uid": _uid(number, f"{name} line"),
+                "legendgroup": EDGE,
+                "name": EDGE,
+                "zorder": -1,
+                "showlegend": all(trace["name"] != EDGE for trace in self.traces),
+                "hoverinfo": "skip",
+                "x": packed(x[kept]),
+                "y": packed(y[kept]),
+                "customdata": (rows[kept] + number * RUN_STRIDE).tolist(),
+                "marker": {"color": color},
+                "line": {"shape": "hv", "width": 1.5, "color": color},
+                "opacity": 0.3 if self.dimmed else 0.7,
+            }
+        )
+
+    def _ranges(self, number: int, rows: NDArray[np.int64]) -> Spec:
+        """Error bars: the range in which nine of ten predicted latencies of this kind lie. None for crowded fronts."""
+        axes = [key for key, name in zip("xy", (self.view.x, self.view.y), strict=True) if name in PROPORTIONAL]
+        if not axes or self.view.z is not None or len(rows) > MOST_RANGES:
+            return {}
+        run = self.board.runs[number]
+        shares = [range_percent(known(run, row)) / 100 for row in rows.tolist()]
+        if not any(shares):
+            return {}
+        look: Spec = {"type": "data", "color": self.look.muted, "thickness": 1, "width": 4}
+        values = {key: self.axes["xy".index(key)].numbers[number][rows] for key in axes}
+        return {f"error_{key}": {**look, "array": (values[key] * shares).tolist()} for key in axes}
 
     def _mark(self, ref: Ref, name: str, color: str, symbol: str, size: int) -> None:
         if self.view.z is not None:
@@ -348,9 +400,13 @@ class _Painter:
         self._count(name, len(seen), len(kept))
         return kept
 
-    def _trace(self, number: int, rows: NDArray[np.int64], name: str, marker: Spec, of: str = "") -> None:
-        """Points; `of` tells those of the same name apart."""
-        rows = rows[np.logical_and.reduce([np.isfinite(axis[number][rows]) for axis in self.screen])]
+    def _trace(
+        self, number: int, rows: NDArray[np.int64], name: str, marker: Spec, of: str = "", bars: Spec | None = None
+    ) -> None:
+        """Points; `of` tells those of the same name apart, and `bars` are error bars."""
+        finite = np.logical_and.reduce([np.isfinite(axis[number][rows]) for axis in self.screen])
+        bars = {} if bars is None or not finite.all() else bars
+        rows = rows[finite]
         if not len(rows):
             return
         first = all(trace["legendgroup"] != name for trace in self.traces)
@@ -361,6 +417,7 @@ class _Painter:
             first = False
         trace: dict[str, object] = {
             **self._markers(name, marker),
+            **bars,
             "meta": number,
             "uid": _uid(number, name + of),
             "showlegend": first,
@@ -385,8 +442,6 @@ class _Painter:
         return {"type": kind, "mode": "markers", "marker": marker, **said}
 
     def _text(self, number: int, row: int) -> str:
-        from ..data.analysis import difference_lines
-
         return "<br>".join(difference_lines(self.board, Ref(number, row), self.view.reference))
 
 

@@ -148,8 +148,12 @@ def progress_plots(board: Board) -> list[Plot]:
     known = plot("measured", "Predicted against measured", lambda look: measured_figure(correction, look))
     return [
         *([known] if correction.pairs else []),
-        plot("best-designs", "Best so far against designs", lambda look: progress.best_figure(run, look)),
-        plot("best-time", "Best so far against time", lambda look: progress.best_figure(run, look, against="time")),
+        plot("best-designs", "Best so far against designs", lambda look: progress.best_figure({run.name: run}, look)),
+        plot(
+            "best-time",
+            "Best so far against time",
+            lambda look: progress.best_figure({run.name: run}, look, against="time"),
+        ),
         plot("hv-designs", "Hypervolume against designs", lambda look: progress.hypervolume_figure(board, look)),
         plot(
             "hv-time", "Hypervolume against time", lambda look: progress.hypervolume_figure(board, look, against="time")
@@ -383,7 +387,7 @@ def front_table(board: Board) -> JsonObject:
         key = run.keys[ref.row]
         verification = run.verified.get(key)
         cells = [text(run.columns[n].value(ref.row)) if n in run.columns else "–" for n in names]
-        checked = "" if verification is None else verification.verdict
+        checked = "" if verification is None else str(verification)
         mark = "knee" if ref.row == run.knee else ""
         rows.append({"mark": mark, "run": board.names[ref.run], "key": key, "cells": cells, "checked": checked})
     return {

@@ -12,7 +12,8 @@ variance is that of independent roundings (N. Higham and T. Mary, SIAM J. Sci. C
 of first order: derivatives are exact for sums, products and quotients, and differences over one bound elsewhere.
 
 Integers, indices and branches are those of the rounded values. Decisions that exact values would take otherwise are
-counted; an `arith.select` chooses for each of the two values by its own comparison.
+counted; an `arith.select` chooses for each of the two values by its own comparison. If there are such decisions, a
+second run takes those of the exact values. It counts decisions that roundings of a float32 reference may change.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.mlir.bindings import arith, func, ir, memref
 from allo_dse.common.mlir.dialect import text_context
+from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.kernel import ExternalCall, TaskClass
@@ -51,13 +53,15 @@ DEVIATIONS = 6.0
 2 exp(-DEVIATIONS**2 / 2); roundings are uniform rather than at their bounds, which leaves more room)."""
 ROOM = 3.0
 """Factor on the largest observed error over its standard deviation, for another order of the same operations."""
+_ALIKE = 1.5
+"""The same where that error exceeds `DEVIATIONS`: roundings in one direction, as in a sum that stagnates."""
 SINGLE = 2.0**-24
 """Unit roundoff of float32: references compute in it unless they say otherwise."""
 
 _FIELDS = ("rounded", "exact", "bound", "variance", "unit")
 _RECORD = np.dtype({"names": _FIELDS, "formats": ["f8"] * 5, "itemsize": 48})
 _WORD = "i320"
-_OWN = "memref<1xi64, strided<[?], offset: ?>>"
+_OWN = "memref<2xi64, strided<[?], offset: ?>>"
 _MANTISSA_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _LEAST = {"f16": 2.0**-25, "bf16": 2.0**-134, "f32": 2.0**-150, "f64": 5e-324}
 """Half the distance between subnormal numbers."""
@@ -91,30 +95,18 @@ class Analysed(Struct, frozen=True):
             return off
 
     @property
-    def most(self) -> Doubles:
-        """The worst-case bound, capped at the larger of the value itself and the error of independent roundings.
-
-        After exponentials of differences, say, the bound exceeds the value, and says nothing.
-        Roundings in one direction may lose the whole value.
-        """
-        with np.errstate(invalid="ignore"):
-            worth: Doubles = np.fmin(
-                self.bound, np.maximum(DEVIATIONS * np.sqrt(self.variance), np.nan_to_num(np.abs(self.exact)))
-            )
-            return worth
-
-    @property
     def tolerance(self) -> Doubles:
         """Largest allowed distance of another implementation in the same types from the exact result.
 
         It is the worst case, or less: a number of standard deviations. That number is `ROOM` times the largest of this
-        run, but at most `DEVIATIONS`.
+        run, but at most `DEVIATIONS` if this run stays within them.
         """
         deviation = np.sqrt(self.variance)
         with np.errstate(invalid="ignore", divide="ignore"):
             shares = self.error / deviation
             seen = shares[np.isfinite(shares)].max(initial=0.0)
-            found: Doubles = np.fmin(self.bound, min(DEVIATIONS, ROOM * seen) * deviation)
+            limit = max(min(DEVIATIONS, ROOM * seen), _ALIKE * seen if seen > DEVIATIONS else 0.0)
+            found: Doubles = np.fmin(self.bound, limit * deviation)
             return found
 
 
@@ -122,12 +114,21 @@ class Analysis(Struct, frozen=True):
     """The analysed tensors of a run.
 
     Attributes:
-        tensors: the program's tensors by name; integers without bounds are left out.
-        undecided: number of comparisons and conversions to integers with another result than for exact values.
+        tensors: the program's floating-point tensors by name.
+        integers: its other tensors.
+        undecided: number of comparisons and conversions to integers with another result than for exact values; in a
+            run that decides by exact values, than a reference in float32 may have.
+        decided: a run that decides by exact values; itself where these decide alike.
     """
 
     tensors: Mapping[str, Analysed]
+    integers: Mapping[str, Array]
     undecided: int
+    own_decided: Analysis | None = None
+
+    @property
+    def decided(self) -> Analysis:
+        return self.own_decided or self
 
 
 def unit_roundoff(dtype: DType) -> float:
@@ -167,6 +168,22 @@ def analysed(
     Raises:
         SimulationError, DeadlockError: as `run_graph`.
     """
+    found = _analysis(vmg, arrays, depths, seconds, exact or {}, by_exact=False)
+    if not found.undecided:
+        return found
+    return replace(found, own_decided=_analysis(vmg, arrays, depths, seconds, exact or {}, by_exact=True))
+
+
+def _analysis(
+    vmg: VMG,
+    arrays: Mapping[str, Array],
+    depths: Mapping[str, int],
+    seconds: float | None,
+    exact: Mapping[str, Array],
+    *,
+    by_exact: bool,
+) -> Analysis:
+    """Run a graph, whose decisions are those of rounded or of exact values."""
     program = vmg.program
     own = Arguments(program, [array.copy() for array in arrays.values()]).by_name
     types = {one.tensor.name: one.tensor.dtype for one in program.shared}
@@ -178,10 +195,10 @@ def analysed(
             variables = state.variables[kernel.name, task_class.name]
             for k, variable in enumerate(task_class.state):
                 variables[k] = _records(variables[k], variable.dtype)
-            variables.append(np.zeros((count, 1), np.int64))
-            counts.append(variables[-1])
+            variables.append(np.full((count, 2), [0, by_exact], np.int64))
+            counts.append(variables[-1][:, 0])
     tensors = {name: _records(array, types[name]) for name, array in (own | state.shared).items()}
-    for name, values in (exact or {}).items():
+    for name, values in exact.items():
         if types[name].is_float:
             _round_from(tensors[name], values)
     wiring, externals = wiring_of(vmg, depths), Externals(program, _element_in_memory, _apply_external)
@@ -196,7 +213,8 @@ def analysed(
         for tensor in program.tensors
         if tensor.dtype.is_float
     }
-    return Analysis(found, int(sum(int(one.sum()) for one in counts)))
+    integers = {tensor.name: tensors[tensor.name] for tensor in program.tensors if not tensor.dtype.is_float}
+    return Analysis(found, integers, int(sum(int(one.sum()) for one in counts)))
 
 
 def _records(array: Array, dtype: DType) -> NDArray[Any]:
@@ -374,7 +392,7 @@ class _Rewriter:
         decides = op.operands[0]
         made = None if isinstance(decides, ir.BlockArgument) else decides.owner
         exact = decides
-        if made is not None and made.name == "func.call" and len(made.results) == 2:
+        if made is not None and made.name == "func.call" and len(made.results) == _COMPARED:
             exact = made.results[1]
         if "df_select" not in self.helpers:
             self.helpers["df_select"] = _Helper("df_select", ["i1", "i1", _WORD, _WORD]).select()
@@ -390,27 +408,38 @@ class _Rewriter:
             predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
         types = [str(one) for one in before]
         name = "_".join(["df", short, *filter(None, [predicate]), *types, str(result)])
+        name = name.replace("bf16", "half")  # `compile_object` looks for bf16
         if name not in self.helpers:
             arguments = [_WORD if t in _MANTISSA_BITS else t for t in types]
+            arguments += [] if isinstance(result, ir.FloatType) else ["i1"]
             self.helpers[name] = _Helper(name, arguments).operation(op.name, predicate, types, str(result))
         i1 = ir.IntegerType.get_signless(1)
         if op.name == "arith.cmpf":
-            rounded, exact = self._call(name, [i1, i1], *op.operands)
+            holds, _, differs = self._call(name, [i1, i1, i1], *op.operands, self._by_exact())
             if any(use.owner.name != "arith.select" or use.operand_number for use in op.results[0].uses):
-                self._count(arith.XOrIOp(rounded, exact).result)
-            self._replace(op, rounded)
+                self._count(differs)
+            self._replace(op, holds)
         elif isinstance(result, ir.FloatType):
             self._replace(op, self._call(name, [self._word], *op.operands)[0])
         else:
-            number, differs = self._call(name, [result, i1], *op.operands)
+            number, differs = self._call(name, [result, i1], *op.operands, self._by_exact())
             self._count(differs)
             self._replace(op, number)
 
+    def _by_exact(self) -> ir.Value:
+        """Whether this run decides by exact values."""
+        own = memref.LoadOp(self._own, [_index(1)]).result
+        return arith.TruncIOp(ir.IntegerType.get_signless(1), own).result
+
     def _count(self, holds: ir.Value) -> None:
-        zero = arith.ConstantOp(ir.IndexType.get(), ir.IntegerAttr.get(ir.IndexType.get(), 0)).result
+        zero = _index(0)
         old = memref.LoadOp(self._own, [zero]).result
         one = arith.ExtUIOp(ir.IntegerType.get_signless(64), holds).result
         memref.StoreOp(arith.AddIOp(old, one).result, self._own, [zero])
+
+
+def _index(value: int) -> ir.Value:
+    return arith.ConstantOp(ir.IndexType.get(), ir.IntegerAttr.get(ir.IndexType.get(), value)).result
 
 
 def _name(function: ir.Operation) -> str:
@@ -422,6 +451,8 @@ _PREDICATES = (
     *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
 )
 _MOVES = ("arith.negf", "math.absf")
+_COMPARED = 3
+"""Results of a comparison: the decision, that of exact values, and whether it is undecided."""
 _EXTREMES = ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
 _TO_INTEGER = ("arith.fptosi", "arith.fptoui")
 
@@ -439,19 +470,23 @@ class _Helper:
     def operation(self, op: str, predicate: str, types: list[str], result: str) -> str:
         """An operation of a body."""
         records = [self._record(k) if t in _MANTISSA_BITS else None for k, t in enumerate(types)]
+        if op != "arith.bitcast":  # operations in bf16 are those in f32, rounded: only then `optimize` is free
+            types = ["f32" if t == "bf16" else t for t in types]
         own = [
             self._narrow(record[0], t) if record is not None else f"%a{k}"
             for k, (record, t) in enumerate(zip(records, types, strict=True))
         ]
         if op == "arith.cmpf":
-            exact = [record[1] for record in records if record is not None]
-            return self._end(
-                [
-                    self._do(f"arith.cmpf {predicate}, {', '.join(own)} : {types[0]}"),
-                    self._do(f"arith.cmpf {predicate}, {', '.join(exact)} : f64"),
-                ],
-                ["i1", "i1"],
-            )
+            a, b = (record for record in records if record is not None)
+            rounded = self._do(f"arith.cmpf {predicate}, {', '.join(own)} : {types[0]}")
+            exact = self._do(f"arith.cmpf {predicate}, {a[1]}, {b[1]} : f64")
+            # A value equals itself in every computation, as a running maximum that does not change.
+            near = self._mul(self._add(a[4], b[4]), self._number(SINGLE))
+            is_near = self._do(f"arith.cmpf olt, {self._abs(self._sub(a[1], b[1]))}, {near} : f64")
+            is_near = self._do(f"arith.andi {is_near}, {self._do(f'arith.cmpi ne, %a0, %a1 : {_WORD}')} : i1")
+            differs = self._do(f"arith.xori {rounded}, {exact} : i1")
+            found = self._chosen(exact, rounded, "i1"), exact, self._chosen(is_near, differs, "i1")
+            return self._end(list(found), ["i1"] * _COMPARED)
         if result not in _MANTISSA_BITS:
             return self._to_integer(op, own[0], records[0], types[0], result)
         if op in ("arith.sitofp", "arith.uitofp", "arith.bitcast"):
@@ -459,9 +494,9 @@ class _Helper:
         known = [record for record in records if record is not None]
         assert len(known) == len(types)
         if op == "arith.truncf":
-            n, w, terms = self._widened(self._narrow(own[0], result, types[0]), result), known[0][1], known[0][2:]
+            n, w, terms = self._rounded_to(own[0], types[0], result), known[0][1], known[0][2:]
         else:
-            n = self._widened(self._do(f"{op} {', '.join(own)} : {result}"), result)
+            n = self._rounded_to(self._do(f"{op} {', '.join(own)} : {types[0]}"), types[0], result)
             w = self._do(f"{op} {', '.join(record[1] for record in known)} : f64")
             terms = self._propagated(op, known, w)
         if op in (*_MOVES, *_EXTREMES):
@@ -486,17 +521,28 @@ class _Helper:
         return self._record_of(n, w, self._add(terms[0], off), self._add(terms[1], self._mul(off, off)), terms[2])
 
     def _to_integer(self, op: str, own: str, record: list[str] | None, source: str, result: str) -> str:
-        found = self._do(f"{op} {own} : {source} to {result}")
-        if op in _TO_INTEGER and record is not None:
-            other = self._do(f"{op} {record[1]} : f64 to {result}")
-            differs = self._do(f"arith.cmpi ne, {found}, {other} : {result}")
-        else:
-            assert record is not None
+        assert record is not None
+        rounded = self._do(f"{op} {own} : {source} to {result}")
+        if op not in _TO_INTEGER:
             differs = self._do(f"arith.cmpf une, {record[0]}, {record[1]} : f64")
+            return self._end([rounded, differs], [result, "i1"])
+        off = self._mul(record[4], self._number(SINGLE))
+        values = record[1], self._sub(record[1], off), self._add(record[1], off)
+        exact, low, high = (self._do(f"{op} {value} : f64 to {result}") for value in values)
+        is_near = self._do(f"arith.cmpi ne, {low}, {high} : {result}")
+        differs = self._do(f"arith.cmpi ne, {rounded}, {exact} : {result}")
+        found, differs = self._chosen(exact, rounded, result), self._chosen(is_near, differs, "i1")
         return self._end([found, differs], [result, "i1"])
 
+    def _chosen(self, by_exact: str, by_rounded: str, type_: str) -> str:
+        """One of two values by what this run decides by, which is the last argument."""
+        return self._do(f"arith.select %a{len(self._arguments) - 1}, {by_exact}, {by_rounded} : {type_}")
+
     def _from_other(self, op: str, own: str, source: str, result: str) -> str:
-        n = self._widened(self._do(f"{op} {own} : {source} to {result}"), result)
+        if op == "arith.bitcast" or result != "bf16":
+            n = self._widened(self._do(f"{op} {own} : {source} to {result}"), result)
+        else:
+            n = self._rounded_to(self._do(f"{op} {own} : {source} to f32"), "f32", result)
         w = n if op == "arith.bitcast" else self._do(f"{op} {own} : {source} to f64")
         off = self._abs(self._sub(n, w)) if w != n else self._number(0.0)
         return self._record_of(n, w, off, self._mul(off, off), self._number(0.0))
@@ -620,6 +666,21 @@ class _Helper:
         if source == "f64" and type_ != "f64":
             value = self._do(f"arith.truncf {value} : f64 to f32")
         return value if type_ == "f32" else self._do(f"arith.truncf {value} : f32 to {type_}")
+
+    def _rounded_to(self, value: str, source: str, result: str) -> str:
+        """A number of a type rounded to another one, in f64."""
+        if result != "bf16":
+            return self._widened(self._narrow(value, result, source), result)
+        value = self._narrow(value, "f32", source)
+        bits = self._do(f"arith.bitcast {value} : f32 to i32")
+        odd = self._integer("andi", self._integer("shrui", bits, 16), 1)
+        nearest = self._do(f"arith.addi {self._integer('addi', bits, 0x7FFF)}, {odd} : i32")  # ties to even
+        found = self._do(f"arith.bitcast {self._integer('andi', nearest, -0x10000)} : i32 to f32")
+        is_number = self._do(f"arith.cmpf ord, {value}, {value} : f32")
+        return self._widened(self._do(f"arith.select {is_number}, {found}, {value} : f32"), "f32")
+
+    def _integer(self, op: str, a: str, b: int) -> str:
+        return self._do(f"arith.{op} {a}, {self._fixed(str(b), 'i32')} : i32")
 
     def _record(self, k: int) -> list[str]:
         found = []

@@ -244,15 +244,16 @@ class Labels(NetworkLabels):
         return self.program.streams[int(self.wiring.array[stream])].name
 
     def operation(self, task: int, op: int) -> str:
-        task_class = _class_of_task(self.program, int(self.task_id[task]))
+        task_class = class_of_task(self.program, int(self.task_id[task]))
         return str(task_class.stream_ops[op].location) if op < len(task_class.stream_ops) else f"operation {op}"
 
     def index_check(self, task: int, check: int) -> str:
-        found = _class_of_task(self.program, int(self.task_id[task])).index_checks[check]
+        found = class_of_task(self.program, int(self.task_id[task])).index_checks[check]
         return f"{found.location}: index `{found.text}` into {found.of}"
 
 
-def _class_of_task(program: CompiledProgram, task: int) -> TaskClass:
+def class_of_task(program: CompiledProgram, task: int) -> TaskClass:
+    """Return the class of a task, by its number in the program."""
     number = int(np.searchsorted(program.first_task, task, side="right")) - 1
     kernel = program.kernels[number]
     return kernel.classes[int(kernel.class_of(program.pids(number, np.array([task])))[0])]

@@ -264,8 +264,11 @@ def _loaded(file: Path) -> dict[str, Array]:
     """The arrays of a file, by name; none where there is no file."""
     if not file.exists():
         return {}
-    with np.load(file) as data:
-        return dict(data)
+    try:
+        with np.load(file, allow_pickle=False) as data:
+            return dict(data)
+    except Exception as error:  # NumPy, zipfile and zlib each raise their own kinds
+        raise SystemExit(f"{file} is damaged ({error}); export the network again, or write it anew") from None
 
 
 def _moved(given: Sequence[Array], order: Array) -> Array:

@@ -217,16 +217,15 @@ def deviation(name: str, work: Work, given: Sequence[Array], expected: Array) ->
         found = run_program(program, given)
         wrong = int(np.count_nonzero(found.ravel() != expected.ravel()))
         return Deviation(name, work.kind, difference(found, expected), 0.0, wrong)
-    one = analysis.tensors[tensor.name]
+    one, decided = analysis.tensors[tensor.name], analysis.decided
     wanted = expected.reshape(one.exact.shape)
-    wrong = int(unlike_reference(one, wanted, single=True)[0].sum())
+    wrong = int(unlike_reference(decided.tensors[tensor.name], wanted, single=True)[0].sum())
+    excused = 0 if decided is analysis else decided.undecided
     scale = float(np.abs(wanted[np.isfinite(wanted)]).astype(np.float64).max(initial=1e-30))
     bound = one.bound + SINGLE * one.unit
     allowed = float(bound[np.isfinite(bound)].max(initial=0.0)) / scale
     largest = difference(one.rounded, wanted)
-    return Deviation(
-        name, work.kind, largest, max(allowed, largest if not wrong else 0.0), max(0, wrong - analysis.undecided)
-    )
+    return Deviation(name, work.kind, largest, max(allowed, largest if not wrong else 0.0), max(0, wrong - excused))
 
 
 def tolerance(work: Work) -> float:

@@ -30,6 +30,10 @@ SECONDS_SETTING, GIB_SETTING = "ALLO_DSE_COMPILE_SECONDS", "ALLO_DSE_COMPILE_GIB
 _DEFAULTS = {SECONDS_SETTING: 120.0, GIB_SETTING: 4.0}
 _CLOCK_RATIO = 50
 """The clock's limit, as a multiple of that of processor time: for a process that waits for what never comes."""
+_MOST_BYTES = 1 << 32
+"""Largest size of a reply."""
+_ENDS_SECONDS = 20.0
+"""Time for a process to end that has closed its pipe."""
 
 
 def compiled(request: Request) -> bytes:
@@ -135,12 +139,16 @@ class _Server:
                 case Refused(message, hint):
                     raise SimulationError(message, hint=hint)
                 case None:
-                    raise self._ended(symbols)
+                    raise self._ended(symbols, until)
 
     def _reply(self, until: float) -> Reply | None:
-        head = self._read(8, until)
-        text = self._read(int.from_bytes(head, "little"), until) if head else b""
-        return msgspec.msgpack.decode(text, type=Reply) if text else None
+        """Read a reply; None if there is no valid one."""
+        size = int.from_bytes(self._read(8, until), "little")
+        text = self._read(size, until) if size <= _MOST_BYTES else b""
+        try:
+            return msgspec.msgpack.decode(text, type=Reply) if text else None
+        except msgspec.MsgspecError:
+            return None
 
     def _read(self, count: int, until: float) -> bytes:
         """Read a number of bytes; none if the process has ended, or the clock's limit is over."""
@@ -155,19 +163,21 @@ class _Server:
             found += piece
         return found
 
-    def _ended(self, symbols: tuple[str, ...]) -> CompileLimit:
+    def _ended(self, symbols: tuple[str, ...], until: float) -> CompileLimit:
         """Why there is no answer."""
         seconds, gib = self.limits
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(1)
+        is_late = time.monotonic() >= until
+        if not is_late:  # it ends by itself, or has sent what is no reply
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDS_SECONDS)
         code = self._process.poll()
-        if code is None or code == -signal.SIGXCPU:
+        if is_late or code == -signal.SIGXCPU:
             what, setting = f"takes more than {seconds:g} s of processor time", SECONDS_SETTING
         else:
             self._messages.seek(0)
             lines = self._messages.read().decode(errors="replace").split("\n")
             said = next((line.strip() for line in lines if re.search("error|alloc|memory", line, re.I)), "")
-            by = signal.Signals(-code).name if code < 0 else f"status {code}"
+            by = "no valid reply" if code is None else signal.Signals(-code).name if code < 0 else f"status {code}"
             what = f"crashes the compiler, which may take {gib:g} GiB of memory ({said or by})"
             setting = GIB_SETTING
         hint = (

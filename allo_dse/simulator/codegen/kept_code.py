@@ -61,7 +61,7 @@ def _compiler() -> tuple[object, ...]:
     The same in every copy of the package: of its files the texts count and not the times.
     """
     package = Path(__file__).parent.parent.parent
-    sources = sorted([*package.glob("ir/*.py"), *package.glob("simulator/**/*.py")])
+    sources = sorted([*package.glob("common/mlir/*.py"), *package.glob("simulator/**/*.py")])
     texts = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
     return _mlir_version(), processor(), texts
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 
-from ..choice import Ask, Question, QuestionChoice
-from ..design import Draft
+from ..choice import Ask, Genes, Question, QuestionChoice
+from ..design import Design, Draft
 
 PARTS = ("in turn", "at once")
 
@@ -28,6 +29,12 @@ class Overlap(QuestionChoice):
             return draft
         at_once = ask(Question.word("parts", PARTS, PARTS)) == "at once"
         return replace(draft, program=whole.split) if at_once else draft
+
+    def encode(self, draft: Draft, design: Design) -> Genes:
+        for option, genes in self.options(draft):
+            if option is not None and option.compiled.apart == design.program.apart:
+                return genes
+        raise StudyError("the design's kernels are not those that the study chooses from")
 
     def describe(self) -> dict[str, object]:
         return {"parts": list(PARTS)}

@@ -2,7 +2,7 @@
 
 Differences from Optuna's own NSGA-II:
 
-* while there are few results, a model chooses among many children (`prospects`);
+* while there are few results, a model chooses among many children (`acquisition`);
 * it screens a child before anything is spent on it, and breeds another one until a new and legal design is found;
 * mutation takes small steps along ordered genes;
 * a proposal depends only on the seed, its number and the results of finished generations, so a resumed run goes on
@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 from numbers import Integral
 from typing import Literal, TypeVar
 
@@ -30,29 +30,34 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import keep
 
 from ..choice import Gene, Genes, Suggest, random_suggest, suggest_from
-from .pareto import Floats, Individual, Parents, Results, front_with
-from .prospects import Memory
+from .acquisition import Memory, Model
+from .candidates import Variation
+from .pareto import Floats, Individual, Integers, Parents, Results, front_with
 from .surrogate import one_thread
 
 MAX_ATTEMPTS = 1000  # children per proposal before the search gives up
 MAX_FRUITLESS = 300  # the same if `otherwise` can find a new design
 PICKY = 32  # children per proposal that are skipped if they cannot be better than the front
 MOST_SEEN = 20_000  # remembered children: late in a search most are repeats
-NEAR = 3  # parents whose neighbours are candidates
-VALUES = 12  # values per gene among the neighbours
-BRED, STRAYS = 200, 60  # candidates with parents, and without
+NEAR = 3  # parents, and best candidates, whose neighbours are candidates
+VALUES, AGAIN = 12, 4  # values per gene among the neighbours of parents, and of candidates
+MOST_NEAR, BRED, STRAYS = 96, 96, 64  # candidates near parents, with parents, and without
+TRIED = 8  # candidates, random or bred, that are compared by the probability of success alone
+KEPT = 32  # candidates that are compared with the neighbours of the best
+ALONE = 64  # the first designs that a model proposes one by one
+AT_ONCE = 8  # children that are bred together
 
 T = TypeVar("T")
 Decided = tuple[tuple[str, int], ...]
 
 
-class Breeding(Struct, frozen=True):
+class Breeding(Struct, frozen=True, dict=True):
     """Sizes and probabilities of the evolution.
 
     Attributes:
         initial: number of designs drawn at random to begin with.
         population: number of designs kept as parents.
-        children: number of designs bred before parents are chosen anew.
+        children: number of designs bred before parents are chosen anew, fewer while models are small.
         crossover: probability that a child has two parents.
         mutations: expected number of genes that change, beside the one that always does.
         wild: probability that a child has no parents at all.
@@ -67,13 +72,32 @@ class Breeding(Struct, frozen=True):
     wild: float = 0.05
     modelled: int = 256
 
+    @cached_property
+    def _phases(self) -> list[tuple[int, int, int]]:
+        """First proposal, first generation and generation size of each phase, the last one first.
+
+        A model costs the more, the more designs it has, so that it is made for the more proposals.
+        """
+        phases, number, generation = [(0, 0, self.initial)], self.initial, 1
+        for size, end in ((1, ALONE), (2, 2 * ALONE), (self.children, 0)):
+            phases.append((number, generation, min(size, self.children)))
+            more = -(-max(0, min(end, self.modelled) - number) // phases[-1][2])
+            number, generation = number + more * phases[-1][2], generation + more
+        return phases[::-1]
+
     def generation(self, number: int) -> int:
         """Return the generation of a proposal; the first is random and larger than the others."""
-        return max(0, (number - self.initial) // self.children + 1)
+        start, first, size = next(phase for phase in self._phases if phase[0] <= number)
+        return first + (number - start) // size
 
     def first_of(self, generation: int) -> int:
         """Return the number of the first proposal of a generation."""
-        return 0 if generation == 0 else self.initial + (generation - 1) * self.children
+        start, first, size = next(phase for phase in self._phases if phase[1] <= generation)
+        return start + (generation - first) * size
+
+    def size_of(self, generation: int) -> int:
+        """Return the number of proposals in a generation."""
+        return self.first_of(generation + 1) - self.first_of(generation)
 
 
 LEAST = {"initial": 1, "population": 1, "children": 1, "modelled": 0}
@@ -107,9 +131,10 @@ class _State:
     told: list[Individual] = field(default_factory=list)
     parents: list[Mapping[str, int]] = field(default_factory=list)  # genes of the selected, best first
     front: Floats = field(default_factory=lambda: np.empty((0, 1)))  # losses of the best of earlier generations
-    promising: list[Genes] | None = (
-        None  # children of this generation, ranked by a model, best first; None: not ranked yet
-    )
+    # Of this generation, made when first needed: how parents vary, parents as rows, and candidates, best first.
+    variation: Variation | None = None
+    rows: Integers = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    promising: Integers | None = None
 
 
 class Evolution:
@@ -126,6 +151,7 @@ class Evolution:
         self.breeding = breeding
         self._state = _State(Parents(breeding.population))
         self._memory: Memory | None = Memory(genes)
+        self.pending: dict[int, Mapping[str, int]] = {}  # genes of proposals without results, by number
         # Genes that decide a known or illegal design, and those of designs no better than the front; both for good.
         self._seen: dict[Decided, None] = {}
         self._outdone: dict[Decided, None] = {}
@@ -143,15 +169,15 @@ class Evolution:
             return 0
         return self.breeding.first_of(generation + 1) - number
 
-    def restore(self, results: Results, genes: Callable[[int], Mapping[str, int]], next_number: int) -> None:
+    def restore(self, results: Results, individual: Callable[[int], Individual], next_number: int) -> None:
         """Continue after `next_number` proposals.
 
         Args:
             results: the results so far.
-            genes: returns the genes of the result at a position.
+            individual: returns the design of the result at a position.
         """
         self._state = state = _State(Parents(self.breeding.population), next_number)
-        self._memory = Memory(self._genes)
+        self._memory, self.pending = Memory(self._genes), {}
         order = np.argsort(results.numbers, kind="stable")
         results = results[order]
         state.generation = self.breeding.generation(max(0, next_number - 1))
@@ -160,18 +186,16 @@ class Evolution:
         state.selection.renew(results[: starts[-1]], starts)
         state.front = front_with(state.front, results[: starts[-1]])
         best = np.searchsorted(results.numbers, state.selection.best.numbers)
-        state.parents = [genes(int(order[n])) for n in best]
-        numbers, losses, penalty = results.numbers.tolist(), results.losses, results.penalty.tolist()
-
-        def individual(n: int) -> Individual:
-            return Individual(numbers[n], genes(int(order[n])), tuple(losses[n].tolist()), penalty[n])
-
-        state.told = [individual(n) for n in range(starts[-1], len(results))]
-        learnt = starts[-1] if firsts[-1] < self.breeding.modelled else 0
-        self._memorise([individual(n) for n in range(learnt)])
+        state.parents = [individual(n).genes for n in order[best].tolist()]
+        state.told = [individual(n) for n in order[starts[-1] :].tolist()]
+        learnt = starts[-1]
+        if np.isfinite(results.losses[:learnt]).all(1).sum() >= self.breeding.modelled:
+            learnt, self._memory = 0, None
+        self._memorise([individual(n) for n in order[:learnt].tolist()])
 
     def learn(self, individual: Individual) -> None:
         """Take in a result."""
+        self.pending.pop(individual.number, None)
         self._state.told.append(individual)
 
     def adopt(self, individual: Individual) -> None:
@@ -186,18 +210,18 @@ class Evolution:
             self._select(generation)
         self._state.next_number += 1
 
-    def revise(self, results: Mapping[int, tuple[tuple[float, ...], float]]) -> None:
-        """Update losses and penalties that have changed; the next generation's parents are chosen by them.
+    def revise(self, results: Mapping[int, tuple[tuple[float, ...], Mapping[str, float]]]) -> None:
+        """Update results that have changed; the next generation's parents are chosen by them.
 
         Args:
-            results: losses and penalty of every known design, by number.
+            results: losses and constraints of every known design, by number.
         """
         state = self._state
         state.told = [Individual(i.number, i.genes, *results[i.number]) for i in state.told]
         if self._memory is not None:
             known = self._memory.designs
             self._memory = Memory(self._genes, [Individual(i.number, i.genes, *results[i.number]) for i in known])
-        state.selection.revise(results)
+        state.selection.revise({n: Individual(n, {}, *results[n]) for n in state.selection.best.numbers.tolist()})
         state.front = state.front[:0]  # bounds do not hold for values that change
 
     def outdoes(self, least: Sequence[float]) -> bool:
@@ -239,49 +263,106 @@ class Evolution:
         if generation > self._state.generation:
             self._select(generation)
         rng = np.random.default_rng((self._seed, number))
+        variation = self._variation
         if self._state.promising is None:
-            self._state.promising = self._promising()
+            self._state.promising = self._promising(variation)
         # Concurrent proposals start at different ranks.
         rank = number - self.breeding.first_of(generation)
-        for child in self._state.promising[rank:]:
-            yield child, rng
-        for attempt in range(MAX_ATTEMPTS):
-            yield self._child(rng, attempt), rng
+        for row in self._state.promising[rank:]:
+            yield variation.genes(row), rng
+        for start in range(0, MAX_ATTEMPTS, AT_ONCE):
+            for row in self._bred(variation, np.arange(start, start + AT_ONCE), rng):
+                yield variation.genes(row), rng
 
-    def _promising(self) -> list[Genes]:
-        """Return the candidates that a model expects most of; empty without a model."""
-        if self._memory is None:
-            return []
+    @property
+    def _variation(self) -> Variation:
+        state = self._state
+        if state.variation is None:
+            names = {name for parent in state.parents for name in parent}
+            names.update(self._memory.names if self._memory else ())
+            state.variation = Variation(sorted(names), self._genes)
+            state.rows = state.variation.rows(state.parents)
+        return state.variation
+
+    def _promising(self, variation: Variation) -> Integers:
+        """Return the candidates that a model expects most of, best first; none without a model."""
+        nothing = np.empty((0, len(variation.names)), np.int64)
+        if self._memory is None or not self._state.parents:
+            return nothing
+        rng = np.random.default_rng((self._seed, self._state.generation, 1))
         with one_thread():
-            prospects = self._memory.models()
-            rng = np.random.default_rng((self._seed, self._state.generation, 1))
-            return [] if prospects is None else prospects.ranked(self._candidates(rng), rng)
+            model = self._memory.model()
+            if model is None:
+                return nothing
+            known = {row.tobytes() for row in self._memory.rows}
+            pending = variation.rows([*self.pending.values()])
+            known.update(row.tobytes() for row in pending)
+            if not model.informed:
+                # Far from failures success is hardly more probable: prefer it, but stay random.
+                return self._ranked(model, _unique(self._strays(variation, TRIED, rng), known), pending, rng)
+            if self._state.generation % 2 and model.stalled > 2 * model.parameters:
+                # Neighbours in all directions were no better: models mislead, and breed without them every other time.
+                bred = self._bred(variation, np.zeros(TRIED, int), rng)
+                bred = bred[variation.present(bred).any(1)]
+                return self._ranked(model, _unique(bred, known), pending, rng, by_gain=False)
+            rows = _unique(self._candidates(variation, rng), known)
+            if not len(rows):
+                return nothing
+            # Candidates are few: look again near the best of them.
+            order = np.argsort(-np.round(model.candidates(rows).worth(rng), 7), kind="stable")
+            near = np.vstack([variation.neighbours(rows[n], AGAIN, rng) for n in order[:NEAR].tolist()])
+            near = near[rng.permutation(len(near))[:MOST_NEAR]]
+            rows = _unique(np.vstack((rows[order[:KEPT]], near)), known)
+            return self._ranked(model, rows, pending, rng)
 
-    def _candidates(self, rng: np.random.Generator) -> list[Genes]:
+    def _ranked(
+        self, model: Model, rows: Integers, pending: Integers, rng: np.random.Generator, *, by_gain: bool = True
+    ) -> Integers:
+        """Return candidates in the order of their worth, or feasibility, the first of them each given those before."""
+        found = model.candidates(np.vstack((rows, pending)))
+        for position in range(len(rows), len(rows) + len(pending)):
+            found.believe(position)
+        left, chosen = np.arange(len(rows)), list[int]()
+        for _ in range(self.breeding.size_of(self._state.generation)):
+            if not len(left):
+                break
+            worth = (found.worth(rng) if by_gain else found.probability())[left]
+            # Round, so that equally good candidates stay in order on every machine.
+            order = np.argsort(-np.round(worth, 7), kind="stable")
+            chosen.append(int(left[order[0]]))
+            left = left[order[1:]]
+            found.believe(chosen[-1])
+        found_order: Integers = rows[np.array([*chosen, *left.tolist()], int)]
+        return found_order
+
+    def _candidates(self, variation: Variation, rng: np.random.Generator) -> Integers:
         """Children of all kinds: near ones, bred ones, and some that share nothing with their parents."""
-        parents = self._state.parents
-        near = {int(rng.integers(min(len(parents), NEAR))) for _ in range(NEAR)}
-        found = [child for n in sorted(near) for child in self._neighbours(parents[n], rng)]
-        found += [self._child(rng, attempt % 40) or self._stray(rng) for attempt in range(BRED)]
-        found += [self._stray(rng) for _ in range(STRAYS)]
-        return [dict(genes) for genes in dict.fromkeys(tuple(sorted(child.items())) for child in found)]
+        rows = self._state.rows
+        first = rng.permutation(min(len(rows), NEAR))
+        near = np.vstack([variation.neighbours(rows[n], VALUES, rng) for n in first])
+        near = near[rng.permutation(len(near))[:MOST_NEAR]]
+        bred = self._bred(variation, np.arange(BRED) % 40, rng)
+        bred = bred[variation.present(bred).any(1)]
+        return np.vstack((near, bred, self._strays(variation, STRAYS, rng)))
 
-    def _neighbours(self, parent: Mapping[str, int], rng: np.random.Generator) -> list[Genes]:
-        """Return all designs that differ from a parent in one gene; for genes with many values, some of them."""
-        found = []
-        for name in sorted(parent):
-            gene = self._genes[name]
-            if gene.high - gene.low < VALUES:
-                values = list(range(gene.low, gene.high + 1))
-            else:
-                values = [gene.step(parent[name], rng) for _ in range(VALUES)]
-            found += [{**parent, name: value} for value in values if value != parent[name]]
-        return found
+    def _strays(self, variation: Variation, count: int, rng: np.random.Generator) -> Integers:
+        """Return random designs with the same sets of genes as parents."""
+        rows = self._state.rows
+        return variation.random(rows[rng.integers(len(rows), size=count)], rng)
 
-    def _stray(self, rng: np.random.Generator) -> Genes:
-        """Return a random design with the same set of genes as one of the parents."""
-        parent = self._state.parents[int(rng.integers(len(self._state.parents)))]
-        return {name: self._genes[name].draw(rng) for name in sorted(parent)}
+    def _bred(self, variation: Variation, attempts: Integers, rng: np.random.Generator) -> Integers:
+        """Return children, the later the wilder; some have no genes, so that all are drawn."""
+        rows, breeding, count = self._state.rows, self.breeding, len(attempts)
+        if not len(rows):
+            return np.repeat(variation.absent[None], count, 0)
+        # Parents are ordered best first, so the smaller position wins a tournament.
+        one, other = rows[rng.integers(len(rows), size=(4, count)).reshape(2, 2, count).min(1)]
+        crossed = rng.random(count) < breeding.crossover
+        children = np.where(crossed[:, None], variation.cross(one, other, rng), one)
+        children = variation.mutate(children, breeding.mutations * (1 + attempts / 20), rng)
+        wild = rng.random(count) < breeding.wild + 0.3 * np.minimum(1.0, attempts / 100)
+        children[wild] = variation.absent
+        return children
 
     def _select(self, generation: int) -> None:
         """Choose the parents of a generation, and let models learn from those before it."""
@@ -301,41 +382,11 @@ class Evolution:
 
     def _memorise(self, told: Sequence[Individual]) -> None:
         """Let models learn of designs, as long as they are used."""
-        self._state.promising = None
-        if self.breeding.first_of(self._state.generation) >= self.breeding.modelled:
-            self._memory = None
-        elif self._memory is not None:
-            self._memory.designs += told
-
-    def _child(self, rng: np.random.Generator, attempt: int) -> Genes:
-        parents, breeding = self._state.parents, self.breeding
-        wild = breeding.wild + 0.3 * min(1.0, attempt / 100)
-        if not parents or rng.random() < wild:
-            return {}
-        genes = dict(self._tournament(rng))
-        if rng.random() < breeding.crossover:
-            other = self._tournament(rng)
-            take = {group: rng.random() < 0.5 for group in sorted({_group(n) for n in other})}
-            genes.update({n: v for n, v in other.items() if n not in genes or take[_group(n)]})
-        self._mutate(genes, rng, attempt)
-        return genes
-
-    def _tournament(self, rng: np.random.Generator) -> Mapping[str, int]:
-        # Parents are ordered best first, so the smaller position wins.
-        parents = self._state.parents
-        size = len(parents)
-        return parents[min(int(rng.integers(size)), int(rng.integers(size)))]
-
-    def _mutate(self, genes: Genes, rng: np.random.Generator, attempt: int) -> None:
-        names = sorted(genes)
-        if not names:
-            return
-        rate = min(0.5, self.breeding.mutations * (1 + attempt / 20) / len(names))
-        forced = int(rng.integers(len(names)))
-        draws = rng.random(len(names)).tolist()
-        draws[forced] = -1.0
-        for name in [name for name, drawn in zip(names, draws, strict=True) if drawn < rate]:
-            genes[name] = self._genes[name].step(genes[name], rng)
+        self._state.promising = self._state.variation = None
+        if self._memory is not None:
+            self._memory.add(told)
+            if sum(np.isfinite(i.losses).all() for i in self._memory.designs) >= self.breeding.modelled:
+                self._memory = None
 
 
 def _noting(suggest: Suggest, names: list[str]) -> Suggest:
@@ -348,7 +399,7 @@ def _noting(suggest: Suggest, names: list[str]) -> Suggest:
     return noting
 
 
-@cache
-def _group(name: str) -> str:
-    """Genes that cross over together: those of one mesh axis."""
-    return name.rpartition(".")[0] if name.startswith("fold.") else name
+def _unique(rows: Integers, known: Set[bytes]) -> Integers:
+    """Return the different rows that are not known, in their order."""
+    found = {key: n for n, row in reversed([*enumerate(rows)]) if (key := row.tobytes()) not in known}
+    return rows[sorted(found.values())]

@@ -21,7 +21,7 @@ from allo_dse.common.records import replace
 from ..choice import FINE, Gene, Genes, Suggest
 from ..params import rising
 from .evolution import Breeding, Evolution, check_sizes, default_sizes
-from .pareto import Individual, Results
+from .pareto import FAILED, Individual, Results
 
 GRID = 2**52
 """Steps of a real number's range: as fine as the floating-point numbers of one binade."""
@@ -122,11 +122,11 @@ class EvolutionSampler(BaseSampler):
         seed: fixes every proposal, given the results told so far; by default another one each time.
         initial: how many trials are drawn at random to begin with; by default 12.
         population: how many trials are kept as parents; by default 8 with one objective, else 16.
-        children: how many trials are bred from them before parents are chosen anew; by default 4.
+        children: how many trials are bred from them before parents are chosen anew; by default 4, fewer early on.
         crossover: probability that a child has two parents.
         mutations: expected number of parameters that change, beside the one that always does.
         wild: probability that a child has no parents at all.
-        modelled: how many of the first trials a model of the objectives and of what fails chooses among many children.
+        modelled: how many trials with values are proposed by models of objectives, constraints and failures.
     """
 
     def __init__(
@@ -240,20 +240,21 @@ class _StudySearch:
             for individual in found:
                 self._evolution.learn(individual)
         elif found:
-            self._evolution.restore(Results.of(found), lambda n: found[n].genes, number)
+            self._evolution.restore(Results.of(found), found.__getitem__, number)
         for trial in finished:
             self._see(trial, trial.state)
         self._open = [n for n in waiting if not trials[n].state.is_finished()]
+        self._evolution.pending = {n: self._encoded(trials[n]) for n in self._open if trials[n].params}
         self._looked, self._current = len(trials), self._generation(number)
 
     def _individual(self, study: Study, trial: FrozenTrial) -> Individual:
         """Return a trial as an individual; failed and pruned ones have no losses, and rank last."""
         genes = self._encoded(trial)
         if trial.state != TrialState.COMPLETE:
-            return Individual(trial.number, genes, (math.inf,) * len(study.directions), math.inf)
+            return Individual(trial.number, genes, (math.inf,) * len(study.directions), {FAILED: math.inf})
         signs = [-1.0 if d == StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
         losses = tuple(s * v for s, v in zip(signs, trial.values, strict=True))
-        return Individual(trial.number, genes, losses, sum(max(0.0, v) for v in trial.constraints.values()))
+        return Individual(trial.number, genes, losses, trial.constraints)
 
     def _drawn(self, rng: np.random.Generator, name: str) -> int:
         return self._rounded(name, self._genes[name].draw(rng))

@@ -18,19 +18,27 @@ AT_ONCE = 512  # results per pairwise comparison
 PAIRS = 8192  # pairs of points per comparison
 
 
+FAILED = "failed"  # name of the constraint that a failed design violates
+
+
 class Individual(Struct, frozen=True):
     """An evaluated design as the sampler sees it.
 
     Attributes:
         number: of the proposal.
-        losses: objective values, all to be minimised.
-        penalty: how much the constraints are violated in all; 0 when feasible.
+        losses: objective values, all to be minimised; infinite for a failed design.
+        constraints: values of constraints, satisfied up to 0.
     """
 
     number: int
     genes: Mapping[str, int]
     losses: tuple[float, ...]
-    penalty: float
+    constraints: Mapping[str, float] = {}
+
+    @property
+    def penalty(self) -> float:
+        """Total violation of the constraints; 0 when feasible."""
+        return sum(max(0.0, value) for value in self.constraints.values())
 
 
 class Results(Struct, frozen=True):
@@ -93,15 +101,11 @@ class Parents:
         known = self.best + children
         ends = len(self.best) + np.array([0, len(children)] if starts is None else starts)
         if len(known):
-            pass  # imports Numba, a quarter of the time of a command with a few trials
-
             self.best = known[selected(known.losses, known.penalty, ends, self._size)]
 
-    def revise(self, results: Mapping[int, tuple[tuple[float, ...], float]]) -> None:
+    def revise(self, designs: Mapping[int, Individual]) -> None:
         """Replace losses and penalties of the parents, by number."""
-        numbers = self.best.numbers
-        losses, penalty = zip(*(results[n] for n in numbers.tolist()), strict=True) if len(numbers) else ((), ())
-        self.best = Results(numbers, np.array(losses, float), np.array(penalty, float))
+        self.best = Results.of([designs[n] for n in self.best.numbers.tolist()])
 
 
 def dominates(losses: Floats, others: Floats) -> NDArray[np.bool_]:

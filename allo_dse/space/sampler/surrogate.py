@@ -1,8 +1,9 @@
-"""A surrogate model of losses: Gaussian-process regression with an automatically fitted length per feature.
+"""Gaussian-process regression with a length scale per parameter, fitted automatically.
 
 Covariance is Matern with smoothness 5/2 (C. Rasmussen and C. Williams, "Gaussian Processes for Machine Learning", MIT
-Press 2006, chapters 2, 4 and 5). Lengths and noise maximise the marginal likelihood times a prior; the scale of the
-covariance has its best value in closed form. It is fitted to a few hundred designs at most: time grows with their cube.
+Press 2006, chapters 2, 4 and 5). Length scales and noise maximise the marginal likelihood times a prior; the scale of
+the covariance has its best value in closed form. Time grows with the cube of the number of designs, a few hundred at
+most.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ..choice import Gene
 from .pareto import Floats, Integers
 
 STEPS = 25  # of gradient ascent, each of at most RATE in the logarithms of lengths and noise
+WARM_STEPS = 8  # the same from the scales of fewer designs
 RATE = 0.2
 LENGTH, NOISE = math.log(0.8), math.log(0.15)  # centre of the prior: a feature spans 0 to 1, losses have variance 1
 SHORTEST, LONGEST = math.log(0.02), math.log(50)
@@ -41,72 +43,115 @@ class Scales(Struct, frozen=True):
 
 
 class Surrogate:
-    """Gaussian process: mean and standard deviation of an unmeasured loss.
+    """Gaussian process: mean and standard deviation of an unmeasured value.
 
     Args:
         features: of the measured designs, (designs, features).
-        losses: (designs,), of about mean 0 and variance 1.
+        values: (designs,), of about mean 0 and variance 1.
         groups: the group of each feature; those of a group (the categories of one parameter) share a length.
         scales: from `fitted_scales`.
+        centred: expect 0 where nothing is known. By default this mean is fitted by generalised least squares (ordinary
+            kriging), in which designs close together count less.
     """
 
-    def __init__(self, features: Floats, losses: Floats, groups: Integers, scales: Scales) -> None:
+    def __init__(
+        self, features: Floats, values: Floats, groups: Integers, scales: Scales, centred: bool = False
+    ) -> None:
         self._weights = np.exp(-scales.lengths)[groups]
         self._features = features * self._weights
-        covariance = _matern(_squares(self._features, self._features))[0]
-        covariance.flat[:: len(losses) + 1] += math.exp(2 * scales.noise) + JITTER
+        covariance = _covariance(self._features, self._features)
+        self._noise = math.exp(2 * scales.noise) + JITTER
+        covariance.flat[:: len(values) + 1] += self._noise
         self._inverse = np.linalg.inv(covariance)
-        self._dual = self._inverse @ losses
-        self._variance = max(float(losses @ self._dual) / len(losses), JITTER)
+        weights = self._inverse.sum(0)
+        self._mean = 0.0 if centred else float(weights @ values) / float(weights.sum())
+        self._dual = self._inverse @ (values - self._mean)
+        self._variance = max(float((values - self._mean) @ self._dual) / len(values), JITTER)
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of each design, (designs,) both."""
-        shared = _matern(_squares(features * self._weights, self._features))[0]
-        left = np.maximum(JITTER, 1 - np.einsum("ij,ij->i", shared @ self._inverse, shared))
-        return shared @ self._dual, np.sqrt(self._variance * left)
+        found = self.posterior(features)
+        return found.mean, found.deviation
+
+    def posterior(self, features: Floats) -> Posterior:
+        """Joint prediction of some designs, (designs, features)."""
+        return Posterior(self, features * self._weights)
 
 
-def fitted_scales(features: Floats, losses: Floats, groups: Integers) -> Scales:
-    """The most probable scales, by gradient ascent from the centre of the prior (D. Kingma and J. Ba, "Adam", 2015).
+class Posterior:
+    """Prediction of some designs.
+
+    Attributes:
+        mean: (designs,).
+    """
+
+    def __init__(self, model: Surrogate, scaled: Floats) -> None:
+        self._model, self._scaled = model, scaled
+        self._shared = _covariance(scaled, model._features)
+        self._explained = self._shared @ model._inverse
+        self._left = np.maximum(JITTER, 1 - np.einsum("ij,ij->i", self._explained, self._shared))
+        self._known: list[Floats] = []
+        self.mean: Floats = model._mean + self._shared @ model._dual
+
+    @property
+    def deviation(self) -> Floats:
+        """Standard deviation, (designs,)."""
+        found: Floats = np.sqrt(self._model._variance * self._left)
+        return found
+
+    def believe(self, position: int) -> None:
+        """Count a design as measured with its mean, which makes others near it less uncertain."""
+        column = _covariance(self._scaled, self._scaled[position : position + 1])[:, 0]
+        column = column - self._explained @ self._shared[position]
+        for other in self._known:
+            column = column - other * other[position]
+        self._known.append(column / math.sqrt(max(float(column[position]), JITTER) + self._model._noise))
+        self._left = np.maximum(JITTER, self._left - self._known[-1] ** 2)
+
+
+def fitted_scales(features: Floats, values: Floats, groups: Integers, start: Scales | None = None) -> Scales:
+    """The most probable scales, by gradient ascent (D. Kingma and J. Ba, "Adam", 2015).
 
     Args:
         features: (designs, features).
-        losses: (designs,).
+        values: (designs,).
         groups: of each feature.
+        start: scales of some of the designs; by default, the centre of the prior.
     """
-    count, size = int(groups.max()) + 1, len(losses)
+    count, size = int(groups.max()) + 1, len(values)
     apart = np.stack([_squares(of, of) for of in (features[:, groups == group] for group in range(count))])
     apart = apart.reshape(count, size * size)
     centre = np.append(np.full(count, LENGTH), NOISE)
-    theta = centre.copy()
+    theta = centre.copy() if start is None else np.append(start.lengths, start.noise)
     mean, power = np.zeros_like(theta), np.zeros_like(theta)
-    for step in range(1, STEPS + 1):
-        slope = _slope(theta, apart, losses) - (theta - centre) / SPREAD**2
+    for step in range(1, (WARM_STEPS if start else STEPS) + 1):
+        slope = _slope(theta, apart, values) - (theta - centre) / SPREAD**2
         mean, power = 0.9 * mean + 0.1 * slope, 0.9 * power + 0.1 * slope**2
         theta += RATE * (mean / (1 - 0.9**step)) / (np.sqrt(power / (1 - 0.9**step)) + 1e-9)
         theta = np.minimum(np.maximum(theta, SHORTEST), LONGEST)
     return Scales(theta[:-1], float(theta[-1]))
 
 
-def _slope(theta: Floats, apart: Floats, losses: Floats) -> Floats:
+def _slope(theta: Floats, apart: Floats, values: Floats) -> Floats:
     """Gradient of the logarithm of the marginal likelihood, in the logarithms of lengths and noise."""
-    size = len(losses)
+    size = len(values)
     weights = np.exp(-2 * theta[:-1])
     covariance, slope = _matern((weights @ apart).reshape(size, size))
     noise = math.exp(2 * theta[-1])
     covariance.flat[:: size + 1] += noise + JITTER
     inverse = np.linalg.inv(covariance)
-    dual = inverse @ losses
-    unexplained = dual[:, None] * dual / max(float(losses @ dual) / size, JITTER) - inverse
+    dual = inverse @ values
+    unexplained = dual[:, None] * dual / max(float(values @ dual) / size, JITTER) - inverse
     lengths = 0.5 * (apart @ (unexplained * slope).ravel()) * weights
     return np.append(lengths, np.trace(unexplained) * noise)
 
 
 def _squares(left: Floats, right: Floats) -> Floats:
     """Squared distances between rows, (left, right)."""
-    squares = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2 * left @ right.T
-    found: Floats = np.maximum(squares, 0.0)
-    return found
+    squares = (-2 * left) @ right.T
+    squares += np.einsum("ij,ij->i", left, left)[:, None]
+    squares += np.einsum("ij,ij->i", right, right)
+    return np.maximum(squares, 0.0, out=squares)
 
 
 def _matern(squares: Floats) -> tuple[Floats, Floats]:
@@ -116,6 +161,19 @@ def _matern(squares: Floats) -> tuple[Floats, Floats]:
     return (1 + distances + 5 / 3 * squares) * decay, 5 / 3 * (1 + distances) * decay
 
 
+def _covariance(left: Floats, right: Floats) -> Floats:
+    """Covariance between rows, (left, right)."""
+    squares = _squares(left, right)
+    squares *= 5
+    distances = np.sqrt(squares)
+    squares /= 3
+    squares += distances
+    squares += 1
+    np.negative(distances, out=distances)
+    squares *= np.exp(distances, out=distances)
+    return squares
+
+
 ABSENT = -0.5  # feature of an absent gene; present ones range from 0 to 1
 
 
@@ -123,40 +181,54 @@ class Features(Struct, frozen=True):
     """Genes as numbers: positions in their ranges from 0 to 1, and one number per category that was met.
 
     Attributes:
-        names: names of the genes.
+        columns: positions of the genes that differ between designs.
+        ranges: their ranges.
         met: the categories of each categorical gene that designs have.
-        groups: the position in `names` of the gene that each feature belongs to, (features,).
+        groups: the position in `columns` of the gene that each feature belongs to, (features,).
     """
 
-    names: tuple[str, ...]
+    columns: tuple[int, ...]
     ranges: tuple[Gene, ...]
     met: tuple[tuple[int, ...], ...]
     groups: Integers
 
     @classmethod
-    def of(cls, designs: Sequence[Mapping[str, int]], genes: Mapping[str, Gene]) -> Features:
-        """For everything that differs between designs."""
-        known = sorted({name for design in designs for name in design})
-        names = tuple(name for name in known if len({design.get(name) for design in designs}) > 1)
-        ranges = tuple(genes[name] for name in names)
-        met = tuple(
-            tuple(sorted({design[name] for design in designs if name in design})) if gene.kind == "categorical" else ()
-            for name, gene in zip(names, ranges, strict=True)
-        )
-        return cls(names, ranges, met, np.repeat(np.arange(len(names)), [len(categories) + 1 for categories in met]))
+    def of(cls, rows: Integers, ranges: Sequence[Gene]) -> Features:
+        """For everything that differs between designs.
 
-    def encode(self, designs: Sequence[Mapping[str, int]]) -> Floats:
-        """(designs, features)."""
+        Args:
+            rows: values of genes, (designs, genes), below the range for an absent one.
+            ranges: of each gene.
+        """
+        differ = np.flatnonzero((rows != rows[:1]).any(0)).tolist() if len(rows) else []
+        used = tuple(ranges[n] for n in differ)
+        met = tuple(
+            tuple(v for v in np.unique(rows[:, n]).tolist() if v >= gene.low) if gene.kind == "categorical" else ()
+            for n, gene in zip(differ, used, strict=True)
+        )
+        return cls(
+            tuple(differ), used, met, np.repeat(np.arange(len(differ)), [len(categories) + 1 for categories in met])
+        )
+
+    def encode(self, rows: Integers) -> Floats:
+        """Features of designs, (designs, features)."""
         columns: list[Floats] = []
-        for name, gene, met in zip(self.names, self.ranges, self.met, strict=True):
-            values = np.array([design.get(name, gene.low - 1) for design in designs], float)
+        for n, gene, met in zip(self.columns, self.ranges, self.met, strict=True):
+            values = rows[:, n]
             if gene.kind == "categorical":
                 # Each met category is at distance 1 from the others. Unmet ones share a number, at the same distance.
                 others = (values >= gene.low) & ~np.isin(values, met)
                 columns += [which * 0.5**0.5 for which in (*(values == value for value in met), others)]
             else:
-                columns.append(np.where(values < gene.low, ABSENT, _position(values, gene)))
-        return np.stack(columns, 1) if columns else np.empty((len(designs), 0))
+                columns.append(np.where(values < gene.low, ABSENT, _position(values.astype(float), gene)))
+        return np.stack(columns, 1) if columns else np.empty((len(rows), 0))
+
+
+def as_rows(designs: Sequence[Mapping[str, int]], names: Sequence[str], ranges: Sequence[Gene]) -> Integers:
+    """Values of genes, (designs, genes), below the range for an absent one."""
+    missing = [(name, gene.low - 1) for name, gene in zip(names, ranges, strict=True)]
+    rows = [[design.get(name, low) for name, low in missing] for design in designs]
+    return np.array(rows, np.int64).reshape(len(designs), len(names))
 
 
 def _position(values: Floats, gene: Gene) -> Floats:

@@ -1,8 +1,11 @@
-"""Designs that a study begins with: by hand, known parameters, or the best of another run."""
+"""Designs that a study begins with: by hand, known parameters, the best of another run, or measured ones."""
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,19 +20,25 @@ from allo_dse.mapper.violation import Buffering
 from allo_dse.space.choice import Genes, Suggest, random_suggest, suggest_from
 from allo_dse.space.choices.folds import Fold
 from allo_dse.space.design import Design
+from allo_dse.space.space import Candidate
 
 from ..search.judge import Judge
 from ..search.ladder import Rung, promoted
+from ..search.least import metric_of
 from ..store.log import read_log
 from ..store.record import Record, decode_entry
 from ..store.rundir import LOG, find_run
 from .spec import StudySpec
 
 if TYPE_CHECKING:
+    import optuna
+
     from allo_dse.mapper.program import Program
 
 Wanted: TypeAlias = Design | Fold | Sequence[Primitive] | Mapping[str, Any] | str | Path
+Measured: TypeAlias = "Design | Mapping[str, Any] | str | Path | optuna.Study"
 
+SAME = 8  # random designs with given parameters that must be the same one if the parameters decide everything
 MOST_DRAWN = 1000  # attempts to find a legal design with given parameters
 MOST_OF_RUN = 8  # designs to take over from another run
 LOOKED_AT = 100  # designs of another run to check for legality here
@@ -44,6 +53,90 @@ def enqueue(study: StudySpec, wanted: Wanted, params: Mapping[str, Any]) -> None
     """
     found = Beginning(study).genes(wanted, params)
     study.enqueued += [genes for genes in found if genes not in study.enqueued]
+
+
+def attach(study: StudySpec, measured: Measured, metrics: Mapping[str, Any] | None) -> None:
+    """Take over measured designs; see `Study.attach`."""
+    for wanted, found in _measurements(study, measured, metrics):
+        candidate = _determined(study, wanted)
+        study.attached[candidate.key] = dict(found) if found else None
+        study.enqueued += [candidate.genes] if candidate.genes not in study.enqueued else []
+
+
+def _determined(study: StudySpec, wanted: Design | Mapping[str, Any]) -> Candidate:
+    """Return the only design with these parameters and genes."""
+    if isinstance(wanted, Design):
+        given = study.space.encode(wanted)
+    else:
+        given = Beginning(study)._positions({k: v for k, v in wanted.items() if k in study.parameters.free})
+        try:
+            given |= {name: int(value) for name, value in wanted.items() if name not in study.parameters.free}
+        except ValueError as error:
+            raise StudyError(f"{dict(wanted)} has values that are neither parameters nor genes: {error}") from error
+    drawn = (suggest_from(given, random_suggest(np.random.default_rng(seed))) for seed in range(SAME))
+    found = {one.key: one for one in map(study.space.decode, drawn) if one is not None}
+    if len(found) != 1:
+        problem = "leave open how tasks are mapped" if found else "belong to no design of the space"
+        raise StudyError(
+            f"the values {dict(given)} {problem}", hint="attach a design, or add the genes of its mapping (fold. ...)"
+        )
+    return next(iter(found.values()))
+
+
+def _measurements(
+    study: StudySpec, measured: Measured, metrics: Mapping[str, Any] | None
+) -> Iterator[tuple[Design | Mapping[str, Any], Mapping[str, Any] | None]]:
+    """Yield designs, or their parameters, with metrics."""
+    if isinstance(measured, str | Path):
+        yield from _rows(study, Path(measured))
+    elif isinstance(measured, Design | Mapping):
+        yield measured, metrics
+    else:
+        names = [metric_of(objective) for objective in study.objectives]
+        for trial in measured.trials:
+            if not trial.state.is_finished() or not trial.params:
+                continue
+            if not trial.values:
+                yield trial.params, None
+                continue
+            if None in names and not trial.user_attrs:
+                raise StudyError(
+                    "an objective of the study is computed, and Optuna's trials have no metrics",
+                    hint="set them as user attributes of the trials",
+                )
+            values = {name: value for name, value in zip(names, trial.values, strict=True) if name}
+            yield trial.params, {**trial.user_attrs.get("metrics", trial.user_attrs), **values}
+
+
+def _rows(study: StudySpec, file: Path) -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
+    """Yield parameters and metrics of the rows of a CSV file."""
+    free = study.parameters.free
+    try:
+        with file.open(newline="") as lines:
+            table = [*csv.DictReader(lines)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise StudyError(f"{file} cannot be read as CSV: {error}") from error
+    if missing := [name for name in free if table and name not in table[0]]:
+        raise StudyError(f"{file} has no column for the parameter {missing[0]!r}", hint=f"it needs {', '.join(free)}")
+    texts = {name: {str(value): value for value in parameter.values} for name, parameter in free.items()}
+    for number, row in enumerate(table, 2):
+        params: dict[str, Any] = {}
+        metrics: dict[str, float] = {}
+        for name, text in row.items():
+            text = (text or "").strip() if isinstance(text, str | None) else ""
+            if name in free:
+                if text in texts[name]:
+                    params[name] = texts[name][text]
+                elif text or not free[name].when:
+                    known = ", ".join(texts[name])
+                    raise StudyError(f"{file}:{number}: {name} has no value {text!r}", hint=f"one of {known}")
+            elif "." in name and text.isdigit():
+                params[name] = int(text)
+            elif name not in study.parameters.parameters:
+                with suppress(ValueError):
+                    if math.isfinite(value := float(text)):
+                        metrics[name] = value
+        yield params, metrics
 
 
 class Beginning(Struct, frozen=True):

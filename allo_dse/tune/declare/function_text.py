@@ -29,7 +29,7 @@ def told(value: Any, known: list[FunctionType] | None = None) -> str:
         known: functions that were described before; added to.
     """
     known = [] if known is None else known
-    function = _function(value)
+    function = function_of(value)
     if function is not None:
         return function.__qualname__ if function in known else f"{function.__qualname__}{_told_of(function, known)}"
     if isinstance(value, partial):
@@ -42,7 +42,7 @@ def told(value: Any, known: list[FunctionType] | None = None) -> str:
     return type(value).__qualname__ if found is None else found
 
 
-def _function(value: Any) -> FunctionType | None:
+def function_of(value: Any) -> FunctionType | None:
     """The function that a value is, or is made of, as a region or one that remembers its results."""
     inner = value.function if isinstance(value, Region | Instance | VliwKernel) else value
     inner = inspect.unwrap(inner) if callable(inner) else inner

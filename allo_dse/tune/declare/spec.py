@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import keep
+from allo_dse.common.records import keep, replace
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
 from allo_dse.space.shared_programs import parameters_of
@@ -65,7 +65,7 @@ class StudySpec:
         program: Any,
         objectives: Sequence[Objective | Measure],
         params: Mapping[str, Any] | None = None,
-        where: Condition | Sequence[Condition] = (),
+        where: Condition | Sequence[Condition] | None = None,
         device: str | Device = "npu1_4col",
         constraints: Sequence[Constraint | Measure] = (),
         reference: Callable[..., Any] | None = None,
@@ -84,14 +84,16 @@ class StudySpec:
         target: str | None = None,
         sizes: Mapping[str, int] | None = None,
         inputs: Any = None,
+        noise: Literal["auto"] | bool = "auto",
     ) -> None:
         self.name = name
         self.program = program
         self.objectives = [as_objective(one) for one in _listed("objectives", objectives)]
         self.constraints = [as_constraint(one) for one in _listed("constraints", constraints)]
-        self.parameters = ParameterSpace(params or {}, [where] if callable(where) else _listed("where", where))
+        self.parameters = ParameterSpace(params or {}, [where] if callable(where) else _listed("where", where or ()))
         self.reference = reference
         self.inputs = inputs
+        self.noise = noise
         self.verify_with = verify_with
         self.output_depths = tuple(output_depths)
         self.schedules = schedules
@@ -104,6 +106,7 @@ class StudySpec:
         self.sizes = dict(sizes or {})
         check_sizes(self.sizes)
         self.enqueued: list[Genes] = []
+        self.attached: dict[str, dict[str, Any] | None] = {}  # metrics by a design's key; None if it failed
         self._device = device
         self._evaluator = evaluator
         self._check = check
@@ -255,8 +258,17 @@ class StudySpec:
         return self._made(self._evaluator)
 
     def make_evaluators(self) -> list[Evaluator]:
-        """The evaluators of the ladder, the cheapest first."""
-        return [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
+        """The evaluators of the ladder, the cheapest first; noisy ones repeat measurements."""
+        made = [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
+        return [self._repeating(evaluator) for evaluator in made]
+
+    def _repeating(self, evaluator: Evaluator) -> Evaluator:
+        noisy = getattr(evaluator, "noisy", False) if self.noise == "auto" else self.noise
+        if not noisy:
+            return evaluator
+        from ..search.repeats import Repeating
+
+        return Repeating(evaluator, self.objectives, self.constraints)
 
     def check_metric_names(self, evaluators: Sequence[Evaluator]) -> None:
         """Compare the metrics that objectives and constraints read with those that evaluators report, if they say.
@@ -331,7 +343,8 @@ class StudySpec:
         found = verify_and_prove(
             design, reference=self.reference, verify_with=self.verify_with, inputs=self.inputs, seed=seed
         )
-        return Verification(found.ok, found.message, found.seconds)
+        said, most = Verification(found.ok, found.message, found.seconds, kind=found.kind), found.largest
+        return said if most is None else replace(said, error=most.error, tolerance=most.bound, place=most.place)
 
     def prove(self, design: Design, seed: int = 0, exported: Path | None = None) -> Verification:
         """Decide whether a design and its program are `allo_dse.equivalent` for all inputs.

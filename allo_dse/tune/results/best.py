@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.notebooks import columns_html, folded_html, table_html
@@ -48,7 +48,8 @@ def export_design(  # noqa: PLR0913
     design = candidate.design
     facts = {"genes": candidate.genes, "predicted": dict(values)}
     if verification is not None:
-        facts["verification"] = {"ok": verification.ok, "message": verification.message}
+        said = structs.asdict(verification).items()
+        facts["verification"] = {name: value for name, value in said if name not in ("key", "seconds")}
     inputs = None if study.inputs is None else partial(_slowest_first, study, metrics)
     made = artifacts_of(design, Sources(study.answers, study.verify_with, metrics, inputs))
     more: Files = {
@@ -156,7 +157,8 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
     def _checked(self) -> str:
         if self.verification is None:
             return ""
-        return f"{'checked' if self.verification.ok else 'WRONG'}: {self.verification.message}".removesuffix(": ")
+        word = {"yes": "checked", "wrong": "WRONG"}.get(self.verification.verdict, self.verification.verdict)
+        return f"{word}: {self.verification.message}".removesuffix(": ")
 
     def export(self, directory: str | Path) -> list[Path]:
         """Write everything needed to build the design into a directory; returns the files."""

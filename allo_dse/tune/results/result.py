@@ -17,6 +17,7 @@ from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.quoting import html_text
 from allo_dse.common.records import JsonObject, replace
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
+from allo_dse.eval.evaluator import total_cost
 
 from ..declare.spec import StudySpec
 from ..search.pareto_front import knee, pareto_positions
@@ -82,7 +83,7 @@ class Result:
         values: objective values of feasible designs, by key.
         verified: comparisons with the reference, by key.
         placed: placements on the device's array, or reasons for failures, by key.
-        stopped: why the run ended: "trials", "time", "exhausted", "Ctrl-C" or "SIGTERM".
+        stopped: why the run ended: "trials", "time", "target", "patience", "gap", "exhausted", "Ctrl-C" or "SIGTERM".
         run_dir: directory of the log and the tables.
         correction: correction of predictions by measurements.
         certificate: decisions about the space, if the sampler decides designs without evaluating them.
@@ -204,12 +205,19 @@ class Result:
 
     @cached_property
     def front(self) -> Front:
-        """The designs on the Pareto front, best in the first objective first."""
+        """The designs on the Pareto front, best in the first objective first.
+
+        Of designs with equal objective values, the one with less time and resources in all other metrics.
+        """
         usable = self._usable
         if not usable:
             return Front()
         losses = self._losses(usable)
-        positions = sorted(pareto_positions(losses), key=lambda p: tuple(losses[p]))
+        within = (losses <= [o.most_loss for o in self.study.objectives]).all(1)
+        if within.any():
+            usable, losses = [usable[n] for n in np.flatnonzero(within)], losses[within]
+        costs = np.array([total_cost(record.metrics or {}) for record in usable])
+        positions = sorted(pareto_positions(losses, costs), key=lambda p: tuple(losses[p]))
         return Front(
             BestDesign(self.study, one, self.run_dir, verification=self.verified.get(one.key))
             for one in (usable[p] for p in positions)

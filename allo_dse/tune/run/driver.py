@@ -11,7 +11,7 @@ from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.doubt import Doubt
-from ..search.exact import ExactProposer, Proposer
+from ..search.exact import ExactProposer, Proposer, certificate_of
 from ..search.ladder import Ladder
 from ..show.reporters import Reporter
 from ..show.run_view import View
@@ -49,6 +49,8 @@ class Driver:
     _enqueued: list[Candidate] = field(init=False)
     _refuted: int = field(init=False)
     """Designs that are known to the proposer to fail above the first rung."""
+    _stalled_before: int = field(init=False)
+    """Trials that do not count for patience: those of earlier runs."""
     _withdrawn: bool = field(default=False, init=False)
     """Whether the proposer counts on bounds that do not hold, and is renewed when nothing is under way."""
 
@@ -61,6 +63,7 @@ class Driver:
         self._executor = self.setup.executor
         self._refuted = len(ledger.tally.refuted)
         self._doubt = Doubt(ledger.tally.records)
+        self.budget.reached, self._stalled_before = "", ledger.tally.done
         self._view = View(
             study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
             ledger.tally.done,
@@ -88,7 +91,8 @@ class Driver:
         reason = ""
         try:
             while True:
-                reason = reason or self.stop.requested
+                self._look()
+                reason = reason or self.stop.requested or ("target" if self.budget.reached == "target" else "")
                 if reason or (self.budget.time_is_up and self.ledger.tally.done):
                     self._executor.stop()
                 else:
@@ -115,7 +119,20 @@ class Driver:
         finally:
             self.reporter.update(self._view, last=True)
 
+    def _look(self) -> None:
+        """End the search if its results are good enough."""
+        tally, wrong = self.ledger.tally, self.ledger.wrong
+        found = tally.feasible(len(self.ledger.study.rungs))
+        signs = [o.sign for o in tally.objectives]
+        losses = (
+            [s * v for s, v in zip(signs, values, strict=True)] for key, values in found.items() if key not in wrong
+        )
+        stalled = tally.done - max(tally.improved, self._stalled_before)
+        self.budget.look(losses, stalled, lambda: certificate_of(self.proposer))
+
     def _why(self) -> str:
+        if self.budget.reached:
+            return self.budget.reached
         if self.proposer.exhausted:
             return "exhausted"
         return "time" if self.budget.search_time_is_up else "trials"
@@ -166,7 +183,14 @@ class Driver:
             self._executor.submit([Job(number, rung, c, self._known(number, rung, c)) for number, c in designs])
 
     def _known(self, number: int, rung: int, candidate: Candidate) -> Measurement | None:
-        """Return an earlier run's result for a design, if there is one."""
+        """Return a result for a design that is known already: attached to the study, or of an earlier run."""
+        attached = self.ledger.study.attached
+        if not rung and candidate.key in attached:
+            metrics, failed = attached[candidate.key], "failed where it was measured"
+            return Measurement(
+                number=number, evaluator=self.ledger.names[0], metrics=metrics, cached=True,
+                error=failed if metrics is None else None,
+            )  # fmt: skip
         metrics = self.side_files.known(candidate, rung)
         if metrics is None:
             return None

@@ -86,7 +86,7 @@ def outlook(study: StudySpec, options: RunOptions) -> Outlook:
     began = time.monotonic()
     evaluator, screen = study.make_evaluator(), Screen(study.space, study.check, study.check_soon)
     study.check_metric_names([evaluator])
-    budget = options.budget(study.trials, ladder=bool(study.rungs))
+    budget = options.budget(study.trials, study.objectives, ladder=bool(study.rungs))
     least = study.least_losses(evaluator)
     proposer = make_proposer(
         options.sampler, screen, least,

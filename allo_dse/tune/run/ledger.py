@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -14,6 +15,7 @@ from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.choice import suggest_from
+from allo_dse.space.regions import regions_with
 from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Candidate
 
@@ -69,6 +71,15 @@ class Ledger:
             self._log.close()
             raise
         self.least = study.least_losses(None if self.history.withdrawn else evaluators[0])
+        self._compare_restored()
+
+    def _compare_restored(self) -> None:
+        """Compare earlier measurements with today's first bounds, which may be others than those of their time."""
+        for record in self.history.designs:
+            if self.least.bounding is None:
+                return
+            with suppress(StudyError):
+                self.compare(self.study.candidate(record), record, levels=1)
 
     @no_collections()
     def _restored(self) -> History:
@@ -176,16 +187,20 @@ class Ledger:
                 self.tally.add(record, self.judge.values(record))
             self._copy(record)
 
-    def compare(self, candidate: Candidate, record: Record) -> bool:
-        """Compare a measurement of the first rung with all that was known of its design. The first contradiction
-        withdraws every bound, in the log before the measurement is.
+    def compare(self, candidate: Candidate, record: Record, *, levels: int | None = None) -> bool:
+        """Compare a measurement of the first rung with all that was known of its design and of its regions. The first
+        contradiction withdraws every bound, in the log before the measurement is.
+
+        Args:
+            levels: number of levels of bounds to compare with; all by default.
 
         Returns:
             Whether bounds were withdrawn.
         """
         if self.least.bounding is None or record.metrics is None or record.rung:
             return False
-        reason = self.least.contradiction(candidate.design, record.metrics)
+        regions = regions_with(self.study.space, candidate) if self.least.knows_regions else ()
+        reason = self.least.contradiction(candidate.design, record.metrics, regions, levels=levels)
         if not reason:
             return False
         self.least, self.history.withdrawn = self.study.least_losses(None), True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
@@ -14,7 +15,8 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 from allo_dse.common.errors import StudyError
 from allo_dse.space.sampler.evolution import LEAST, check_sizes
 
-from ..search.budget import Budget, parse_duration
+from ..search.budget import Budget, parse_duration, parse_share
+from ..search.objectives import Objective
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -32,6 +34,9 @@ class RunOptions:
     Args:
         trials: Designs to evaluate in all, those of earlier runs included.
         time: Time budget of this run: seconds, or 90s, 5m, 1h30m.
+        target: Values that one design must reach to end the run, by objective; `--target latency_us=100`.
+        patience: End the search after so many trials without a better design.
+        gap: End the search when no design can be better than the best by more than this share (5%), proven by bounds.
         workers: 1 evaluates in this process, more in worker processes. [default: 1; with a Ray cluster one per CPU]
         seed: Same seed and one worker: same trials. [default: the earlier run's, or 0]
         sampler: auto, exact, evolution, random, nsga2, tpe or exhaustive; from Python also an Optuna sampler.
@@ -59,6 +64,9 @@ class RunOptions:
     trials: int | None = None
     _: KW_ONLY
     time: str | float | None = None
+    target: Mapping[str, float] | None = None
+    patience: int | None = None
+    gap: str | float | None = None
     workers: int | None = None
     seed: int | None = None
     sampler: Any = "auto"
@@ -79,7 +87,7 @@ class RunOptions:
     deadline: str | float | Mapping[str, str | float] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("trials", "workers", "seed"):
+        for name in ("trials", "workers", "seed", "patience"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, Integral) or isinstance(value, bool)):
                 raise StudyError(f"{name}={value!r} is not a whole number")
@@ -89,6 +97,10 @@ class RunOptions:
             raise StudyError(f"{self.workers:,} workers are too many", hint=f"at most {MOST_WORKERS:,}")
         if self.trials is not None and self.trials < 1:
             raise StudyError(f"a budget of {self.trials} trials leaves nothing to do")
+        if self.patience is not None and self.patience < 1:
+            raise StudyError(f"a patience of {self.patience} trials leaves nothing to do")
+        if self.gap is not None:
+            parse_share(self.gap)
         if self.seed is not None and not 0 <= self.seed < SEEDS:
             raise StudyError(f"seed {self.seed} cannot be used", hint=f"choose one from 0 to {SEEDS - 1}")
         self._check_sampler()
@@ -127,16 +139,27 @@ class RunOptions:
             return self.deadline
         return {} if self.deadline is None else {"": self.deadline}
 
-    def budget(self, trials: int, *, ladder: bool) -> Budget:
+    def budget(self, trials: int, objectives: Sequence[Objective] = (), *, ladder: bool) -> Budget:
         """Return the budget of a run that starts now.
 
         Args:
             trials: limit of a run that sets neither trials nor time.
             ladder: whether to reserve some of the time for rungs above the first.
+
+        Raises:
+            StudyError: for a target of something else than an objective.
         """
         seconds = None if self.time is None else parse_duration(self.time)
         wanted = trials if self.trials is None and seconds is None else self.trials
-        return Budget(wanted, seconds, SEARCH_SHARE if ladder else 1.0)
+        names = {objective.name: objective.sign for objective in objectives}
+        for name in self.target or ():
+            if name not in names:
+                raise StudyError(f"target {name!r} is no objective of the study", hint=f"one of {', '.join(names)}")
+        target = (
+            [s * self.target[n] if n in self.target else math.inf for n, s in names.items()] if self.target else None
+        )
+        gap = None if self.gap is None else parse_share(self.gap)
+        return Budget(wanted, seconds, SEARCH_SHARE if ladder else 1.0, target, self.patience, gap)
 
     @classmethod
     def help(cls) -> dict[str, str]:

@@ -20,7 +20,7 @@ from ..results.result import Result
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.exact import Proposer, certificate_of
 from ..search.proposals import SAMPLERS, make_proposer
-from ..show.output import write_best, write_tables
+from ..show.output import write_best, write_front_code, write_tables
 from ..show.reporter_of_run import make_reporter
 from ..show.reporters import Reporter
 from ..store.certificate import Certificate
@@ -47,7 +47,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
     Raises:
         StudyError: when the run cannot start, e.g. because the directory holds a run of something else.
     """
-    budget = options.budget(study.trials, ladder=bool(study.rungs))
+    budget = options.budget(study.trials, study.objectives, ladder=bool(study.rungs))
     reporter = make_reporter(options.progress)
     opened = RunDirectory(
         Path(options.run_dir or default_run_dir(study.name, study.source.settings if study.source else {}))
@@ -114,6 +114,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             try:
                 with stop.leaving():
                     if options.export:
+                        write_front_code(result, directory)
                         write_best(result, directory)
             except StepLeft:
                 reporter.note("best/ is not complete; the same command writes it, and all else is kept")
@@ -188,6 +189,10 @@ def _proposer(
         sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=done,
         strict=options.inline, sizes=sizes, enqueued=study.enqueued,
     )  # fmt: skip
+    if budget.gap is not None and (certificate_of(proposer) is None or ledger.least.unbounded):
+        raise StudyError(
+            "gap= needs bounds of every objective", hint="a simulator has them; or end by trials or patience"
+        )
     ledger.write([session])
     with no_collections():
         proposer.restore(ledger.first, ledger.told(), done)
@@ -251,12 +256,15 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
                 return
             reporter.verifying(position, len(pending))
             said = _verified(ledger.study, best.design, seed)
-            found = Verification(said.ok, valid_text(said.message), said.seconds, best.key)
+            found = replace(said, message=valid_text(said.message), key=best.key)
             ledger.write([found])
             verified[best.key] = found
             if not found.ok:
-                what = "DEADLOCK" if found.verdict == "deadlock" else "WRONG RESULT"
+                what = _VERDICTS.get(found.verdict, "WRONG RESULT")
                 reporter.note(f"{what}: design {best.key} is removed from the front: {found.message}")
+
+
+_VERDICTS = {"deadlock": "DEADLOCK", "not run": "NOT VERIFIED"}
 
 
 def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
@@ -265,7 +273,7 @@ def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
     except (KeyboardInterrupt, StudyError):  # StudyError: the study's reference fails for every design
         raise
     except BaseException as error:  # a design that cannot be run is not verified
-        return Verification(False, error_text(error), 0.0)
+        return Verification(False, error_text(error), 0.0, kind="not run")
 
 
 def _place(ledger: Ledger, reporter: Reporter, stop: StopSignals) -> None:

@@ -69,7 +69,7 @@ class EvolutionProposer:
             if candidate is None:
                 self.exhausted = True
                 break
-            self._genes[number] = candidate.genes
+            self._genes[number] = self._search.pending[number] = candidate.genes
             proposals.append(Proposal(number, candidate))
         return proposals
 
@@ -95,7 +95,7 @@ class EvolutionProposer:
     def take_over(self, number: int, genes: dict[str, int]) -> None:
         """Count a design that was proposed elsewhere as proposed, as the next one."""
         self._search.pass_over()
-        self._genes[number] = self._space.learn(genes)
+        self._genes[number] = self._search.pending[number] = self._space.learn(genes)
 
     def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
         number = self._search.next_number
@@ -105,7 +105,7 @@ class EvolutionProposer:
     def _individual(self, number: int, genes: dict[str, int], told: Told) -> Individual:
         from allo_dse.space.sampler.pareto import Individual
 
-        return Individual(number, genes, self._losses(told), told.penalty)
+        return Individual(number, genes, self._losses(told), told.constraints)
 
     def _losses(self, told: Told) -> tuple[float, ...]:
         if not told.values:
@@ -113,7 +113,7 @@ class EvolutionProposer:
         return tuple(s * v for s, v in zip(self._signs, told.values, strict=True))
 
     def revise(self, told: Mapping[int, Told]) -> None:
-        self._search.revise({number: (self._losses(found), found.penalty) for number, found in told.items()})
+        self._search.revise({number: (self._losses(found), found.constraints) for number, found in told.items()})
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         from allo_dse.space.sampler.pareto import Results
@@ -123,4 +123,8 @@ class EvolutionProposer:
         found = np.fromiter(chain.from_iterable(rows), float).reshape(-1, len(self._signs) + 1)
         numbers = np.array([record.number for record in history], np.int64)
         results = Results(numbers, np.ascontiguousarray(found[:, :-1]), found[:, -1])
-        self._search.restore(results, lambda n: self._space.learn(history[n].genes), next_number)
+
+        def individual(n: int) -> Individual:
+            return self._individual(history[n].number, self._space.learn(history[n].genes), told(history[n]))
+
+        self._search.restore(results, individual, next_number)

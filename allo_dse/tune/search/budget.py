@@ -1,4 +1,4 @@
-"""Budgets of trials and time, and requests to stop."""
+"""Budgets of trials, time and results, and requests to stop."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any
 
 from allo_dse.common.errors import StudyError
+
+from ..store.certificate import Certificate
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|[smhd])")
@@ -46,19 +48,43 @@ def parse_duration(text: str | float, what: str = "a time budget") -> float:
     return seconds
 
 
+def parse_share(text: str | float) -> float:
+    """Return "5%" or 0.05 as a share.
+
+    Raises:
+        StudyError: for anything else.
+    """
+    try:
+        written = str(text).strip()
+        share = float(written.removesuffix("%")) / (100 if written.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise StudyError(f"gap={text!r} is not a share", hint='write for example "5%" or 0.05')
+    return share
+
+
 @dataclass
 class Budget:
-    """Limits on the trials and time of a run.
+    """Limits on the trials and time of a run, and results that end it.
 
     Attributes:
         trials: evaluated designs in the study in all, those of earlier runs included; None for no limit.
         seconds: duration of this run; None for no limit.
         search_share: share of the time for evaluating every design; the rest is for the rungs above.
+        target: largest losses that one design must have, by position of the objective; None to search for the best.
+        patience: trials without a better design after which the search ends.
+        gap: share of each objective's best value within which its proven bound must be.
+        reached: the result that ended the search, "target", "patience" or "gap"; empty as long as none has.
     """
 
     trials: int | None
     seconds: float | None
     search_share: float = 1.0
+    target: Sequence[float] | None = None
+    patience: int | None = None
+    gap: float | None = None
+    reached: str = ""
     _started: float = field(default_factory=time.monotonic)
 
     @property
@@ -73,11 +99,32 @@ class Budget:
     def search_time_is_up(self) -> bool:
         return self.seconds is not None and self.elapsed >= self.search_share * self.seconds
 
+    def look(
+        self, losses: Iterable[Sequence[float]], stalled: int, certificate: Callable[[], Certificate | None]
+    ) -> None:
+        """Set `reached` if results end the search.
+
+        Args:
+            losses: designs that may meet the target.
+            stalled: trials since a design was better than others.
+            certificate: returns the decisions about the space.
+        """
+        target = self.target
+        if target is not None and any(all(v <= t for v, t in zip(of, target, strict=True)) for of in losses):
+            self.reached = "target"
+        elif self.patience is not None and stalled >= self.patience:
+            self.reached = "patience"
+        elif self.gap is not None and (decided := certificate()) is not None and decided.feasible:
+            near = [gap.share is not None and gap.share <= self.gap for gap in decided.gaps]
+            self.reached = "gap" if near and all(near) else ""
+
     def trials_left(self, done: int) -> int:
         """Return how many more designs may be started.
 
         If time is up before the first one, one may still be started, so that there is a result.
         """
+        if self.reached:
+            return 0
         if self.search_time_is_up:
             return 0 if done else 1
         return 1 << 30 if self.trials is None else max(0, self.trials - done)

@@ -161,6 +161,7 @@ class ExactProposer:
             gaps=self._gaps(),
             unbounded=tuple(self._least.unbounded),
             feasible=len(ground.front) > 0,
+            scope="; ".join(filter(None, (getattr(choice, "scope", "") for choice in self._space.choices))),
         )
 
     def _gaps(self) -> tuple[Gap, ...]:

@@ -12,9 +12,18 @@ from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.space.choice import Gene, Genes
+from allo_dse.space.sampler.acquisition import REFERENCE_MARGIN, log_gain, magnitude
 from allo_dse.space.sampler.pareto import Floats, Integers
-from allo_dse.space.sampler.prospects import REFERENCE_MARGIN, expected_gain, magnitude
-from allo_dse.space.sampler.surrogate import Features, Numbers, Surrogate, fitted_scales, one_thread
+from allo_dse.space.sampler.surrogate import (
+    LENGTH,
+    Features,
+    Numbers,
+    Scales,
+    Surrogate,
+    as_rows,
+    fitted_scales,
+    one_thread,
+)
 
 from ..store.record import Record
 from .pareto_front import Points, pareto_positions
@@ -68,8 +77,11 @@ class Foresight:
         self._prior, self._measured = self._evened(predicted), self._evened(found)
         self._known, self._held = self._rows(known), self._rows(list(values))
         designs = [genes[key] for key in self.keys]
-        features, numbers = Features.of(designs, ranges), Numbers.of(self._prior)
-        self._coded = np.hstack((features.encode(designs), numbers.encode(self._prior)))
+        names = sorted({name for design in designs for name in design})
+        kinds = [ranges[name] for name in names]
+        rows = as_rows(designs, names, kinds)
+        features, numbers = Features.of(rows, kinds), Numbers.of(self._prior)
+        self._coded = np.hstack((features.encode(rows), numbers.encode(self._prior)))
         first = int(features.groups.max(initial=-1)) + 1
         self._groups = np.append(features.groups, first + np.arange(numbers.count))
         excess = self._measured - self._prior[self._held]
@@ -80,8 +92,8 @@ class Foresight:
             self.means = self._prior + self._expected(self._coded)[0]
             self.probability = self._holding()
 
-    def _process(self, rows: Integers, values: Floats, mean: float) -> _Process:
-        return _Process(self._coded[rows], self._groups, values, mean)
+    def _process(self, rows: Integers, values: Floats, mean: float, fewest: int = FEWEST) -> _Process:
+        return _Process(self._coded[rows], self._groups, values, mean, fewest)
 
     def _rows(self, keys: Sequence[str]) -> Integers:
         return np.array([self._row[key] for key in keys], np.int64)
@@ -103,7 +115,7 @@ class Foresight:
         rest = 1 / (len(holds) + 2)  # nothing is impossible, or certain
         mean = rest + (1 - 2 * rest) * holds.mean()
         rows = self._telling(self._known)
-        said, _ = self._process(self._known[rows], holds[rows].astype(float), mean).predict(self._coded)
+        said, _ = self._process(self._known[rows], holds[rows].astype(float), mean, 1).predict(self._coded)
         probability: Floats = np.clip(said, rest, 1 - rest)
         return probability
 
@@ -132,7 +144,7 @@ class Foresight:
         with one_thread():
             while len(chosen) < count and len(left):
                 worth = self._worth(left, believed)
-                row = left[int(np.round(worth / worth.max(), 7).argmax())]  # so that ties do not depend on rounding
+                row = left[int(np.round(worth, 7).argmax())]  # so that ties do not depend on rounding
                 chosen.append(self.keys[row])
                 left, believed = left[left != row], np.append(believed, row)
         return chosen
@@ -149,10 +161,8 @@ class Foresight:
         span = np.where(span > EXACT, span, 1.0)
         reference = np.maximum(reach.max(0), front.max(0, initial=-np.inf)) + REFERENCE_MARGIN * span
         rng = np.random.default_rng((len(self._known), len(believed)))
-        gain = expected_gain(
-            (means - low) / span, deviations / span, (front - low) / span, (reference - low) / span, rng
-        )
-        worth: Floats = gain * self.probability[left]
+        gain = log_gain((means - low) / span, deviations / span, (front - low) / span, (reference - low) / span, rng)
+        worth: Floats = gain + np.log(self.probability[left])
         return worth
 
 
@@ -177,16 +187,19 @@ class _Process:
         coded: features of the observed designs, (designs, features).
         groups: group of each feature.
         values: observed values, (designs,).
+        fewest: the least number of designs from which others are predicted.
     """
 
-    def __init__(self, coded: Floats, groups: Integers, values: Floats, mean: float) -> None:
+    def __init__(self, coded: Floats, groups: Integers, values: Floats, mean: float, fewest: int) -> None:
         self._coded, self._groups, self._mean = coded, groups, mean
         self._deviation = float(np.sqrt(((values - mean) ** 2).mean())) if len(values) else 0.0
         self._model: Surrogate | None = None
-        if len(values) >= FEWEST and self._deviation > EXACT and coded.shape[1]:
+        if len(values) >= fewest and self._deviation > EXACT and coded.shape[1]:
             self._values = (values - mean) / self._deviation
-            self._scales = fitted_scales(coded, self._values, groups)
-            self._model = Surrogate(coded, self._values, groups, self._scales)
+            count = int(groups.max()) + 1
+            alike = np.ptp(values) <= EXACT  # nothing can be fitted to failures alone
+            self._scales = Scales(np.full(count, LENGTH)) if alike else fitted_scales(coded, self._values, groups)
+            self._model = Surrogate(coded, self._values, groups, self._scales, centred=True)
 
     def predict(self, coded: Floats, believed: Floats | None = None) -> tuple[Floats, Floats]:
         """Mean and standard deviation of designs, when others are believed to be as expected."""
@@ -195,7 +208,7 @@ class _Process:
             return np.full(len(coded), self._mean), np.zeros(len(coded))
         if believed is not None and len(believed):
             values = np.append(self._values, model.predict(believed)[0])
-            model = Surrogate(np.vstack((self._coded, believed)), values, self._groups, self._scales)
+            model = Surrogate(np.vstack((self._coded, believed)), values, self._groups, self._scales, centred=True)
         mean, deviation = model.predict(coded)
         return self._mean + self._deviation * mean, self._deviation * deviation
 
@@ -380,7 +393,7 @@ class Ladder:
         keys = [key for key in in_order if key not in sent]
         if number in self._gates:
             keys = self._gates[number].passed(keys, self._losses, below)
-        if len(measured) >= FEWEST:
+        if len(measured) >= FEWEST or None in measured.values():
             keys = self._foresight(values, in_order, measured).best(room, keys, sent - measured.keys())
         chosen = keys[:room]
         sent.update(chosen)

@@ -6,7 +6,7 @@ import dis
 import inspect
 import keyword
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
@@ -117,12 +117,23 @@ class LeastLosses(Struct, frozen=True, dict=True):
             return None
         return tuple(_least(o, m, bounds) for o, m in zip(self.objectives, self._metrics, strict=True))
 
-    def contradiction(self, design: Design, metrics: Mapping[str, Any]) -> str:
-        """Describe how a measurement contradicts a bound of the design; empty if it does not."""
-        for level in range(self.levels):
-            assert self.bounding is not None
+    def contradiction(
+        self, design: Design, metrics: Mapping[str, Any], regions: Iterable[Region] = (), *, levels: int | None = None
+    ) -> str:
+        """Describe how a measurement contradicts a bound of the design, or of its regions; empty if it does not.
+
+        Args:
+            levels: number of levels to compare with; all by default.
+        """
+        assert self.bounding is not None
+        count = self.levels if levels is None else levels
+        ask: list[Callable[[], Bounds]] = [partial(self.bounding, design, level) for level in range(count)]
+        if self.knows_regions:
+            of_region = cast(RegionBounding, self.bounding).of_region
+            ask += [partial(of_region, region.draft, region.nodes, region.layout) for region in regions]
+        for bounds_of in ask:
             try:
-                bounds = self.bounding(design, level)
+                bounds = bounds_of()
             except AlloDseError:
                 continue
             for metric, (low, high) in bounds.items():

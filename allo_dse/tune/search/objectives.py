@@ -54,11 +54,17 @@ class MetricError(ValueError):
 
 
 class Objective(Struct, frozen=True):
-    """One objective: a name, a direction and how to get its value from the metrics."""
+    """One objective: a name, a direction and how to get its value from the metrics.
+
+    Attributes:
+        threshold: worst value of interest. Worse designs are not on the front unless all are, and hypervolume is
+            measured from there.
+    """
 
     name: str
     direction: Literal["minimize", "maximize"]
     measure: Measure
+    threshold: float | None = None
 
     def value(self, metrics: Metrics) -> float:
         """The design's value.
@@ -80,6 +86,11 @@ class Objective(Struct, frozen=True):
     def sign(self) -> float:
         """Factor that turns a value into a loss."""
         return 1.0 if self.direction == "minimize" else -1.0
+
+    @property
+    def most_loss(self) -> float:
+        """The threshold as a loss; infinite without one."""
+        return math.inf if self.threshold is None else self.sign * self.threshold
 
 
 class Constraint(Struct, frozen=True):
@@ -107,14 +118,22 @@ class Constraint(Struct, frozen=True):
         return max(0.0, number)
 
 
-def minimize(metric: str | Measure, *, name: str | None = None) -> Objective:
-    """Prefer designs with a smaller value of a metric, given by name or as a function of the metrics."""
-    return _objective(metric, name, "minimize")
+def minimize(metric: str | Measure, *, name: str | None = None, threshold: float | None = None) -> Objective:
+    """Prefer designs with a smaller value of a metric, given by name or as a function of the metrics.
+
+    Args:
+        threshold: worst value of interest, for the front and its hypervolume.
+    """
+    return _objective(metric, name, "minimize", threshold)
 
 
-def maximize(metric: str | Measure, *, name: str | None = None) -> Objective:
-    """Prefer designs with a larger value of a metric, given by name or as a function of the metrics."""
-    return _objective(metric, name, "maximize")
+def maximize(metric: str | Measure, *, name: str | None = None, threshold: float | None = None) -> Objective:
+    """Prefer designs with a larger value of a metric, given by name or as a function of the metrics.
+
+    Args:
+        threshold: worst value of interest, for the front and its hypervolume.
+    """
+    return _objective(metric, name, "maximize", threshold)
 
 
 def as_objective(given: Objective | Measure) -> Objective:
@@ -171,15 +190,19 @@ def _words(error: BaseException, metrics: Metrics) -> str:
     return text.removeprefix("AttributeError: ") if "no metric" in text else text
 
 
-def _objective(metric: str | Measure, name: str | None, direction: Literal["minimize", "maximize"]) -> Objective:
+def _objective(
+    metric: str | Measure, name: str | None, direction: Literal["minimize", "maximize"], threshold: float | None
+) -> Objective:
+    if threshold is not None and (type(threshold) not in _NUMBERS or not math.isfinite(threshold)):
+        raise StudyError(f"{direction}({metric!r}): the threshold {threshold!r} is no number")
     if callable(metric):
         text = name or _lambda_text(metric)
         if not text:
             raise StudyError(f"{direction}(function): needs name=", hint=f'for example {direction}(f, name="cores")')
-        return Objective(text, direction, metric)
+        return Objective(text, direction, metric, threshold)
     if not isinstance(metric, str):
         raise StudyError(f"{direction}({metric!r}): expected a metric's name or a function of the metrics")
-    return Objective(name or metric, direction, MetricValue(metric))
+    return Objective(name or metric, direction, MetricValue(metric), threshold)
 
 
 def _lambda_text(function: Callable[..., Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
@@ -18,8 +19,21 @@ BLOCK = 256  # designs that are compared with the front at once
 REFERENCE_MARGIN = 0.1  # distance beyond the worst of them, as a share of their magnitude
 
 
-def pareto_positions(losses: Points) -> list[int]:
-    """Positions of the designs that nothing dominates; of equal ones only the first. `losses`: (n, objectives)."""
+def pareto_positions(losses: Points, costs: Points | None = None) -> list[int]:
+    """Positions of the designs that nothing dominates; of equal ones only the cheapest, or the first.
+
+    Args:
+        losses: (n, objectives), all to be minimised.
+        costs: (n,), compared between designs with equal losses.
+    """
+    if costs is not None:
+        best_points = losses[pareto_positions(losses)]
+        cheapest = dict.fromkeys(map(tuple, best_points.tolist()), -1)
+        for row in np.flatnonzero(np.isin(losses[:, 0], best_points[:, 0])).tolist():
+            known = cheapest.get(point := tuple(losses[row].tolist()))
+            if known is not None and (known < 0 or costs[row] < costs[known]):
+                cheapest[point] = row
+        return sorted(cheapest.values())
     left, positions, sums = losses, np.arange(len(losses)), losses.sum(1)
     front: list[int] = []
     while len(left):
@@ -67,6 +81,7 @@ class Front:
     """The non-dominated designs so far.
 
     Attributes:
+        limits: largest losses of interest, if any; designs beyond are on the front only as long as all are.
         keys: design keys, in the order in which they entered.
         losses: their objective values, all to be minimised.
         reference: the hypervolume's reference point, fixed once `REFERENCE_AFTER` feasible designs are known: a little
@@ -76,11 +91,13 @@ class Front:
     """
 
     objectives: int
+    limits: Sequence[float] = ()
     keys: list[str] = field(default_factory=list)
     losses: list[tuple[float, ...]] = field(default_factory=list)
     reference: tuple[float, ...] | None = None
     hypervolume: float | None = None
     _first: list[tuple[float, ...]] = field(default_factory=list)
+    _within: bool = False
     _array: Points = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +106,10 @@ class Front:
     def add(self, key: str, losses: Sequence[float]) -> bool:
         """Add a feasible design; True when it enters the front."""
         point = tuple(float(v) for v in losses)
-        entered = self._insert(key, point)
+        within = all(loss <= limit for loss, limit in zip(point, self.limits, strict=False))
+        if within and not self._within:
+            self._within, self.keys, self.losses, self._array = True, [], [], self._array[:0]
+        entered = within >= self._within and self._insert(key, point)
         if self.reference is None:
             self._first.append(point)
             if len(self._first) >= REFERENCE_AFTER:
@@ -157,7 +177,9 @@ class Front:
 
     def _fix_reference(self) -> None:
         worst = np.array(self._first).max(0)
-        self.reference = tuple(float(v) for v in worst + REFERENCE_MARGIN * np.maximum(np.abs(worst), 1e-9))
+        worst += REFERENCE_MARGIN * np.maximum(np.abs(worst), 1e-9)
+        limits = self.limits or [math.inf] * self.objectives
+        self.reference = tuple(w if math.isinf(v) else v for w, v in zip(worst.tolist(), limits, strict=True))
         self.hypervolume = hypervolume(self._scale(np.array(self.losses)), np.ones(self.objectives))
         self._first = []
 

@@ -231,7 +231,13 @@ class OptunaProposer:
             count = min(count, 0 if outstanding else 1)
         proposals: list[Proposal] = []
         while len(proposals) < count and not self.exhausted:
-            proposal = self._ask_one()
+            try:
+                proposal = self._ask_one()
+            except ImportError as error:  # Optuna's samplers import what they need when they are first asked
+                raise StudyError(
+                    f"Optuna's sampler {self.name!r} needs a package that is not installed: {error}",
+                    hint=f"pip install {error.name}" if error.name else "install it, or choose another sampler",
+                ) from error
             if proposal is not None:
                 proposals.append(proposal)
         return proposals

@@ -27,6 +27,7 @@ class Tally:
         infeasible: number of evaluated designs that each constraint of the study ruled out.
         evaluator_seconds: total time in evaluators.
         correction: correction of predictions by measurements; applied to all predicted records.
+        improved: number of records when the front last changed.
     """
 
     objectives: Sequence[Objective]
@@ -40,17 +41,19 @@ class Tally:
     evaluator_seconds: float = 0.0
     last_error: str = ""
     correction: Correction = field(default_factory=Correction)
+    improved: int = 0
     _row: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.front = Front(len(self.objectives))
+        self.front = Front(len(self.objectives), [o.most_loss for o in self.objectives])
 
     def add(self, record: Record, values: tuple[float, ...] | None) -> None:
         """Count an evaluated design; `values` are its objective values if it is feasible."""
         self._count((record,))
         if values is not None:
             self._crown(record.key, values)
-            self.front.add(record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)])
+            if self.front.add(record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)]):
+                self.improved = len(self.records)
 
     def restore(self, records: Sequence[Record], values: Sequence[tuple[float, ...] | None]) -> None:
         """Count the evaluated designs of earlier runs, in the order of their results, before any other."""
@@ -62,6 +65,7 @@ class Tally:
             losses = np.array(list(feasible.values()), float) * [o.sign for o in self.objectives]
             self.best.update((o.name, keys[n]) for o, n in zip(self.objectives, losses.argmin(0), strict=True))
             self.front.extend(keys, losses)
+            self.improved = max(self._row[key] for key in self.front.keys) + 1
 
     def begin_again(self, correction: Correction) -> None:
         """Count nothing, as at the start, under another correction."""

@@ -15,6 +15,7 @@ from allo_dse.common.records import JsonObject
 
 from ..results.best import BestDesign
 from ..results.explain import timed_on_words
+from ..results.front_code import FRONT_CODE, front_code
 from ..results.result import Result, failure_words
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
@@ -68,6 +69,12 @@ def write_tables(result: Result, directory: RunDirectory) -> None:
     """Write `trials.csv` and `pareto.csv`."""
     directory.write("trials.csv", csv_text(*result.table(result.records)))
     directory.write("pareto.csv", csv_text(*result.table([d.record for d in result.front])))
+
+
+def write_front_code(result: Result, directory: RunDirectory) -> None:
+    """Write `front_code.json`, which shows source and loops without compiling the program."""
+    if result.front:
+        directory.write(FRONT_CODE, front_code(result))
 
 
 def write_best(result: Result, directory: RunDirectory) -> None:
@@ -133,12 +140,18 @@ def searched(result: Result, console: Console) -> Iterator[Table | str]:
 def print_result(result: Result, console: Console, command: Sequence[str]) -> None:
     """Print the front, the best design in words, and the locations of files."""
     if not result.front:
-        console.print(f"[bold red]no feasible design[/] among {len(result.records)} evaluated")
+        wrong = [found for found in result.verified.values() if not found.ok]
+        kind = "right" if wrong else "feasible"
+        console.print(f"[bold red]no {kind} design[/] among {len(result.records)} evaluated")
         for name, count in list(result.unmet.items())[:TOP_LIMITS]:
             console.print(f"{count} break the constraint {markup(repr(name))}", soft_wrap=True)
+        if wrong:
+            last = markup(wrong[-1].message)
+            console.print(f"{len(wrong)} failed verification, the last one: {last}", soft_wrap=True)
         closed = result.certificate is not None and result.certificate.complete
         more = "" if closed else ", or let it try more of them"
-        console.print(f"[bold]hint:[/] loosen what rules designs out{more}")
+        does = "correct the program, or the study's reference" if wrong else f"loosen what rules designs out{more}"
+        console.print(f"[bold]hint:[/] {does}")
     else:
         console.print(front_table(result, console))
         best = result.best()
@@ -176,7 +189,7 @@ def _print_copied(result: Result, console: Console, command: Sequence[str]) -> N
     if result.front:
         copied = {"front": f"{path}/pareto.csv", **copied, "to build": f"{path}/best/"}
     copied["look at it"] = shell_command(["allo-tune", "dashboard", str(path)])
-    if command and result.stopped not in ("exhausted", "trials"):
+    if command and result.stopped not in ("exhausted", "trials", "target", "patience", "gap"):
         copied["go on with"] = f"[bold]{markup(shell_command(command))}[/]"
     for name, value in copied.items():
         console.print(f"[dim]{name:<11}[/]  {value}", soft_wrap=True)
@@ -233,7 +246,7 @@ def _front_table(result: Result, parameters: Sequence[str], count: int) -> Table
         verification = result.verified.get(best.key)
         values = [format_value(v) for v in result.values[best.key]]
         params = [markup(str(best.params.get(n, ""))) for n in free]
-        checked = "" if verification is None else verification.verdict
+        checked = "" if verification is None else markup(str(verification))
         note = result.placed.get(best.key)
         placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
         source = [markup(best.record.measured_by)] if several else []
@@ -251,6 +264,14 @@ def _shown(result: Result) -> list[BestDesign]:
     return top
 
 
+_REASONS = {
+    "time": "The time budget is spent",
+    "target": "A design reaches the target (--target)",
+    "patience": "No design was better for as many trials as asked (--patience)",
+    "gap": "The best values are as near to their proven bounds as asked (--gap)",
+}
+
+
 def _ending(result: Result) -> str:
     if result.stopped == "exhausted" and result.certificate is not None:
         return f"The space is closed: every design is decided after {len(result.records)} trials."
@@ -258,5 +279,5 @@ def _ending(result: Result) -> str:
         return f"The space is exhausted: all {len(result.records)} new and legal designs found were evaluated."
     if result.stopped == "trials":
         return f"{len(result.records)} trials done. More: the same command with a larger --trials."
-    reason = {"time": "The time budget is spent"}.get(result.stopped, f"Stopped by {result.stopped}")
+    reason = _REASONS.get(result.stopped, f"Stopped by {result.stopped}")
     return f"{reason} after {len(result.records)} trials; everything is kept."

@@ -46,6 +46,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         wrong: designs that failed verification; they count as no better than any other.
         unbounded: objectives about which nothing is known before a design is evaluated.
         feasible: whether a feasible design is among the decided ones.
+        scope: of transformations that the space had; empty if it had none.
     """
 
     designs: int
@@ -59,6 +60,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     wrong: int = 0
     unbounded: tuple[str, ...] = ()
     feasible: bool = True
+    scope: str = ""
 
     @property
     def complete(self) -> bool:
@@ -95,6 +97,9 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
             *([f"{self.failed:,} that could not be evaluated"] if self.failed else []),
             *([f"{self.wrong:,} that failed verification"] if self.wrong else []),
         ]
+        if left and not self.feasible:
+            none = f"of the space's {self.designs:,} designs none is left"
+            return f"nothing is proven: {none}: {' and '.join(left)}; {self._how}"
         but = f" but for {' and '.join(left)}" if left else ""
         said = "better" if self.feasible else "feasible"
         return f"complete{but}: none of the space's {self.designs:,} designs is {said}; {self._how}"
@@ -115,7 +120,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
             *([f"{self.bounded:,} ruled out by bounds"] if self.bounded else []),
         ]
         unknown = f" (no bounds for {', '.join(self.unbounded)})" if self.unbounded else ""
-        return ", ".join(said) + unknown
+        return ", ".join(said) + unknown + (f"; the space had {self.scope}" if self.scope else "")
 
 
 def percent(share: float) -> str:

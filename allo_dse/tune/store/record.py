@@ -163,17 +163,34 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
 
 
 class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_field="type"):
-    """Result of running a design and comparing its numbers."""
+    """Result of running a design and comparing its numbers.
+
+    Attributes:
+        kind: why there are no numbers: "deadlock" or "not run".
+        error: largest rounding error, as a share of the largest value; None if nothing is rounded.
+        tolerance: the error that is allowed there.
+        place: its element.
+    """
 
     ok: bool
     message: str
     seconds: float
     key: str = ""
+    kind: str = ""
+    error: float | None = None
+    tolerance: float | None = None
+    place: str = ""
 
     @property
     def verdict(self) -> str:
-        """ "yes", "wrong" for wrong numbers, or "deadlock" if there were none."""
-        return "yes" if self.ok else "deadlock" if self.message.startswith("deadlock") else "wrong"
+        """ "yes", "wrong" for wrong numbers, "deadlock" or "not run"."""
+        return "yes" if self.ok else self.kind or ("deadlock" if self.message.startswith("deadlock") else "wrong")
+
+    def __str__(self) -> str:
+        """The verdict with the rounding error, for a column of a table."""
+        if self.error is None:
+            return self.verdict
+        return f"{self.verdict}, {self.error:.2g} of {self.tolerance:.2g} at {self.place}"
 
 
 class PlacementNote(msgspec.Struct, frozen=True, gc=False, tag="place", tag_field="type"):

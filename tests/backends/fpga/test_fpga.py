@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -32,8 +33,12 @@ def design(program: Any, *schedule: Directive, fold: MeshFold | None = None, **o
     return Design(loaded, fold or unfolded(loaded), dse.Buffering(), U280, schedule, **options)
 
 
+def places(memory: str, *tensors: str) -> list[Directive]:
+    return [Directive("place", "top", name, {"memory": memory}) for name in tensors]
+
+
 def onchip(*tensors: str) -> list[Directive]:
-    return [Directive("place", "top", name, {"memory": "onchip"}) for name in tensors]
+    return places("onchip", *tensors)
 
 
 def test_metrics_say_what_binds() -> None:
@@ -50,7 +55,8 @@ def test_metrics_say_what_binds() -> None:
 
 def test_tensors_on_the_chip_save_their_copies() -> None:
     program = fpga_programs.elements()
-    copied, kept = (FpgaSimulator().evaluate(design(program, *d)).latency_cycles for d in ([], onchip("A", "B", "D")))
+    both = places("copied", "A", "B", "D"), onchip("A", "B", "D")
+    copied, kept = (FpgaSimulator().evaluate(design(program, *d)).latency_cycles for d in both)
     assert copied - kept == pytest.approx(2 * (64 * 64 + 71), abs=8)
 
 
@@ -59,6 +65,7 @@ def test_packing_divides_the_time_of_copies() -> None:
     names = ("A", "B", "D")
     pack = [Directive("pack", "top", name, {"bits": 64}) for name in names]
     banks = [Directive("partition", "top", name, {"dim": 2, "factor": 2, "partition_type": "cyclic"}) for name in names]
+    banks += places("copied", *names)
     plain, packed = (FpgaSimulator().evaluate(design(program, *d)).latency_cycles for d in (banks, [*banks, *pack]))
     assert plain - packed == pytest.approx(64 * 64, abs=8)
 
@@ -131,7 +138,8 @@ def test_costs_that_designs_share_are_those_of_each(schedules: list[list[Directi
         mapping = FpgaMapping(program.vmg, FpgaDevice.of(U280), tuple(schedule))
         for kernel in program.kernels:
             for task_class in kernel.classes:
-                alone = task_cost(program, task_class, mapping.device, mapping.schedule)
+                edged = mapping.scheduled.edged.program, mapping.scheduled.edged_class(task_class)
+                alone = task_cost(*edged, mapping.device, mapping.schedule)
                 assert mapping.cost(task_class) == alone
         assert mapping.tensors == FpgaMapping(VMG.of(program), mapping.device, mapping.schedule).tensors
 
@@ -152,14 +160,16 @@ def test_streams_that_would_deadlock_get_the_depth_they_need() -> None:
     assert solved["right"] == 2
     assert 63 <= solved["left"] <= 64
     FpgaSimulator().evaluate(design(programs.skewed(), depths=(("left", 63),)))
-    with pytest.raises(SimulationError, match="deadlocks at its stream depths"):
+    with pytest.raises(SimulationError, match="split_0 waits to put to left") as shallow:
         FpgaSimulator().evaluate(design(programs.skewed(), depths=(("left", 62),)))
-    with pytest.raises(SimulationError, match="deadlocks"):
+    assert shallow.value.hint == "raise left from 62 to 63"
+    assert re.search(r"programs\.py:\d+:\d+; cycle", str(shallow.value))
+    with pytest.raises(SimulationError, match="wait for each other"):
         FpgaSimulator(depths="declared").evaluate(design(programs.skewed()))
 
 
 def test_copies_take_as_long_as_a_report_says() -> None:
-    mapping = FpgaMapping.of(design(fpga_programs.elements()))
+    mapping = FpgaMapping.of(design(fpga_programs.elements(), *places("copied", "A", "B", "D")))
 
     def cycles(copy: int) -> int:
         copies = {tensor.name: copy for tensor in mapping.vmg.program.tensors}

@@ -45,12 +45,13 @@ def kept(by_data: bool) -> Any:
         @df.kernel(mapping=[1], args=[A])
         def take(a: int32[SIZE]):
             for i in range(SIZE):
+                v: int32 = a[i]
                 with allo.meta_if(by_data):
-                    if a[i] > 0:
-                        pipe.put(a[i])
+                    if v > 0:
+                        pipe.put(v)
                 with allo.meta_else():
                     if i % 3 == 2:
-                        pipe.put(a[i])
+                        pipe.put(v)
 
         @df.kernel(mapping=[1], args=[B])
         def give(b: int32[SIZE // 3]):

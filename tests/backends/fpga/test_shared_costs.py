@@ -111,8 +111,12 @@ def test_every_design_of_a_small_space_is_timed_as_if_it_were_the_only_one() -> 
 def test_schedules_that_differ_in_nothing_that_elements_are_built_of_share_their_resources() -> None:
     program, u280 = dse.load_program(programs.dot("f32")), FpgaDevice.load("u280")
     tensor = program.tensors[0].name
-    packed = [(Directive("pack", "top", tensor, {"bits": bits}),) for bits in (64, 128)]
-    split = (Directive("partition", "top", tensor, {"dim": 1, "factor": 2, "partition_type": "cyclic"}),)
+    copied = Directive("place", "top", tensor, {"memory": "copied"})
+    packed = [(copied, Directive("pack", "top", tensor, {"bits": bits})) for bits in (64, 128)]
+    split = (
+        copied,
+        Directive("partition", "top", tensor, {"dim": 1, "factor": 2, "partition_type": "cyclic"}),
+    )
     narrow, wide, banked = (FpgaMapping(program.vmg, u280, schedule=s) for s in (*packed, split))
     assert narrow.processing is wide.processing
     assert narrow.processing is not banked.processing

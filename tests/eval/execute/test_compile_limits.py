@@ -1,6 +1,7 @@
 """Limits of compilation hold in native code: what exceeds them is one error with its place."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def long_where_branches(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         return compile_server.compiled(Request(tuple(map(longer, request.bodies)), request.variant, request.optimize))
 
     monkeypatch.setattr(kept_code, "compiled", compiled)
-    monkeypatch.setenv(compile_server.SECONDS_SETTING, "2")
+    monkeypatch.setenv(compile_server.SECONDS_SETTING, "1")
     return requests
 
 
@@ -88,7 +89,7 @@ def test_compilation_that_takes_too_long_is_an_error_with_its_line(long_where_br
     for _ in range(2):  # the second is not tried
         with pytest.raises(CompileLimit, match=r"limits.py:\d+:\d+: compiling kernel `core` takes") as found:
             dse.simulate(endless, X, y)
-        assert "2 s of processor time" in found.value.message
+        assert "1 s of processor time" in found.value.message
         assert compile_server.SECONDS_SETTING in found.value.hint
     assert len(long_where_branches) == 2
     dse.simulate(dse.load_program(copying(0)), X, y)
@@ -99,6 +100,51 @@ def test_a_comparison_that_takes_too_long_is_undecided(long_where_branches: list
     endless = dse.load_program(copying(1))
     with pytest.raises(TooMuchWork, match="compiling kernel `core` takes"):
         dse.equivalent(endless, endless, inputs={"X": X})
+
+
+def test_a_search_goes_on_past_a_design_whose_compilation_never_ends(
+    tmp_path: Path, long_where_branches: list[Request], capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = dse.Study(
+        "copying",
+        program=copying,
+        params={"endless": dse.choices([0, 1])},
+        device="npu1_4col",
+        objectives=[dse.minimize("latency_us")],
+        reference=lambda X: X,
+    )
+    found = study.run(10, run_dir=tmp_path / "run", progress="plain", export=False)
+    assert [best.params for best in found.front] == [{"endless": 0}]
+    assert found.verified[found.front[0].key].ok
+    said = [r.error or "" for r in found.records] + [one.message for one in found.verified.values() if not one.ok]
+    (failed,) = filter(None, said)
+    assert "NOT VERIFIED: design" in capsys.readouterr().err
+    assert re.search(r"test_compile_limits\.py:\d+:\d+: compiling kernel `core` takes more than 1 s", failed)
+
+
+GARBAGE = {
+    "ends": "import sys; sys.exit(3)",
+    "no message": "import os, time; os.write(1, (9).to_bytes(8, 'little') + b'not a map'); time.sleep(600)",
+    "no length": "import os, time; os.write(1, b'Hello, world! ' * 9); time.sleep(600)",
+    "part of a message": "import os; os.write(1, (99).to_bytes(8, 'little') + b'part')",
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_a_compiler_that_dies_or_replies_garbage_is_one_error_with_its_line(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_server.end_server()
+    monkeypatch.setattr(compile_server, "python_running", lambda *_: [sys.executable, "-c", GARBAGE[kind]])
+    monkeypatch.setattr(compile_server, "_ENDS_SECONDS", 0.5 if "message" in kind or "length" in kind else 20.0)
+    program, y = dse.load_program(copying(0)), np.zeros(8, np.int16)
+    with pytest.raises(CompileLimit, match=r"limits.py:\d+:\d+: compiling kernel `core` crashes the compiler"):
+        dse.simulate(program, X, y)
+    monkeypatch.undo()
+    compile_server.end_server()
+    compile_server._refused.clear()
+    dse.simulate(dse.load_program(copying(0)), X, y)
+    assert (y == X).all()
 
 
 def test_memory_is_limited_in_native_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,3 +241,42 @@ def test_a_time_limit_ends_a_run() -> None:
     a, b, c = operands(128, int16)
     with pytest.raises(SimulationError, match="time limit"):
         run_graph(small_gemm(mesh=(32, 32, 32), size=128).vmg, a, b, c, seconds=0.0)
+
+
+def bf16_everywhere(N=64):
+    @df.region()
+    def top(A: bfloat16[N], C: bfloat16[4], D: bfloat16[2, 2]):
+        @df.kernel(mapping=[1], args=[A, C, D])
+        def core(a: bfloat16[N], c: bfloat16[4], d: bfloat16[2, 2]):
+            table: bfloat16[2, 2] = TABLE
+            total: bfloat16 = 0
+            largest: bfloat16 = -1e30
+            for i in range(N):
+                total += a[i]
+                if a[i] > 0:
+                    largest = max(largest, a[i])
+            c[0] = total
+            c[1] = largest
+            c[2] = total if largest > 2 else largest
+            c[3] = 0.1
+            d[:, :] = table
+
+    return top
+
+
+TABLE = np.array([[1.5, -2], [np.inf, -np.inf]], np.float32)
+
+
+@pytest.mark.parametrize("few", [0, 1 << 22])
+def test_numbers_in_bf16_pass_from_block_to_block(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left to LLVM, a variable of a loop calls a function that not every C library has, and the process ends."""
+    monkeypatch.setattr(engine, "FEW_ELEMENTS", few)
+    program = load_program(bf16_everywhere)
+    a = np.linspace(-1, 3, 64).astype(ml_dtypes.bfloat16)
+    c, d = np.zeros(4, a.dtype), np.zeros((2, 2), a.dtype)
+    run_graph(program.vmg, a, c, d)
+    total = np.zeros((), a.dtype)
+    for one in a:
+        total = total + one
+    assert c.tolist() == [total, 3, total, float(np.array(0.1).astype(a.dtype))]
+    assert (d == TABLE.astype(a.dtype)).all()

@@ -70,6 +70,7 @@ CASES: dict[str, Callable[[], tuple[Choice, Draft]]] = {
     "kernel folds of several kernels": lambda: (KernelFolds(NPU), on_npu(attention_program(2, 2, 8))),
     "task folds": lambda: (TaskFolds(NPU), on_npu(vector_add_program(5, 1280))),
     "output depth": lambda: (OutputDepth((1, 2, 4)), Draft(NPU)),
+    "clock": lambda: (dse.clock((100, 200, 300)), on_fpga()),
     "stream depths": lambda: (StreamDepths((0, 0.01, 0.1)), on_fpga()),
     "kernel library": lambda: (KernelLibrary(NPU, ["tuned"]), on_npu(gemm_program(128, 128, 64, 4, 4, 2))),
     "declared schedules": lambda: (

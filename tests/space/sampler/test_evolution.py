@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.space.choice import Gene
+from allo_dse.space.sampler.candidates import Variation
 from allo_dse.space.sampler.evolution import Breeding, Evolution
 from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 from allo_dse.space.sampler.pareto import (
@@ -108,10 +109,10 @@ AXES = {f"fold.k.{axis}.{field}": Gene(0, 99, "categorical") for axis in range(6
 
 def bred(genes: Any, parents: Any, count: int = 400, **options: Any) -> Any:
     """Children of given parents, which are equally good."""
-    breeding = Breeding(initial=len(parents), wild=0.0, mutations=0.0, **options)
+    breeding = Breeding(initial=len(parents), wild=0.0, mutations=0.0, modelled=0, **options)
     evolution = Evolution(0, genes, breeding)
     for number, parent in enumerate(parents):
-        evolution.learn(Individual(number, parent, (float(number), -float(number)), 0.0))
+        evolution.learn(Individual(number, parent, (float(number), -float(number))))
     return [next(evolution.children(len(parents) + n))[0] for n in range(count)]
 
 
@@ -160,7 +161,7 @@ def test_a_step_is_another_value_of_the_range(kind: Any, low: Any, span: Any, da
     gene = Gene(low, low + (span % 40 if kind == "categorical" else span), kind)
     value = data.draw(st.integers(gene.low, gene.high))
     rng = np.random.default_rng(data.draw(st.integers(0, 100)))
-    found = gene.step(value, rng)
+    found = int(Variation(["g"], {"g": gene}).step(np.array([value]), np.zeros(1, int), rng)[0])
     assert gene.low <= found <= gene.high
     assert found != value or gene.low == gene.high
 
@@ -198,7 +199,10 @@ def individuals(generations: Any) -> Any:
     """The generations as individuals, numbered throughout."""
     numbers = itertools.count()
     return [
-        [Individual(n, {"g": n}, (a, b), penalty) for (a, b, penalty), n in zip(generation, numbers, strict=False)]
+        [
+            Individual(n, {"g": n}, (a, b), {"c": penalty})
+            for (a, b, penalty), n in zip(generation, numbers, strict=False)
+        ]
         for generation in generations
     ]
 
@@ -265,8 +269,8 @@ def test_restoring_gives_the_state_of_the_uninterrupted_run(generations: Any, mi
         first, end = max(0, 4 * generation), 4 * generation + 4
         parents.renew(Results.of([i for i in told if first <= i.number < end]))
     random.shuffle(shuffled := list(told))
-    sampler = Evolution(0, {"g": Gene(0, 200)}, Breeding(initial=4, children=4, population=6))
-    sampler.restore(Results.of(shuffled), lambda position: shuffled[position].genes, next_number)
+    sampler = Evolution(0, {"g": Gene(0, 200)}, Breeding(initial=4, children=4, population=6, modelled=0))
+    sampler.restore(Results.of(shuffled), shuffled.__getitem__, next_number)
     assert [genes["g"] for genes in sampler._state.parents] == parents.best.numbers.tolist()
     assert sampler._state.told == [i for i in told if i.number >= 4 * current]
     assert sampler.next_number == next_number

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import optuna
 import pytest
 
 import allo_dse as dse
 from allo_dse.common.errors import StudyError
+from allo_dse.space.sampler.optuna_sampler import distribution
 from allo_dse.tune.declare.enqueued import MOST_OF_RUN
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.show.output import summary
@@ -19,7 +21,7 @@ from allo_dse.tune.study import Study, load_studies
 from studies.hand_made import HAND_MADE
 
 from ...support.values import present
-from ..fakes import FakeViolation, check, fake_study
+from ..fakes import FakeEvaluator, FakeViolation, check, fake_study
 
 STUDIES = Path(__file__).parents[3] / "studies"
 
@@ -112,3 +114,82 @@ def test_what_the_space_does_not_have_cannot_be_enqueued(wanted: dict[str, Any],
     with pytest.raises(StudyError, match=next(iter(wanted))) as refused:
         fake_study().enqueue(wanted)
     assert hint in refused.value.hint
+
+
+# -- measurements that were made before --
+
+
+class Unused(FakeEvaluator):
+    evaluated: ClassVar[list[str]] = []
+
+    def evaluate(self, design: Any) -> Any:
+        self.evaluated.append(design.key)
+        return super().evaluate(design)
+
+
+def test_an_attached_design_is_not_evaluated_again(tmp_path: Path) -> None:
+    study, design = fake_study(evaluator=Unused), legal_design()
+    metrics = {**FakeEvaluator().evaluate(design), "latency_us": 0.5}
+    study.attach(design, metrics)
+    Unused.evaluated.clear()
+    result = study.run(12, run_dir=tmp_path, sampler="evolution", export=False, **QUIET)
+    first = result.records[0]
+    assert (first.key, first.cached, first.metrics) == (design.key, True, metrics)
+    assert result.best("latency_us").key == design.key
+    assert len(Unused.evaluated) == 11
+    assert design.key not in Unused.evaluated
+
+
+def test_parameters_that_leave_the_mapping_open_cannot_be_attached() -> None:
+    with pytest.raises(StudyError, match="leave open how tasks are mapped"):
+        fake_study().attach({"Pm": 32, "Pk": 64, "Pn": 64}, {"latency_us": 1.0})
+
+
+def test_trials_of_optuna_are_attached_with_their_failures(tmp_path: Path) -> None:
+    before = fake_study()
+    result = before.run(15, run_dir=tmp_path / "before", sampler="random", export=False, **QUIET)
+    other = optuna.create_study(directions=["minimize"] * len(before.objectives))
+    for record in result.records[:9]:
+        kinds = {name: distribution(before.space.genes[name]) for name in record.genes}
+        values = {"values": list(result.values[record.key])} if record is not result.records[8] else {
+            "state": optuna.trial.TrialState.FAIL
+        }  # fmt: skip
+        other.add_trial(optuna.trial.create_trial(params=record.genes, distributions=kinds, **values))
+    study = fake_study(evaluator=Unused)
+    study.attach(other)
+    Unused.evaluated.clear()
+    again = study.run(9, run_dir=tmp_path / "after", sampler="evolution", export=False, **QUIET)
+    assert Unused.evaluated == []
+    assert [r.key for r in again.records] == [r.key for r in result.records[:9]]
+    assert [again.values[r.key] for r in again.records[:8]] == [result.values[r.key] for r in result.records[:8]]
+    assert again.records[8].status == "failed"
+
+
+def test_a_table_of_another_tool_is_attached(tmp_path: Path) -> None:
+    table, metrics = tmp_path / "tuned.csv", "fold.gemm.order,latency_us,pe_count,local_memory_bytes,note"
+    table.write_text(f"Pm,Pn,Pk,size,{metrics}\n8,64,16,2048,2,3.5,2,1e3,fast\n16,8,8,2048,0,,,,did not build\n")
+
+    def plain() -> Study:
+        """A study whose parameters decide everything."""
+        return fake_study(max_nodes=1, output_depths=(1,), check=lambda design: (), where=None)
+
+    study = plain()
+    study.attach(table)
+    result = study.run(2, run_dir=tmp_path / "run", sampler="evolution", export=False, **QUIET)
+    first, second = result.records
+    assert (first.params["Pm"], first.metrics) == (8, {"latency_us": 3.5, "pe_count": 2, "local_memory_bytes": 1e3})
+    assert (second.params["Pm"], second.status) == (16, "failed")
+    for text, message in (("Pm,Pn,Pk\n7,8,8\n", "tuned.csv:2: Pm has no value '7'"), ("Pm\n8\n", "no column for")):
+        table.write_text(text)
+        with pytest.raises(StudyError, match=message):
+            plain().attach(table)
+
+
+def test_a_sampler_of_optuna_says_what_it_lacks(tmp_path: Path) -> None:
+    class Lacking(optuna.samplers.RandomSampler):
+        def sample_independent(self, *given: Any) -> Any:
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    with pytest.raises(StudyError, match="not installed: No module named 'torch'") as caught:
+        fake_study().run(3, run_dir=tmp_path, sampler=Lacking(), **QUIET)
+    assert "pip install torch" in str(caught.value.hint)

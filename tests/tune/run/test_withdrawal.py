@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
+import io
+import math
 import random
 from functools import partial
 from operator import le
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
+import allo_dse as dse
 from allo_dse.eval.evaluator import Bounds, Metrics
+from allo_dse.lang import install
 from allo_dse.tune.search import proposals
+from allo_dse.tune.show.output import print_result
 from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.record import Verification
 
 from ...support.values import present
 from ..fakes import FakeEvaluator, Looseness
 from ..search.test_exact import Bounded, front_of, order, run, small
+
+install()
 
 METRICS = ("latency_us", "pe_count", "local_memory_bytes")
 
@@ -85,7 +94,7 @@ class Rounding(FakeEvaluator):
 
 def few(evaluator: Any, **options: Any) -> Any:
     """A study of 78 designs."""
-    return small(evaluator=evaluator, size=64, max_nodes=1, **options)
+    return small(**{"evaluator": evaluator, "size": 64, "max_nodes": 1, **options})
 
 
 def withdrawals(run_dir: Path) -> list[dict[str, Any]]:
@@ -93,9 +102,9 @@ def withdrawals(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def wrong_where(is_wrong: Any) -> Any:
-    def verifier(design: Any) -> SimpleNamespace:
+    def verifier(design: Any) -> Verification:
         wrong = is_wrong(design)
-        return SimpleNamespace(ok=not wrong, message="C[0, 0] is 3, should be 4" if wrong else "", seconds=0.0)
+        return Verification(ok=not wrong, message="C[0, 0] is 3, should be 4" if wrong else "", seconds=0.0)
 
     return verifier
 
@@ -114,6 +123,114 @@ def test_the_first_contradiction_withdraws_all_bounds_and_the_front_is_that_of_t
     if sampler == "exact":
         assert present(found.certificate).complete
         assert present(found.certificate).bounded == 0
+
+
+class FalseRegions:
+    """Bounds of regions that are false where a design has several nodes; single designs have none."""
+
+    levels, metrics = 1, frozenset({"latency_us"})
+
+    def __call__(self, design: Any, level: int) -> Bounds:
+        return {}
+
+    def of_region(self, draft: Any, nodes: int, layout: Any = None) -> Bounds:
+        return {"latency_us": (1e9, math.inf)} if nodes > 1 and (layout is not None) is self.of_parts else {}
+
+    def __init__(self, of_parts: bool) -> None:
+        self.of_parts = of_parts
+
+
+class BoundsRegions:
+    name, version = "bounds regions", "1"
+
+    def __init__(self, of_parts: bool = False) -> None:
+        self.of_parts = of_parts
+
+    def evaluate(self, design: Any) -> Metrics:
+        return dse.NpuSimulator().evaluate(design)
+
+    def bounding(self) -> FalseRegions:
+        return FalseRegions(self.of_parts)
+
+
+@pytest.mark.parametrize("of_parts", [False, True])
+def test_a_bound_of_a_region_is_compared_with_the_designs_in_it(tmp_path: Path, of_parts: bool) -> None:
+    """The regions of all fast designs are ruled out; one of their designs is measured first."""
+    study = dse.Study(
+        "regions",
+        program=importlib.import_module("studies.reduction_npu").column_sums,
+        params={"M": 64, "N": 64, "Pm": dse.choices([4]), "Pn": dse.choices([2, 4])},
+        device="npu1_4col",
+        objectives=[dse.minimize("latency_us")],
+        evaluator=partial(BoundsRegions, of_parts),
+    )
+    every = run(study, tmp_path / "every", sampler="exhaustive")
+    study.enqueue(next(r.candidate.design for r in every.front if r.candidate.design.fold.node_count > 1))
+    found = run(study, tmp_path / "found")
+    (said,) = withdrawals(tmp_path / "found")
+    assert "was bounded by 1e+09" in said["reason"]
+    assert front_of(found) == front_of(every)
+
+
+def test_bounds_that_earlier_measurements_contradict_are_withdrawn_when_a_run_goes_on(tmp_path: Path) -> None:
+    run(few(FakeEvaluator), tmp_path, 20, sampler="evolution")
+    assert not withdrawals(tmp_path)
+    every = run(few(FakeEvaluator), tmp_path / "every", sampler="exhaustive")
+
+    class Wrong(FakeEvaluator):  # the same name and version, with bounds
+        def bounding(self) -> Looseness:
+            class Too(Looseness):
+                def __call__(self, design: Any, level: int) -> Bounds:
+                    return {"latency_us": (1e9, math.inf)}
+
+            return Too(0)
+
+    found = run(few(Wrong), tmp_path)
+    assert len(withdrawals(tmp_path)) == 1
+    assert front_of(found) == front_of(every)
+    assert present(found.certificate).bounded == 0
+
+
+def front_without(result: Any, key: str) -> set[tuple[float, ...]]:
+    """The values of the front of all designs but one."""
+    left = {tuple(present(r.values).values()) for r in result.records if r.key != key}
+    return {one for one in left if not any(other != one and all(map(le, other, one)) for other in left)}
+
+
+def test_several_workers_withdraw_and_reopen_too(tmp_path: Path) -> None:
+    every = run(few(Surprising), tmp_path / "every", sampler="exhaustive")
+    best = every.front[0].key
+    study = few(Surprising, verifier=wrong_where(lambda d: d.key == best))
+    found = run(study, tmp_path / "found", verify=True, workers=2)
+    assert len(withdrawals(tmp_path / "found")) == 1
+    assert found.wrong == [best]
+    assert front_of(found) == front_without(every, best)
+
+
+def test_with_rungs_nothing_is_bounded_and_a_wrong_design_leaves_the_front(tmp_path: Path) -> None:
+    """Measurements of the second rung correct predictions, so no bound of the first holds for them."""
+    options: dict[str, Any] = {"rungs": [dse.Rung(FakeEvaluator, at_most=4)], "max_nodes": 1}
+    every = run(few(Surprising, **options), tmp_path / "every", sampler="exhaustive")
+    best = every.front[0].key
+    study = few(Surprising, **options, verifier=wrong_where(lambda d: d.key == best))
+    found = run(study, tmp_path / "found", sampler="exhaustive", verify=True)
+    assert not withdrawals(tmp_path / "found")
+    assert best in found.wrong
+    assert found.front
+    assert best not in {design.key for design in found.front}
+
+
+def test_a_space_in_which_every_design_is_wrong_proves_nothing(tmp_path: Path) -> None:
+    found = run(few(Bounded, verifier=wrong_where(lambda design: True)), tmp_path, verify=True)
+    assert found.front == []
+    console = Console(file=io.StringIO(), width=140)
+    print_result(found, console, [])
+    said = cast(io.StringIO, console.file).getvalue().replace("\n", " ")
+    assert "no right design among 78 evaluated" in said
+    assert "78 failed verification, the last one: C[0, 0] is 3, should be 4" in said
+    assert "correct the program, or the study's reference" in said
+    assert "nothing is proven: of the space's 78 designs none is left: 78 that failed verification" in said
+    assert "complete" not in said
 
 
 def test_bounds_that_hold_up_to_a_rounding_are_not_withdrawn(tmp_path: Path) -> None:

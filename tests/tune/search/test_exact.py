@@ -6,7 +6,6 @@ import io
 import math
 import random
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -27,6 +26,7 @@ from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.show.reporter_of_run import LiveReporter
 from allo_dse.tune.show.reporters import PlainReporter
 from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.record import Verification
 from allo_dse.tune.store.run_info import read_info
 
 from ...support.values import present
@@ -236,8 +236,8 @@ def test_failures_and_wrong_designs_are_named(tmp_path: Path) -> None:
     failing = run(small(evaluator=BoundedAndFails), tmp_path / "fails")
     assert " that could not be evaluated" in str(failing.certificate)
 
-    def verifier(design: Any) -> SimpleNamespace:
-        return SimpleNamespace(ok=design.fold.node_count > 2, message="C[0, 0] is 3, should be 4", seconds=0.0)
+    def verifier(design: Any) -> Verification:
+        return Verification(ok=design.fold.node_count > 2, message="C[0, 0] is 3, should be 4", seconds=0.0)
 
     first = run(small(verifier=verifier), tmp_path / "wrong", verify=True)
     assert "that failed verification" in str(first.certificate)

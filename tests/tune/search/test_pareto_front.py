@@ -14,6 +14,17 @@ POINTS = st.integers(1, 4).flatmap(
 )
 
 
+@given(POINTS, st.randoms(use_true_random=False))
+def test_of_equal_designs_the_cheapest_is_on_the_front(losses: Any, random: Any) -> None:
+    costs = np.array([float(random.randint(0, 3)) for _ in losses])
+    plain, found = pareto_positions(losses), pareto_positions(losses, costs)
+    assert {tuple(losses[p]) for p in found} == {tuple(losses[p]) for p in plain}
+    assert len(found) == len(plain)
+    for position in found:
+        equal = np.flatnonzero((losses == losses[position]).all(1))
+        assert position == equal[costs[equal].argmin()]
+
+
 def dominates(a: Any, b: Any) -> Any:
     return (a <= b).all() and (a < b).any()
 

@@ -20,10 +20,13 @@ from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import ADDERS, CompiledProgram, Directive
 from allo_dse.compiler.program.kernel import Kernel, TaskClass
 from allo_dse.compiler.program.shared_tensors import REGION, is_region, kernel_of
+from allo_dse.compiler.schedule.edges import edge_tensors
 from allo_dse.device.device import FpgaDevice
 from allo_dse.space.choice import Answer, Ask, Question, QuestionChoice, every_way
 from allo_dse.space.design import Draft
 from allo_dse.space.params import Parameter
+
+from ..edges import AXIS, INTERFACE, M_AXI, has_axis
 
 Decided = tuple[tuple[Directive, ...], tuple[tuple[str, int], ...]]
 """Directives, and stream depths by array name."""
@@ -96,6 +99,7 @@ _LEGAL = {
     "unroll": "factors must divide the rounds of the loop, which must always be as many",
     "partition": "factors must divide the extent of a dimension that there is; the first is 1",
     "place": "the device has no UltraRAM",
+    INTERFACE: "a port can be a stream if its only task accesses each element of the tensor once, in row-major order",
     "pack": "widths are multiples of an element's, and at most that of an AXI port",
 }
 
@@ -135,17 +139,38 @@ def partition(array: str, dim: int, factors: Parameter | Sequence[int], *, kind:
 
 
 ADDERS_BY = ("auto", "fabric")
-_MEMORIES = ("auto", "onchip", "dram", "bram", "uram", "lutram", "register")
+_MEMORIES = ("auto", "onchip", "dram", "copied", "stream", "bram", "uram", "lutram", "register")
+_LONGEST_BURST = 256  # beats of an AXI4 burst (ARM IHI 0022, "Burst length")
 
 
 def memory(array: str, places: Sequence[str]) -> ScheduleParameter:
     """Vary the memory of an array: "auto", "bram", "uram", "lutram", "register".
 
-    For a tensor also "onchip", so that it is not copied, or "dram": only tiles of the tasks at work leave DRAM.
+    For a tensor also "onchip", so that it is not copied, "dram": only tiles of the tasks at work leave DRAM,
+    "copied": all of it is on the chip while tasks work, or "stream": its elements pass through a FIFO, which is the
+    default where its only task accesses each once, in row-major order.
     """
     if not places or any(place not in _MEMORIES for place in places):
         raise StudyError(f"memory({array}): {list(places)!r}", hint=f"known places: {', '.join(_MEMORIES)}")
     return ScheduleParameter("place", array, "memory", tuple(places))
+
+
+def interface(
+    tensor: str, modes: Sequence[str] = (M_AXI, AXIS), *, burst: int | None = None, outstanding: int | None = None
+) -> ScheduleParameter:
+    """Vary the port of a tensor that streams: "m_axi" reads or writes DRAM in bursts, "axis" is an AXI-Stream.
+
+    Args:
+        burst: longest burst, in elements; 16 as in the tool, at most 256.
+        outstanding: bursts under way; 16 as in the tool.
+    """
+    if not modes or any(mode not in (M_AXI, AXIS) for mode in modes):
+        raise StudyError(f"interface({tensor}): {list(modes)!r}", hint=f"known: {M_AXI}, {AXIS}")
+    options = {"burst": burst, "outstanding": outstanding}
+    given = {name: _numbers([n], 1, f"interface({tensor}): {name}")[0] for name, n in options.items() if n is not None}
+    if given.get("burst", 1) > _LONGEST_BURST:
+        raise StudyError(f"interface({tensor}): burst={burst}", hint=f"AXI4 has bursts of up to {_LONGEST_BURST} beats")
+    return ScheduleParameter(INTERFACE, tensor, "mode", tuple(modes), tuple(given.items()))
 
 
 def pack(tensor: str, bits: Parameter | Sequence[int]) -> ScheduleParameter:
@@ -188,7 +213,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
         for parameter, value in zip(self._parameters, answers, strict=True):
             if parameter.kind == "depth":
                 depths.append((parameter.target, int(value)))
-            elif not _is_neutral(parameter.kind, value):
+            elif not _is_neutral(parameter.kind, value) or (parameter.kind == INTERFACE and parameter.options):
                 directives.append(self._said(parameter, value))
         return tuple(directives), tuple(sorted(depths))
 
@@ -225,7 +250,13 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
             return [v for v in values if extents and all(_divides(v, extent) for extent in extents)]
         if kind == "place":
             _shapes(program, target)
+            edges = edge_tensors(program)
+            values = [v for v in values if v != "stream" or target in edges]
             return [v for v in values if v != "uram" or self._device.limit("uram") > 0]
+        if kind == INTERFACE:
+            _shapes(program, target)
+            edge = edge_tensors(program).get(target)
+            return [v for v in values if v != AXIS or (edge is not None and has_axis(edge.tensor.dtype))]
         if kind == "pack":
             widths = {tensor.name: tensor.dtype.bits for tensor in program.tensors}
             if target not in widths:
@@ -242,7 +273,8 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
 
 def _is_neutral(kind: str, value: Answer) -> bool:
     """Return whether a value means no directive."""
-    return value == {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto", ADDERS: "auto"}.get(kind)
+    neutral = {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto", ADDERS: "auto", INTERFACE: M_AXI}
+    return value == neutral.get(kind)
 
 
 def _trips(program: CompiledProgram, target: str) -> list[int | None]:

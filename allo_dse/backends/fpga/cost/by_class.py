@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from allo_dse.compiler.ir.nest import read_nest
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.device.device import FpgaDevice
@@ -12,6 +11,7 @@ from allo_dse.eval.execute.decided import Observed
 
 from .loops.round import KnownRounds
 from .plan import Plan, Planner
+from .simplify import simplified
 from .task_cost import TaskCost, planned_cost
 
 
@@ -36,7 +36,7 @@ class ClassCosts:
         key = task_class.kernel, task_class.name
         if key not in self._latest or self._latest[key][0] is not schedule:
             if key not in self._planners:
-                self._planners[key] = Planner(self._program, task_class, read_nest(task_class.body.mlir))
+                self._planners[key] = Planner(self._program, task_class, simplified(task_class.body.mlir))
             plan = self._planners[key].plan(schedule)
             self._latest[key] = schedule, plan, plan.key
         return self._latest[key][1:]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear, forms_of
 from allo_dse.compiler.ir.nest import Access, Branch, Loop, Op
 from allo_dse.eval.execute.decided import matters
 
+from .memory import Split, Storage
 from .plan import Item, Planned
 
 
@@ -74,3 +76,42 @@ def accesses(items: Iterable[Item], values: Mapping[int, range]) -> Iterator[tup
         else:
             for side in item.sides:
                 yield from accesses(side, values)  # type: ignore[arg-type]
+
+
+def partitioned(items: Sequence[Item], storages: Mapping[str, Storage]) -> Mapping[str, Storage]:
+    """Return arrays with the banks that the tool makes by itself.
+
+    An array of the task is split along a dimension in which every access has a constant index, once loops are unrolled.
+    """
+    whole: dict[str, list[bool]] = {}
+    for access, unrolled in unrolled_accesses(items, {}):
+        constant = [form is not None and form.variables <= unrolled.keys() for form in access.index]
+        known = whole.setdefault(access.array, constant)
+        whole[access.array] = [a and b for a, b in zip(known, constant, strict=True)]
+    found = dict(storages)
+    for name, constant in whole.items():
+        storage = storages[name]
+        cut = [alone and split is None for alone, split in zip(constant, storage.splits, strict=True)]
+        if storage.array.argument is None and storage.place == "auto" and any(cut):
+            sizes = zip(storage.splits, cut, storage.array.shape, strict=True)
+            found[name] = replace(
+                storage, splits=tuple(Split("cyclic", n) if own else split for split, own, n in sizes)
+            )
+    return found
+
+
+def unrolled_accesses(
+    items: Iterable[Item], unrolled: Mapping[int, range]
+) -> Iterator[tuple[Access, Mapping[int, range]]]:
+    """Yield all accesses, each with the values of the unrolled loops around it."""
+    for item in items:
+        if isinstance(item, Op):
+            if item.access is not None:
+                whole = (None,) * len(item.access.index) if item.block else item.access.index
+                yield replace(item.access, index=whole), unrolled
+        elif isinstance(item, Planned):
+            own = {item.variable: range(item.first, item.first + item.trips * item.step, item.step)}
+            inside = {**unrolled, **own} if item.mode == "unroll" else unrolled
+            yield from unrolled_accesses(item.body, inside)
+        else:
+            yield from unrolled_accesses(itertools.chain(*item.sides), unrolled)  # type: ignore[arg-type]

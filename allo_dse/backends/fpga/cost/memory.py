@@ -98,7 +98,9 @@ class Storage:
     users: int = 1
 
     def ports(self, device: FpgaDevice) -> int:
-        """Return the accesses to a bank per cycle for each task that uses it."""
+        """Return the accesses to a bank per cycle for each task that uses it; every reader of a table has its own."""
+        if self.array.values:
+            return MOST_COPIES
         return max(1, device.arrays.ports // self.users)
 
     @property
@@ -127,7 +129,7 @@ class Storage:
         rules, size = device.arrays, words * bits
         if self.place == "lutram" or (self.place == "auto" and size <= rules.lutram_bits):
             lut = math.ceil(rules.lut_per_bit * bits * math.ceil(words / 64))
-            return Resources(lut=(lut + _LUT_PER_BANK) * banks * copies, ff=bits * banks * copies)
+            return Resources(lut=(lut + 1) * banks * copies, ff=bits * banks * copies)
         if self.place == "uram":
             blocks = math.ceil(words / rules.uram_words) * math.ceil(bits / rules.uram_bits)
             return Resources(uram=blocks * banks * copies, lut=_LUT_PER_BANK * banks)

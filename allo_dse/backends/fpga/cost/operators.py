@@ -36,7 +36,8 @@ _FLOAT = {
 }
 _ADD_LIKE = frozenset({"arith.addi", "arith.subi", "arith.cmpi", "arith.maxsi", "arith.minsi", "arith.maxui"})
 _DIVIDE = ("div", "rem")
-_LIGHT_NS = 0.3  # a multiplexer or a gate, one LUT deep
+LIGHT_NS = 0.3  # a multiplexer or a gate, one LUT deep
+_WORD_BITS = 32  # width that delays of products in several DSPs are given for
 _EXACT_MUL_BITS = 17  # what one DSP adds to a product that is built from several
 
 
@@ -47,6 +48,7 @@ class Unit(Struct, frozen=True):
         kind: what it is called; operations of equal kind can share one.
         latency: extra cycles. delay_ns: of combinational logic, or of the first and the last stage.
         accumulate: latency from the addend of a multiply-add to its sum.
+        is_shared: whether operations that start in different cycles of an interval share one.
     """
 
     kind: str
@@ -54,6 +56,7 @@ class Unit(Struct, frozen=True):
     delay_ns: float
     resources: Resources
     accumulate: int | None = None
+    is_shared: bool = False
 
 
 def float_name(op: Op) -> str | None:
@@ -81,35 +84,37 @@ def unit_of(op: Op, device: FpgaDevice, *, fabric: bool = False) -> Unit:
     if op.name in _ADD_LIKE:
         bits = max(op.operand_bits, default=op.bits)
         delay = device.integer.add_ns + device.integer.add_ns_per_bit * bits
-        return Unit(f"{op.name}.{bits}", 0, delay, Resources(lut=bits))
-    return Unit(f"{op.name}.{op.bits}", 0, _LIGHT_NS, Resources(lut=math.ceil(op.bits / 2)))
+        return Unit(f"{op.name}.{bits}", 0, delay, Resources(lut=bits + device.hls.adder_lut))
+    return Unit(f"{op.name}.{op.bits}", 0, LIGHT_NS, Resources(lut=math.ceil(op.bits / 2)))
 
 
 def _float_unit(name: str, op: Op, device: FpgaDevice, *, fabric: bool) -> Unit:
     element = "f64" if op.element == "f64" else "f32"  # narrower types are computed as f32
-    if name == "add" and fabric:
+    if name == "add" and fabric and device.operator(element, "add_fabric"):
         name = "add_fabric"
     row = device.operator(element, name) or device.operator("f32", name)
     if row is None:
         row = Operator(mhz=device.clock.mhz, latency=1)
     share = row.stage_share
-    return Unit(f"{element}.{name}", row.latency, share * device.clock.usable_ns, row.resources)
+    return Unit(f"{element}.{name}", row.latency, share * device.clock.usable_ns, row.resources, is_shared=True)
 
 
 def _multiplier(op: Op, device: FpgaDevice) -> Unit:
     rules = device.integer
     wide, narrow = sorted(op.operand_bits, reverse=True) if len(op.operand_bits) == 2 else (op.bits, op.bits)
     kind = f"mul.{wide}x{narrow}"
+    fits, usable = wide <= rules.dsp_ports[0] and narrow <= rules.dsp_ports[1], device.clock.usable_ns
     if wide < rules.dsp_from_bits:
-        lut = math.ceil(rules.lut_per_product_bit * wide * narrow)
-        return Unit(kind, 0, min(rules.multiply_ns, device.clock.usable_ns), Resources(lut=lut))
-    latency = rules.wide_latency if wide >= rules.wide_from_bits else 0
-    return Unit(
-        kind,
-        latency,
-        min(rules.multiply_ns, device.clock.usable_ns),
-        Resources(dsp=_dsps(wide, narrow, op.bits, device)),
-    )
+        resources = Resources(lut=math.ceil(rules.lut_per_product_bit * wide * narrow))
+    else:
+        resources = Resources(dsp=_dsps(wide, narrow, op.bits, device))
+    delay = rules.multiply_ns if fits else rules.wide_multiply_ns + rules.wide_multiply_ns_per_bit * (wide - _WORD_BITS)
+    stages = math.ceil(delay / usable - 1e-9)
+    if stages > 1 and resources.dsp and fits:
+        stages = rules.dsp_latency + 1
+    elif narrow >= rules.wide_from_bits:
+        stages = max(stages, rules.wide_latency + 1)
+    return Unit(kind, stages - 1, min(delay / stages, usable), resources)
 
 
 def _dsps(wide: int, narrow: int, result: int, device: FpgaDevice) -> int:
@@ -128,8 +133,10 @@ def multiply_add(product: Op, device: FpgaDevice) -> Unit | None:
     if len(product.operand_bits) != 2:
         return None
     wide, narrow = sorted(product.operand_bits, reverse=True)
-    ports = device.integer.dsp_ports
-    if wide > ports[0] or narrow > ports[1]:
+    rules, usable = device.integer, device.clock.usable_ns
+    if wide > rules.dsp_ports[0] or narrow > rules.dsp_ports[1]:
         return None
-    share = 0.8 * device.clock.usable_ns
-    return Unit(f"mac.{wide}x{narrow}", device.integer.multiply_add_latency, share, Resources(dsp=1), accumulate=0)
+    both_ns = rules.multiply_ns + rules.add_ns + rules.add_ns_per_bit * (wide + narrow)
+    if both_ns <= usable and not rules.registers_multiply_adds:
+        return None  # a product and a sum in one cycle
+    return Unit(f"mac.{wide}x{narrow}", rules.dsp_latency, 0.8 * usable, Resources(dsp=1), accumulate=0)

@@ -12,19 +12,21 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from functools import reduce
 from typing import Literal, TypeAlias
 
+import numpy as np
 from msgspec import Struct, field
 
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
-from allo_dse.compiler.ir.affine import Compare, Linear, Ranges, extent, replaced
-from allo_dse.compiler.ir.nest import Branch, Loop, Nest, Node, Op
+from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
+from allo_dse.compiler.ir.nest import WIRING, Access, Array, Branch, Loop, Nest, Node, Op
 from allo_dse.compiler.program.compiled import ADDERS, DATAFLOW, STREAM, CompiledProgram, Directive, stream_depth
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.shared_tensors import is_region, kept_in_common, kernel_of, of_region
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
 from allo_dse.eval.execute.decided import Observed
 
-from .memory import Split, Storage
+from .memory import Split, Storage, Unrolled, addresses_of
+from .simplify import product_by
 
 # Errors for data-dependent control: the place, the expression, and a remedy.
 
@@ -56,6 +58,7 @@ def place_of(task_class: TaskClass, loop: int | None = None, op: int | None = No
 
 Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
 _STORAGES_KEPT = 4096
+_WIDTHS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
 
 
 class Planned(Struct, frozen=True):
@@ -231,7 +234,8 @@ def _loop_plan(plan: LoopPlan, directive: Directive) -> LoopPlan:
 def _stored(storage: Storage, directive: Directive) -> Storage:
     if directive.kind == "place":
         memory = str(directive.options["memory"])
-        return replace(storage, place="auto" if memory == "dram" else memory)  # a tile of a tensor in DRAM
+        # A tile of a tensor in DRAM, or a copy of all of it, is in any memory.
+        return replace(storage, place="auto" if memory in ("dram", "copied", "stream") else memory)
     if directive.kind != "partition":
         return storage
     kind, shape = directive.options.get("partition_type", "complete"), storage.array.shape
@@ -245,7 +249,7 @@ def planned(
     body: Sequence[Node],
     plan: Plan,
     pids: Mapping[int, int],
-    unroll_up_to: int,
+    pipeline_loops: int,
     pipelined: Collection[int] = (),
     observed: Observed | None = None,
 ) -> tuple[Item, ...]:
@@ -255,7 +259,7 @@ def planned(
         pids: values of the process id's variables.
         pipelined: variables of the loops that are known to be pipelined, if any are; what directives say of the others
             then does not count.
-        unroll_up_to: innermost loops without directives are unrolled up to this trip count (see `HlsRules`).
+        pipeline_loops: threshold of pipelining without directives (see `HlsRules`).
         observed: what control that depends on data did in a run.
 
     Raises:
@@ -263,7 +267,9 @@ def planned(
     """
     resolver = _Resolver(plan, pipelined, observed)
     ranges = {variable: (value, value) for variable, value in pids.items()}
-    return _decided(tuple(resolver.item(node, ranges) for node in body), unroll_up_to)
+    items = _decided(tuple(resolver.item(node, ranges) for node in body), pipeline_loops)
+    tables = {name: storage.array for name, storage in plan.storages.items() if storage.array.values}
+    return tuple(_folded(items, tables, {}))
 
 
 def sources_in(body: Iterable[Node]) -> Iterator[int]:
@@ -361,6 +367,8 @@ def substituted(item: Item, variable: int, form: Linear) -> Item:
         sides = tuple(tuple(substituted(inner, variable, form) for inner in side) for side in item.sides)  # type: ignore[arg-type]
         test = replaced(item.test, lambda f: f.put_in(variable, form))
         return replace(item, sides=sides, test=test)
+    if item.constant is not None:
+        item = replace(item, constant=item.constant.put_in(variable, form))
     if item.access is None:
         return item
     index = tuple(None if f is None else f.put_in(variable, form) for f in item.access.index)
@@ -368,22 +376,76 @@ def substituted(item: Item, variable: int, form: Linear) -> Item:
     return replace(item, access=replace(item.access, index=index, spread=spread))
 
 
-def _decided(items: tuple[Item, ...], unroll_up_to: int) -> tuple[Item, ...]:
-    return tuple(_decide(item, unroll_up_to) if isinstance(item, Planned) else item for item in items)
+def _decided(items: tuple[Item, ...], pipeline_loops: int) -> tuple[Item, ...]:
+    return tuple(_decide(item, pipeline_loops) if isinstance(item, Planned) else item for item in items)
 
 
-def _decide(loop: Planned, unroll_up_to: int) -> Planned:
+def _decide(loop: Planned, pipeline_loops: int) -> Planned:
     if loop.mode == "unroll":
         return loop
-    fixed = all(not _has_varying(item) for item in loop.body)
-    if loop.mode == "pipeline" and fixed:
+    inner = [one for one in loops_in(loop.body) if one.mode != "unroll"]
+    fixed = not any(map(_has_varying, loop.body))
+    may = loop.mode == "pipeline" or pipeline_loops or not loop.name
+    if may and (not inner or (loop.mode == "pipeline" and fixed) or _absorbs(loop, inner, pipeline_loops)):
         return _pipelined(loop)
-    inner = loops_in(loop.body)
-    if all(i.mode == "unroll" for i in inner):
-        return _pipelined(loop)
-    if len(inner) == 1 and _is_small(inner[0], unroll_up_to) and loop.name:
-        return _pipelined(loop)
-    return replace(loop, mode="sequential", body=_decided(loop.body, unroll_up_to))
+    return replace(loop, mode="sequential", body=_decided(loop.body, pipeline_loops))
+
+
+def _absorbs(loop: Planned, inner: Sequence[Planned], pipeline_loops: int) -> bool:
+    """Return whether the tool unrolls all loops inside this one and pipelines it, without a directive.
+
+    It flattens perfect nests instead. Loops under conditions stay as they are.
+    """
+    sizes = [_rounds_inside(one) for one in inner]
+    if (
+        not loop.name
+        or any(one not in loop.body for one in inner)
+        or any(size is None or size > pipeline_loops for size in sizes)
+    ):
+        return False
+    return len(inner) > 1 or not _is_perfect(loop, inner[0])
+
+
+def _rounds_inside(loop: Planned) -> int | None:
+    """Rounds of a nest of the source without directives; None if one of its loops has any, or if they vary."""
+    inner = [_rounds_inside(one) for one in loops_in(loop.body) if one.mode != "unroll"]
+    if loop.mode != "sequential" or loop.varies or not loop.name or None in inner:
+        return None
+    return loop.trips * max((rounds for rounds in inner if rounds is not None), default=1)
+
+
+def _is_perfect(outer: Planned, inner: Planned) -> bool:
+    """Return whether a loop is nothing but the loop inside it, also after values that this does not change have left.
+
+    A load whose index depends on the outer loop alone is done before the inner one, and an element that the inner loop
+    updates stays in a register.
+    """
+    if len(outer.body) > 1:
+        return False
+    uses: dict[str, list[tuple[Access, frozenset[int]]]] = {}
+    for access, inside in _accesses(inner.body, frozenset((inner.variable,))):
+        uses.setdefault(access.array, []).append((access, inside))
+    for found in uses.values():
+        still = [all(f is not None and not f.variables & inside for f in access.index) for access, inside in found]
+        stored = any(access.write for access, _ in found)
+        about = [any(f and outer.variable in f.variables for f in access.index) for access, _ in found]
+        if not stored and any(s and a for s, a in zip(still, about, strict=True)):
+            return False
+        if stored and all(still) and found[0][0].index and len({access.index for access, _ in found}) == 1:
+            return False
+    return True
+
+
+def _accesses(items: Iterable[Item], inside: frozenset[int]) -> Iterator[tuple[Access, frozenset[int]]]:
+    """Yield accesses to elements, with the variables of the loops around them."""
+    for item in items:
+        if isinstance(item, Op):
+            if item.access is not None:
+                yield item.access, inside
+        elif isinstance(item, Planned):
+            yield from _accesses(item.body, inside | {item.variable})
+        else:
+            yield from _accesses((*item.sides[0], *item.sides[1]), inside)  # type: ignore[arg-type]
 
 
 def _pipelined(loop: Planned) -> Planned:
@@ -397,11 +459,40 @@ def _has_varying(item: Item) -> bool:
     return isinstance(item, Planned) and (item.varies or any(_has_varying(inner) for inner in item.body))
 
 
-def _is_small(loop: Planned, unroll_up_to: int) -> bool:
-    """Return whether the tool unrolls an innermost loop of the source by itself, and pipelines the one around it."""
-    innermost = all(inner.mode == "unroll" for inner in loops_in(loop.body))
-    is_free = loop.mode == "sequential" and not loop.varies
-    return bool(loop.name) and is_free and innermost and loop.trips <= unroll_up_to
+def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unrolled) -> Iterator[Item]:
+    """Yield items in which products with constants, as copies of unrolled loops have them, need no multiplier."""
+    loads: dict[int, Access] = {}
+    for item in items:
+        if isinstance(item, Planned):
+            own = {item.variable: range(item.first, item.first + item.trips * item.step, item.step)}
+            inside = {**unrolled, **own} if item.mode == "unroll" else unrolled
+            yield replace(item, body=tuple(_folded(item.body, tables, inside)))
+        elif isinstance(item, Branch):
+            sides = tuple(tuple(_folded(side, tables, unrolled)) for side in item.sides)  # type: ignore[arg-type]
+            yield replace(item, sides=sides)
+        else:
+            if item.access is not None and item.access.array in tables:
+                loads.update(dict.fromkeys(item.outputs, item.access))
+            elif item.name in _WIDTHS and item.inputs[0] in loads:
+                loads[item.outputs[0]] = loads[item.inputs[0]]
+            elif item.name == "arith.muli" and (found := _constants(item, loads, tables, unrolled)):
+                item = replace(item, name=product_by(found))
+            elif item.name in SHIFTS and item.constant is not None and item.constant.variables <= unrolled.keys():
+                item = replace(item, name=WIRING)
+            yield item
+
+
+def _constants(op: Op, loads: Mapping[int, Access], tables: Mapping[str, Array], unrolled: Unrolled) -> set[int]:
+    """Return the constant factors that the copies of a product have; empty if they are not known."""
+    if op.constant is not None and op.constant.variables <= unrolled.keys():
+        return set(addresses_of([op.constant], unrolled).ravel().tolist())
+    for access in (loads[value] for value in op.inputs if value in loads):
+        forms = [form for form in access.index if form is not None and form.variables <= unrolled.keys()]
+        if len(forms) == len(access.index):
+            table = tables[access.array]
+            values = np.array(table.values).reshape(table.shape)
+            return {int(values[tuple(place)]) for place in addresses_of(forms, unrolled).tolist()}
+    return set()
 
 
 def loops_in(items: Iterable[Item]) -> list[Planned]:
@@ -416,6 +507,10 @@ def loops_in(items: Iterable[Item]) -> list[Planned]:
 
 
 def _all_unrolled(item: Item) -> Item:
+    """Return an item with all loops unrolled, those under conditions included."""
     if isinstance(item, Planned):
         return replace(item, mode="unroll", body=tuple(_all_unrolled(inner) for inner in item.body))
+    if isinstance(item, Branch):
+        sides = tuple(tuple(map(_all_unrolled, side)) for side in item.sides)  # type: ignore[arg-type]
+        return replace(item, sides=sides)
     return item

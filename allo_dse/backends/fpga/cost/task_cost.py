@@ -8,7 +8,7 @@ cost.loops          # LoopCost per pipelined loop: trips, II, depth, cycles, wha
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -25,14 +25,16 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.decided import Asked, Observed
 
-from .items import accesses, asks_data, control_forms, has_loops, stream_ops
+from .items import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
+from .loops.control import address_logic, counter_control, fsm, loop_control, port_muxes
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.round import KnownRounds
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
-from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
+from .plan import Item, Plan, Planned, loops_in, place_of, plan_of, planned, refusal
+from .simplify import simplified
 
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
 
@@ -203,6 +205,7 @@ class TaskCost(Struct, frozen=True, dict=True):
         logic: operators, registers and control.
         storages: its arrays, arguments included.
         operations: arithmetic operations; a multiply-add is two.
+        not_pipelined: loops that a directive asks to pipeline and the tool does not, with the reason.
     """
 
     parts: tuple[Part, ...]
@@ -210,6 +213,7 @@ class TaskCost(Struct, frozen=True, dict=True):
     logic: Resources
     storages: Mapping[str, Storage]
     operations: int
+    not_pipelined: tuple[tuple[str, str], ...] = ()
 
     @property
     def cycles(self) -> int:
@@ -250,7 +254,7 @@ def task_cost(
     Raises:
         StaticControlError: where control depends on data.
     """
-    plan = plan_of(program, task_class, read_nest(task_class.body.mlir), directives)
+    plan = plan_of(program, task_class, simplified(task_class.body.mlir), directives)
     return planned_cost(task_class, KnownRounds(device), plan, pid, measured, observed)
 
 
@@ -267,20 +271,34 @@ def planned_cost(
     Raises:
         StaticControlError: where control depends on data.
     """
-    nest = read_nest(task_class.body.mlir)
+    nest = simplified(task_class.body.mlir)
     if nest.unsupported is not None:
         place = place_of(task_class, nest.unsupported.loop, nest.unsupported.op)
         raise refusal(nest.unsupported.reason, place)
     pids = dict(zip(nest.pids, pid, strict=False))
     if measured or observed is not None:
-        items = planned(nest.body, plan, pids, rounds.device.hls.unroll_up_to, measured or (), observed)
+        items = planned(nest.body, plan, pids, rounds.device.hls.pipeline_loops, measured or (), observed)
     else:
         items = rounds.planned(task_class, plan, pids)
     task = _Task(task_class, rounds, plan, measured or {}, observed)
+    task.storages = partitioned(items, plan.storages)
     parts = task.whole(items, pids)
     if observed is not None:
         observed.require_used()
-    return TaskCost(parts, task.loops, task.logic(), task.storages, task.operations)
+    lost = tuple(_not_pipelined(items, {n for n, said in plan.loops.items() if said.interval is not None}))
+    return TaskCost(parts, task.loops, task.logic(), task.storages, task.operations, lost)
+
+
+def _not_pipelined(items: Iterable[Item], asked: Set[int]) -> Iterator[tuple[str, str]]:
+    """Yield the loops of these numbers in the source that are not pipelined, each with the reason."""
+    for item in items:
+        if isinstance(item, Branch):
+            yield from _not_pipelined((*item.sides[0], *item.sides[1]), asked)  # type: ignore[arg-type]
+        elif isinstance(item, Planned):
+            if item.source in asked and item.mode == "sequential":
+                inner = next((one.name for one in loops_in(item.body) if one.varies), "")
+                yield item.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled"
+            yield from _not_pipelined(item.body, asked)
 
 
 @lru_cache(maxsize=4096)
@@ -289,6 +307,54 @@ def deciding_pids(mlir: str) -> tuple[bool, ...]:
     nest = read_nest(mlir)
     used = {variable for form in control_forms(nest.body) for variable in form.variables}
     return tuple(pid in used for pid in nest.pids)
+
+
+class Footprint(Struct, frozen=True):
+    """Arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
+
+    used: Set[str] = frozenset()
+    stored: Set[str] = frozenset()
+    ported: Set[str] = frozenset()
+
+    @staticmethod
+    def of(flat: Flat) -> Footprint:
+        effects = flat.round.whole
+        used = {op.access.array for op, _ in effects.uses if op.access is not None}
+        return Footprint(used | effects.stored, effects.stored, flat.round.accesses.keys())
+
+    def meets(self, other: Footprint) -> bool:
+        """Return whether one of two loops needs results of the other, or ports of its memories."""
+        return bool(self.stored & other.used or other.stored & self.used or self.ported & other.ported)
+
+    def __or__(self, other: Footprint) -> Footprint:
+        return Footprint(self.used | other.used, self.stored | other.stored, self.ported | other.ported)
+
+
+class AtOnce(Struct, frozen=True):
+    """Pipelined loops that follow one another in a body and run at once, as none of them uses results of another.
+
+    The tool makes each a module. Only one of them may use streams.
+
+    Attributes:
+        loops: variables of the innermost ones.
+    """
+
+    loops: tuple[int, ...] = ()
+    footprint: Footprint = Footprint()
+    parts: tuple[Part, ...] = ()
+
+    def may_join(self, footprint: Footprint, parts: Sequence[Part]) -> bool:
+        """Return whether a loop needs neither results of these, nor their streams, nor ports of their memories."""
+        return not self.footprint.meets(footprint) and not (uses_streams(parts) and uses_streams(self.parts))
+
+    def joined(self, loops: tuple[int, ...], footprint: Footprint, parts: Sequence[Part]) -> AtOnce:
+        """Return these and another one: those with streams, and the time that the others take beyond that."""
+        longer, shorter = self.parts, tuple(parts)
+        if uses_streams(shorter) or not longer:
+            longer, shorter = shorter, longer
+        beyond = cycles_of(shorter) - cycles_of(longer)
+        every = (*longer, Wait(beyond)) if beyond > 0 else longer
+        return AtOnce((*self.loops, *loops), self.footprint | footprint, every)
 
 
 class _Task:
@@ -319,7 +385,8 @@ class _Task:
         self._pipelines: dict[Hashable, Pipelined] = {}
         self._straight: dict[Hashable, Pipelined] = {}
         self._walks: dict[Hashable, Walk] = {}
-        self._sequential: set[int] = set()
+        self._sequential: dict[int, int] = {}
+        self._at_once: set[tuple[int, ...]] = set()
         self._states: dict[Hashable, int] = {}
         self._rounds = 0
 
@@ -354,31 +421,70 @@ class _Task:
         """
         parts: list[Part] = []
         straight: list[Item] = []
+        at_once, early = AtOnce(), 0
         for item in items:
             moved = isinstance(item, Op) and item.block
-            if moved or (isinstance(item, Planned) and item.mode != "unroll") or has_loops(item):
-                parts += self._straight_line(straight, variables)
-                straight = []
-                parts += self._own_time(item, times, variables, outermost=outermost)
-            else:
+            if not (moved or (isinstance(item, Planned) and item.mode != "unroll") or has_loops(item)):
                 straight.append(item)
-        return (*parts, *self._straight_line(straight, variables))
+                continue
+            item = self._resolved(item, variables)
+            flat = flatten(item, self.storages, self.rounds, variables) if isinstance(item, Planned) else None
+            alone = flat is None and not moved
+            if straight or alone:
+                parts += [*at_once.parts, *self._straight_line(straight, variables)]
+                at_once, straight, early = AtOnce(), [], 0
+            if alone:
+                assert not isinstance(item, Op)
+                parts += self._own_time(item, times, variables, outermost=outermost)
+                continue
+            loops: tuple[int, ...] = ()
+            before = 0
+            if flat is not None:
+                made, footprint = self._pipelined(flat, times, variables), Footprint.of(flat)
+                loops, before = (flat.loops[-1].variable,), self._early(flat, outermost=outermost)
+            else:
+                assert isinstance(item, Op)
+                assert item.access is not None
+                array = frozenset((item.access.array,))
+                made, footprint = (
+                    self._moved(item),
+                    Footprint(array, array if item.access.write else frozenset(), array),
+                )
+            if at_once.parts and not (self.device.hls.overlaps_loops and at_once.may_join(footprint, made)):
+                parts += at_once.parts
+                at_once = AtOnce()
+            if before > early:
+                made, early = [Wait(before - early), *made], before
+            at_once = at_once.joined(loops, footprint, made)
+            self._at_once.add(at_once.loops)
+        return (*parts, *at_once.parts, *self._straight_line(straight, variables))
 
-    def _own_time(self, item: Item, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
-        """A loop, or a block that is moved; inside another loop it costs the call of a module as well."""
-        call = [] if outermost else [Wait(self.device.hls.call_extra)]
-        if isinstance(item, Op):
-            return [*self._moved(item), *call]
-        if isinstance(item, Branch):
-            return self._chosen(item, times, variables, outermost=outermost)
+    def _resolved(self, item: Item, variables: Mapping[int, int]) -> Item:
+        """Return a loop with its trip count."""
+        if not isinstance(item, Planned):
+            return item
         item = item.at(variables)
         if item.site >= 0 and self.observed is not None:
             first, trips = self.observed.loop(item.site, item.step)
             item = replace(item, first=first, trips=trips)
-        flat = flatten(item, self.storages, self.rounds)
-        if flat is not None:
-            return [*self._pipelined(flat, times, variables), *call]
-        return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra), *call]
+        return item
+
+    def _early(self, flat: Flat, *, outermost: bool) -> int:
+        """Return the cycles of loads before a loop that its rounds have in common.
+
+        The first of them is in the state that ends the loop before; inside a loop, it follows the state that tests the
+        end of that, and the last one is awaited.
+        """
+        early = self._pipelines[flat.loops[-1].variable].early
+        return early and (early - 1 if outermost else early + 1)
+
+    def _own_time(
+        self, item: Planned | Branch, times: int, variables: Mapping[int, int], *, outermost: bool
+    ) -> list[Part]:
+        """A loop that is not pipelined, or a condition around loops."""
+        if isinstance(item, Branch):
+            return self._chosen(item, times, variables, outermost=outermost)
+        return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
 
     def _chosen(self, item: Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
         """Return the loops under a condition: those of its side, or of the slower side if data decides."""
@@ -396,7 +502,7 @@ class _Task:
 
     def _repeated(self, loop: Planned, times: int, variables: Mapping[int, int]) -> tuple[Part, ...]:
         """Return the parts of a loop that is not pipelined: equal rounds as one repetition, else one by one."""
-        self._sequential.add(loop.variable)
+        self._sequential[loop.variable] = loop.trips
         if not any(loop.variable in form.variables for form in control_forms(loop.body)) and not asks_data(loop.body):
             return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables)),)
         self._rounds += loop.trips
@@ -422,10 +528,10 @@ class _Task:
         self.operations += times * flat.trips * sum(copies * _weight(unit.kind) for unit, copies in pipelined.units)
         self._count(pipelined, times)
         # An element that the loop keeps in a register is loaded before it, and stored after it.
-        moved = [Wait(2)] if flat.round.promoted(self.storages) else []
+        moved = [Wait(2)] if flat.round.promoted(self.storages) - flat.round.begun else []
         return [
             *moved,
-            Rounds(self.task_class, variables, self.observed).part(pipelined),
+            *Rounds(self.task_class, variables, self.observed).parts(pipelined),
             Wait(self.device.hls.loop_extra),
         ]
 
@@ -454,7 +560,7 @@ class _Task:
         if key not in built:
             built[key] = build(self._once(items), self.storages, fabric=self.fabric)
         if unrolls:  # memory ports count
-            return [Rounds(self.task_class, variables, self.observed).part(built[key])]
+            return Rounds(self.task_class, variables, self.observed).parts(built[key])
         if key not in self._walks:
             self._walks[key] = Walk(self.device, self._registers, self.fabric)
             self._walks[key].block(items)
@@ -464,15 +570,27 @@ class _Task:
         happens = [event for event in walk.events if self._holds(event, variables, answers)]
         ops = [(event.stage, event.kind, event.stream) for event in happens]
         if not ops:
-            return [Wait(walk.finish)] if walk.finish else []
+            return [Wait(self._cycles_outside(items, walk))]
         return [Pipe(1, 1, walk.finish + 1, tuple(ops))]
+
+    def _cycles_outside(self, items: Sequence[Item], walk: Walk) -> int:
+        """States of operations outside loops; values that need none of their own are ready with those around them."""
+        stored = any(True for access, _ in accesses(items, {}) if self._needs_port(access))
+        return walk.finish + (walk.finish > 0 and any(map(self._is_late, items))) if stored or walk.finish else 0
+
+    def _needs_port(self, access: Access) -> bool:
+        return not self.storages[access.array].in_registers
+
+    def _is_late(self, item: Item) -> bool:
+        """Return whether an operation is more than a store of what is there already."""
+        if not isinstance(item, Op):
+            return True
+        return not (item.access is not None and (item.access.write or not self._needs_port(item.access)))
 
     def _once(self, items: Sequence[Item]) -> Flat:
         """Operations outside loops as a loop of one round."""
         body = tuple(items)
-        return Flat(
-            (Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of(_NO_VARIABLE, (), body, ())
-        )
+        return Flat((Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of((), (), body, ()))
 
     @property
     def _registers(self) -> frozenset[str]:
@@ -508,24 +626,50 @@ class _Task:
     def logic(self) -> Resources:
         """Operators, registers and control. Loops that run one after the other share operators in DSPs."""
         parts: list[tuple[Resources, int]] = []
-        shared: dict[str, tuple[Resources, int]] = {}
-        pipelines = tuple(self._pipelines.values())
-        for pipelined in (*pipelines, *self._straight.values()):
+        units: dict[str, dict[Hashable, tuple[Resources, int]]] = {}
+        for key, pipelined in (*self._pipelines.items(), *self._straight.items()):
             for unit, copies in pipelined.units:
-                needed = unit.resources, math.ceil(copies / pipelined.span)
-                if unit.resources.dsp and not self.plan.overlaps:
-                    shared[unit.kind] = max(shared.get(unit.kind, needed), needed, key=_multipliers)
+                needed = unit.resources, pipelined.built(unit, copies)
+                in_turn = unit.is_shared or not self.device.hls.overlaps_loops
+                if unit.resources.dsp and in_turn and not self.plan.overlaps:
+                    units.setdefault(unit.kind, {})[key] = needed
                 else:
                     parts.append(needed)
+        shared = [self._shared(users) for users in units.values()]
         rules = self.device.hls
-        loops = sum(len(p.flat.loops) for p in pipelines) + len(self._sequential)
-        # A pipelined loop has a state per cycle of its interval, and remembers which of its rounds are under way.
-        states = sum(p.ii + math.ceil(p.depth / p.ii) for p in pipelines) + sum(self._states.values())
-        control = Resources(
-            ff=rules.loop_ff * loops + rules.state_ff * states + sum(p.registers for p in pipelines),
-            lut=rules.loop_lut * loops + rules.state_lut * states + sum(p.muxes for p in pipelines),
-        )
-        return Resources.weighted([*parts, *shared.values(), (control, 1)])
+        control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
+        control += [address_logic(rules, p.flat.round.accesses, self.storages) for p in self._pipelines.values()]
+        control += [counter_control(rules, trips) for trips in self._sequential.values()]
+        # Each loop is a module that a state starts and one awaits.
+        control.append(fsm(rules, sum(self._states.values()) + 2 * len(self._pipelines)))
+        built = (*self._pipelines.values(), *self._straight.values())
+        muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
+        muxes += sum(self._operand_muxes(users) for users in units.values())
+        held = Resources(ff=sum(p.registers for p in built), lut=muxes)
+        return Resources.weighted([*parts, *shared, *((one, 1) for one in control), (held, 1)])
+
+    def _users(self) -> dict[str, tuple[int, int]]:
+        """Return by memory the loops, and pieces of code between them, that use it, and those that store to it."""
+        found: dict[str, tuple[int, int]] = {}
+        for built in (*self._pipelines.values(), *self._straight.values()):
+            effects = built.flat.round.whole
+            for array in {op.access.array for op, _ in effects.uses if op.access is not None}:
+                if not self.storages[array].in_registers:
+                    users, stores = found.get(array, (0, 0))
+                    found[array] = users + 1, stores + (array in effects.stored)
+        return found
+
+    def _operand_muxes(self, users: Mapping[Hashable, tuple[Resources, int]]) -> int:
+        """Return the LUTs that choose the operands of operators that several loops share."""
+        sharing = sum(count for _, count in users.values()) if len(users) > 1 else 0
+        return round(self.device.hls.mux_lut_per_input * 3 * sharing)
+
+    def _shared(self, users: Mapping[Hashable, tuple[Resources, int]]) -> tuple[Resources, int]:
+        """Return the operators of one kind that loops need which run at once, at most."""
+        groups = [[users[key] for key in group if key in users] for group in self._at_once]
+        alone = [[needed] for needed in users.values()]
+        most = max((group for group in (*groups, *alone) if group), key=lambda group: sum(map(_multipliers, group)))
+        return most[0][0], sum(count for _, count in most)
 
 
 def _multipliers(needed: tuple[Resources, int]) -> int:

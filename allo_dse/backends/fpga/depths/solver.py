@@ -16,7 +16,9 @@ from allo_dse.eval.execute.run import run_graph
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.frames import repeated
 from allo_dse.simulator.engine.run_result import RunResult
+from allo_dse.simulator.network.network import Network
 
 from ..bounds import SMALLEST_DEPTH
 from ..mapping import FpgaMapping
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 _DEEP = 1 << 16  # deeper streams are not built
 _MOST_SLOTS = 1 << 22  # of all streams together, which bounds the memory of a simulation
 _GROWTH = 8
+FRAMES = 8  # in a row, after which designs are taken to go on as they do
+_LONG_FRAME = 1 << 17  # cycles, beyond which fewer frames are simulated
+_FEW_FRAMES = 3
 _WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a thousandth of the time
 
 
@@ -56,14 +61,14 @@ def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, R
     """Simulate a mapping at these depths.
 
     Raises:
-        SimulationError: if it deadlocks.
+        DeadlockError: if it deadlocks; it names tasks, streams, lines and the depths that clear it.
     """
     network = fpga_network(mapping, depths)
     result = table_engine().run(network.network, extrapolate=True)
     if not result.finished:
-        raise SimulationError(
-            "the design deadlocks at its stream depths", hint="leave the depths to the evaluator: FpgaSimulator()"
-        )
+        from ..recording import labels_of  # which records runs of this module
+
+        result.require_finished(labels_of(mapping, network))
     return network, result
 
 
@@ -103,7 +108,20 @@ def solve_depths(
             depths[name] = solver.shrink(depths, name)
             deepest[name] = max(deepest[name], depths[name])
         solvers.append((one, solver))
+    for _, solver in solvers:
+        deepest = solver.sustain(deepest, most)
     return deepest, tuple(Timed(one, *solver.run(deepest)) for one, solver in solvers)
+
+
+def deadlock_at_any_depths(mapping: FpgaMapping) -> str:
+    """Return the tasks that wait for each other however deep their streams are; empty if there are none."""
+    most = most_tokens(mapping)
+    for one in mapping.runs:
+        solver = DepthSolver(fpga_network(one, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
+        network, result = solver.run(most)
+        if not result.finished:
+            return hopeless(network, result, solver.arrays).message
+    return ""
 
 
 class DepthSolver:
@@ -150,6 +168,25 @@ class DepthSolver:
         self._limit = int(result.cycles / _WORTHWHILE)
         return depths
 
+    def sustain(self, depths: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:
+        """Return the depths, increased where frames in a row would deadlock.
+
+        They stay as they are where no depth up to that of two whole frames helps, and where tokens are left over: those
+        of enough frames fill any stream.
+        """
+        found = dict(depths)
+        while True:
+            network, result = self.run(found)
+            after = frames_run(network.network, result.cycles)
+            if after.finished or _leaves_tokens(result):
+                return found
+            waiting = after.deadlock.cycle if after.deadlock else ()
+            own = {self.arrays[network.wiring.array[w.stream]] for w in waiting if w.stream < network.fifos}
+            deeper = {name: min(2 * most[name], 2 * found[name]) for name in own}
+            if all(found[name] >= depth for name, depth in deeper.items()):
+                return dict(depths)
+            found |= deeper
+
     def shrink(self, depths: Mapping[str, int], name: str) -> int:
         """The smallest depth of one array that costs no more than that thousandth: about what it held at most."""
         low, high = SMALLEST_DEPTH, depths[name]
@@ -168,6 +205,34 @@ class DepthSolver:
         network, result = self.run(depths)
         own = network.between == self.arrays.index(name)
         return int(result.occupancy[: network.fifos][own].max(initial=0))
+
+
+def frames_run(network: Network, latency_cycles: int, *, less: int = 0) -> RunResult:
+    """Run a network for frames in a row: each node begins its next frame when it has done one.
+
+    Args:
+        latency_cycles: of one frame. Of long ones fewer are run.
+        less: frames to leave out.
+    """
+    frames = FRAMES if latency_cycles <= _LONG_FRAME else _FEW_FRAMES
+    return table_engine().run(repeated(network, frames - less), extrapolate=True)
+
+
+def interval_of(network: Network, result: RunResult) -> int | None:
+    """Return the cycles from the end of one frame to the end of the next; None if frames in a row deadlock.
+
+    Args:
+        result: of one frame.
+    """
+    if _leaves_tokens(result):
+        return None
+    several, fewer = (frames_run(network, result.cycles, less=less) for less in (0, 1))
+    return int(several.cycles - fewer.cycles) if several.finished else None
+
+
+def _leaves_tokens(result: RunResult) -> bool:
+    """Return whether a frame leaves tokens in a stream."""
+    return bool((result.puts != result.gets).any())
 
 
 def most_tokens(mapping: FpgaMapping) -> dict[str, int]:

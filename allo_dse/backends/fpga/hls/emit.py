@@ -10,12 +10,15 @@ from msgspec import Struct
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive
 from allo_dse.compiler.program.shared_tensors import of_region
+from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.eval.processes import Folding
 
+from ..edges import edged_program
 from .cpp.expressions import PIDS, Element, Names, identifier
 from .cpp.operations import elements_of, initialiser, tables_of
 from .cpp.streams import carriers
-from .dataflow.folding import emit_nodes
+from .dataflow.edge_movers import EdgeMovers
+from .dataflow.folding import emit_nodes, with_streams
 from .dataflow.functions import TaskFunction, task_function
 from .dataflow.movers import Copiers, KernelStreams
 from .dataflow.tensor_plan import ClassPlan, class_plans, tensor_options, tensors_of
@@ -77,16 +80,19 @@ def emit_kernel(
     """
     with text_context():
         directives = of_region(program, directives_of(program, schedule))
-        return _emit(program, directives, program.depths_with(depths or {}), folding, streams or KernelStreams())
+        edged = edged_program(program, directives)
+        built = edged.program.depths_with(depths or {})
+        return _emit(edged, directives, built, folding, streams or KernelStreams())
 
 
 def _emit(
-    program: CompiledProgram,
+    edged: Edged,
     directives: tuple[Directive, ...],
     depths: dict[str, int],
     folding: Folding | None,
     streams: KernelStreams,
 ) -> Kernel:
+    program = edged.program
     name = identifier(program.name)
     names = Names({name, *PIDS})
     symbols = {
@@ -109,7 +115,11 @@ def _emit(
     pragmas = partial(LoopPragmas, directives=directives, regions=regions)
     top = Top(program, functions, built, names, pragmas, streams, copiers)
     used = [plan for plan in plans if plan.symbol in functions]
-    nodes = _unfolded(top, used) if folding is None else emit_nodes(top, used, folding)
+    edges = EdgeMovers(top, edged, directives)
+    if folding is None:
+        nodes = _unfolded(top, used, edges)
+    else:
+        nodes = emit_nodes(top, used, with_streams(folding, len(edged.streams)), edges)
     arguments = tuple(sorted(top.arguments, key=lambda a: a.tensor))
     return Kernel(
         name,
@@ -117,23 +127,25 @@ def _emit(
         tuple(tables.definitions.values()),
         tuple(dict.fromkeys(e for f in functions.values() for e in f.externals)),
         (*copiers.texts, *(f.text for f in functions.values()), *nodes),
-        tuple(interface_pragmas(arguments)),
+        tuple(interface_pragmas(arguments, top.transfers)),
         (*top.lines, "  ALLO_END_OF_DATAFLOW();"),
         {f.symbol: f.loops for f in functions.values()},
         {body: symbol for body, symbol in symbols.items() if symbol in functions},
     )
 
 
-def _unfolded(top: Top, plans: list[ClassPlan]) -> list[str]:
+def _unfolded(top: Top, plans: list[ClassPlan], edges: EdgeMovers) -> list[str]:
     """One process per task; returns the functions of those that load and store tensors."""
     groups = ordered_groups(plans)
     declare_streams(top, used_streams(top.program, plans))
     declare_tiles(top, groups)
+    edges.call("get")
     call_movers(top, "in")
     for number, group in enumerate(groups):
         call_group(top, number, group)
     call_movers(top, "out")
-    return top.movers
+    edges.call("put")
+    return [*edges.texts, *top.movers]
 
 
 class _Tables:

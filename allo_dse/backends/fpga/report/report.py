@@ -196,6 +196,27 @@ VIOLATIONS_SHOWN = 12
 
 
 @dataclass(frozen=True)
+class Implementation:
+    """A design after synthesis of its circuit ("synth"), or after place and route ("impl").
+
+    Attributes:
+        achieved_ns: clock period that its slowest path allows. timing_met: whether that is the target's.
+    """
+
+    kind: str
+    resources: Resources = NO_AMOUNTS
+    available: Resources = NO_AMOUNTS
+    clock_ns: float | None = None
+    achieved_ns: float | None = None
+    timing_met: bool | None = None
+
+    def __str__(self) -> str:
+        clock = "" if self.achieved_ns is None else f", {self.achieved_ns:g} ns"
+        missed = ", timing not met" if self.timing_met is False else ""
+        return f"{self.kind}: {self.resources}{clock}{missed}"
+
+
+@dataclass(frozen=True)
 class HlsReport:
     """All content of one design's reports. Fields that no file has are empty or None."""
 
@@ -224,6 +245,8 @@ class HlsReport:
     """Units that operations are bound to."""
     violations: tuple[Violation, ...] = ()
     cosims: tuple[Cosim, ...] = ()
+    implementations: tuple[Implementation, ...] = ()
+    """After synthesis, and after place and route."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -239,6 +262,13 @@ class HlsReport:
     def cosim(self) -> Cosim | None:
         """The co-simulation that was run; None if there was none."""
         return next((c for c in self.cosims if c.passed is not None), None)
+
+    @property
+    def implementation(self) -> Implementation | None:
+        """The design after place and route, or else after synthesis; None if neither was run."""
+        return max(
+            self.implementations, key=lambda one: (one.kind == "impl", one.achieved_ns is not None), default=None
+        )
 
     @property
     def ii_violations(self) -> tuple[Violation, ...]:
@@ -335,6 +365,7 @@ def _text(report: HlsReport) -> str:
         lines.append(f"  latency: {report.latency} cycles, interval: {report.interval} cycles ({report.kind or '?'})")
         lines.append(f"  resources: {_usage(report)}")
     lines += [f"  RTL co-simulation: {_cosim_text(cosim)}" for cosim in report.cosims if cosim.passed is not None]
+    lines += [f"  {one}" for one in report.implementations]
     lines += _loop_lines(report)
     if report.fifos:
         deepest = max(report.fifos, key=lambda fifo: fifo.depth or 0)

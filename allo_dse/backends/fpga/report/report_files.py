@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
+from .implementation import UTILIZATION, read_implementation, read_utilization
 from .report import (
     Cosim,
     Cycles,
@@ -81,6 +82,8 @@ def read_xml_report(path: Path, data: bytes) -> HlsReport:
         HlsReportError: if the file is damaged, truncated or something else.
     """
     root = read_tree(path, data)
+    if root.find("AreaReport") is not None:
+        return HlsReport(files=(str(path),), implementations=(read_implementation(path, root),))
     user = root.find("UserAssignments")
     if root.tag != "profile" or user is None:
         raise HlsReportError(f"{path}: not an HLS synthesis report (its root is <{root.tag}>)", hint="give csynth.xml")
@@ -277,8 +280,9 @@ def read_hls_report(path: str | Path) -> HlsReport:
     """Read what an HLS tool (Vivado HLS 2018.3 to Vitis HLS 2025) reported about a design.
 
     Args:
-        path: a `csynth.xml`, `csynth.rpt`, `*_csynth.rpt` or `*_cosim.rpt`, or a directory (a project, a solution or a
-            report directory), whose reports are put together.
+        path: a `csynth.xml`, `csynth.rpt`, `*_csynth.rpt`, `*_cosim.rpt`, `*_export.xml`, `export_*.xml` or
+            `*_utilization_*.rpt`, or a directory (a project, a solution or a report directory), whose reports are put
+            together.
 
     Raises:
         HlsReportError: if there is no report, or a file is damaged, truncated or something else.
@@ -297,6 +301,8 @@ def _read_file(path: Path, data: bytes) -> HlsReport:
     if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         return read_xml_report(path, data)
     text = data.decode("utf-8", errors="replace")
+    if UTILIZATION.search(text):
+        return HlsReport(files=(str(path),), implementations=(read_utilization(path, text),))
     title = _TITLE.search(text)
     if title is None:
         return read_cosim_report(path, text)
@@ -313,19 +319,21 @@ def _read_project(path: Path) -> HlsReport:
         )
     modules = [_read(file) for file in _files(path, "*_csynth.rpt") or _files(path, "*_csynth.xml")]
     cosims = [_read(file) for file in _files(path, "*_cosim.rpt")]
+    exports = [_read(f) for p in ("*_export.xml", "export_*.xml", "*_utilization_*.rpt") for f in _files(path, p)]
     if syntheses:
         report = _with_details(_read(syntheses[0]), modules)
     elif modules:
         report = _with_details(_top_of(path, modules), modules)
-    elif cosims:
-        report = cosims[0]
+    elif cosims or exports:
+        report = (*cosims, *exports)[0]
     else:
         raise HlsReportError(f"{path}: has no HLS reports", hint="run csynth first; they are in SOLUTION/syn/report")
     fitting = [c for c in cosims if c.top == report.top] or cosims
     return replace(
         report,
         cosims=tuple(cosim for found in fitting for cosim in found.cosims),
-        files=tuple(dict.fromkeys(name for part in (report, *modules, *fitting) for name in part.files)),
+        implementations=tuple(dict.fromkeys(one for found in exports for one in found.implementations)),
+        files=tuple(dict.fromkeys(name for part in (report, *modules, *fitting, *exports) for name in part.files)),
     )
 
 

@@ -7,7 +7,8 @@
 Needs Allo with its AIE backend (MLIR_AIE_INSTALL_DIR, PEANO_INSTALL_DIR, RUNTIME_LIB_DIR as Allo's guide sets them),
 XRT and NumPy. Nothing else:
 `program.py` has the program, `mapping.py` its mapping, `design.json` what was decided, `golden.npz` expected results
-where the program has no NumPy reference. See `not_taken` in design.json for what Allo decides by itself.
+where the program has no NumPy reference, `limits.npz` the largest allowed error of each element for seed 0. Other
+inputs have the limits of whole tensors in `design.json`; `not_taken` there lists what Allo decides by itself.
 `allo_folding.py` makes Allo fold large programs in less time; without it Allo does the same, in minutes.
 
 Exit codes: 0 fine; 65 Allo refuses the design; 66 wrong results; 1 anything else.
@@ -254,19 +255,19 @@ def checked(
         WrongResults: if they differ.
     """
     written = [t for t in tensors if t["written"]]
+    golden, limits = (_archive(name) if seed == 0 else {} for name in ("golden.npz", "limits.npz"))
     if hasattr(program, "reference"):
         expected, by = expected_of(program.reference, tensors, arrays), "reference"
-    elif (HERE / "golden.npz").exists() and seed == 0:
-        golden = np.load(HERE / "golden.npz")
+    elif golden:
         expected, by = [golden[t["name"]] for t in written], "golden.npz"
     else:
         return {"checked": False}
     errors: dict[str, dict[str, Any]] = {}
     for tensor, wanted in zip(written, expected, strict=True):
         name, found = tensor["name"], arrays[tensor["name"]]
-        allowed = tolerance.get(name)
-        wrong = wrong_elements(found, np.asarray(wanted), allowed)
-        said = {} if allowed is None else error_of(found, np.asarray(wanted), allowed)
+        allowed, limit = tolerance.get(name), limits.get(name)
+        wrong = wrong_elements(found, np.asarray(wanted), allowed, limit)
+        said = {} if allowed is None else error_of(found, np.asarray(wanted), allowed, limit)
         if wrong:
             off = ", ".join(f"{key} {value}" for key, value in said.items())
             raise WrongResults(f"{name} differs in {wrong} of {found.size} elements{off and f' ({off})'}")
@@ -274,29 +275,42 @@ def checked(
     return {"checked": True, "checked_by": by, **({"errors": errors} if errors else {})}
 
 
-def wrong_elements(found: Any, wanted: Any, tolerance: Mapping[str, float] | None) -> int:
+def _archive(name: str) -> dict[str, Any]:
+    """Return the arrays of a file of this folder; none if there is no such file."""
+    if not (HERE / name).exists():
+        return {}
+    try:
+        with np.load(HERE / name, allow_pickle=False) as data:
+            return dict(data)
+    except Exception as error:  # NumPy, zipfile and zlib each raise their own kinds
+        raise SystemExit(f"{HERE / name} is damaged ({error}); export the design again, or remove it") from None
+
+
+def wrong_elements(found: Any, wanted: Any, tolerance: Mapping[str, float] | None, limit: Any = None) -> int:
     """Return the number of elements that differ; all if their root mean square error is too large.
 
     Args:
         tolerance: for floats, relative to the root mean square of finite expected values: of the largest difference,
             and of the root mean square of all differences.
+        limit: largest difference of each element, absolute, in place of the tensor's.
     """
     if tolerance is None:
         whole = wanted.astype(np.int64) if wanted.dtype.kind == "f" else wanted  # from which what does not fit wraps
         return int(np.count_nonzero(found != whole.astype(found.dtype)))
     off, scale = _off(found, wanted)
-    wrong = int(np.count_nonzero(~(off <= tolerance["largest"] * scale)))
+    wrong = int(np.count_nonzero(~(off <= (tolerance["largest"] * scale if limit is None else limit))))
     return wrong or (off.size if off.size and _rms(off) > tolerance["rms"] * scale else 0)
 
 
-def error_of(found: Any, wanted: Any, tolerance: Mapping[str, float]) -> dict[str, Any]:
-    """Return the largest difference, its place, and the tolerance, all over the root mean square of expected values."""
+def error_of(found: Any, wanted: Any, tolerance: Mapping[str, float], limit: Any = None) -> dict[str, Any]:
+    """Return the largest difference, its place, and what is allowed there, over the root mean square expected value."""
     off, scale = _off(found, wanted)
     if not off.size:
         return {}
     at = np.unravel_index(int(np.argmax(np.where(np.isnan(off), np.inf, off))), off.shape)
     return {
-        "largest": float(f"{off[at] / scale:.3g}"), "at": [int(one) for one in at], "allowed": tolerance["largest"],
+        "largest": float(f"{off[at] / scale:.3g}"), "at": [int(one) for one in at],
+        "allowed": tolerance["largest"] if limit is None else float(f"{limit[at] / scale:.3g}"),
         "rms": float(f"{_rms(off) / scale:.3g}"), "rms_allowed": tolerance["rms"],
     }  # fmt: skip
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import io
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from allo_dse.common.records import JsonObject
 from allo_dse.eval.backend import Artifacts, Files, Reference, Sources
 from allo_dse.eval.design_folder import MOST_GOLDEN_ELEMENTS, tensor_facts
 from allo_dse.eval.equivalence.exported import PROGRAM
-from allo_dse.eval.tolerances import tolerances_of
+from allo_dse.eval.tolerances import limits_of, tolerances_of
 from allo_dse.eval.verify import asked, directions
 from allo_dse.space.design import Design
 
@@ -21,7 +23,7 @@ from ..words import layouts_of
 from . import build, folding
 from .program_source import NotCut, program_files
 
-BUILD, FOLDING, GOLDEN = "build.py", "allo_folding.py", "golden.npz"
+BUILD, FOLDING, GOLDEN, LIMITS = "build.py", "allo_folding.py", "golden.npz", "limits.npz"
 ALLO_FIFO_DEPTH = 2
 """Depth of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
 
@@ -58,19 +60,27 @@ def _allo_files(design: Design, sources: Sources) -> tuple[Files, JsonObject]:
         return files, facts
     spelled = any(words in str(files[PROGRAM]) for words in ("\nreference = ", "\ndef reference("))
     elements = sum(math.prod(tensor.shape) for tensor in program.tensors)
-    if reference is not None and not spelled and elements <= MOST_GOLDEN_ELEMENTS:
-        files[GOLDEN] = _golden(tensors, reference)
+    if reference is not None and elements <= MOST_GOLDEN_ELEMENTS:
+        arrays = build.make_arrays(tensors, 0)
+        if not spelled:
+            files[GOLDEN] = _golden(tensors, reference, arrays)
+        if limits := limits_of(program, arrays):
+            files[LIMITS] = _archive(limits)
     return files, facts
 
 
-def _golden(tensors: build.Tensors, reference: Reference) -> bytes:
-    """Return the results of a reference without its own source, for the inputs of seed 0."""
-    expected = build.expected_of(reference, tensors, build.make_arrays(tensors, 0))
+def _golden(tensors: build.Tensors, reference: Reference, arrays: Mapping[str, Any]) -> bytes:
+    """Return the results of a reference without its own source, for some inputs."""
+    expected = build.expected_of(reference, tensors, arrays)
     names = [tensor["name"] for tensor in tensors if tensor["written"]]
-    data = io.BytesIO()
     # NumPy's file format does not support the types of ml_dtypes.
     plain = [np.asarray(e, np.float32) if np.asarray(e).dtype.kind == "V" else np.asarray(e) for e in expected]
-    np.savez(data, **dict(zip(names, plain, strict=True)))
+    return _archive(dict(zip(names, plain, strict=True)))
+
+
+def _archive(arrays: Mapping[str, Any]) -> bytes:
+    data = io.BytesIO()
+    np.savez_compressed(data, **arrays)
     return data.getvalue()
 
 

@@ -131,14 +131,23 @@ def _reference(reference: Callable[..., object] | None, cut: _Cut) -> str:
     node = next((n for n in ast.walk(cut.tree) if _is_code_of(n, reference)), None)
     if node is None:
         raise NotCut("the reference has no source of its own")
-    text = "".join(f"{name} = {_literal(value)}\n" for name, value in closed.items())
     if isinstance(node, ast.Lambda):
         used = _names(node) - set(closed)
-        return f"{cut.text(used)}\n\n{text}reference = {ast.unparse(node)}\n"
+        # Its names stay local: the program may have others of these names, and it may call another `reference`.
+        values = {name: _literal(value) for name, value in closed.items()}
+        values |= {"reference": "reference"} if "reference" in used else {}
+        made = f"reference = {ast.unparse(node)}"
+        if values:
+            head = f"def _bound_reference({', '.join(values)}):\n    return {ast.unparse(node)}\n\n\n"
+            made = f"{head}reference = _bound_reference({', '.join(values.values())})"
+        return f"{cut.text(used)}\n\n{made}\n"
     if reference.__qualname__ != reference.__name__:
         raise NotCut("the reference is defined in another function")
-    alias = "" if reference.__name__ == "reference" else f"\n\nreference = {reference.__name__}\n"
-    return cut.text({reference.__name__}) + alias
+    if reference.__name__ == "reference":
+        return cut.text({"reference"})
+    if "reference" in set(cut.all_names()):
+        raise NotCut("the file has another function `reference`")
+    return f"{cut.text({reference.__name__})}\n\nreference = {reference.__name__}\n"
 
 
 def _is_code_of(node: ast.AST, function: FunctionType) -> bool:

@@ -13,23 +13,36 @@ from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.tune.results.front_code import read_front_code
 from allo_dse.tune.show.output import HEADINGS, predicted_reported_rows
 from allo_dse.tune.store.rundir import LOGS
 
-from ...data.analysis import change_text, difference_lines, differences, fastest_words, known, rung_table, status_text
+from ...data.analysis import (
+    change_text,
+    comparable,
+    difference_lines,
+    differences,
+    fastest_words,
+    known,
+    rung_table,
+    status_text,
+)
 from ...data.limits import project_folder, uses
 from ...data.progress import why_none
 from ...data.runs import Board, Ref
 from ...data.selection import label, text
+from ...data.table import REASONS
 from ...exports import exported, reproduce_text
 from ...figures.design import bound_figure, resources_figure
 from ...figures.style import Figure, Theme, theme
 from ..context import Context, page_of
+from ..control import note_controls
 from ..design_texts import plain, unknown_text
 from ..parts import GRAPH_CONFIG, card, empty, facts, labelled, save_button, table
-from .program import program_cards
+from .program import MAX_SOURCE, program_cards
 
 MAX_PRINTED = 64 << 10
+_LOOP_COLUMNS = ("task", "loop", "trips", "ii", "depth", "cycles", "times", "limit")
 _EXPORTS = (
     ("primitives", "mapping_primitives", "A Python module whose mapping_primitives() returns what Allo takes"),
     ("parameters", "Parameters", "The program's parameters as JSON"),
@@ -38,7 +51,7 @@ _EXPORTS = (
 )
 
 
-_VERDICTS = {"yes": ("verified", "good"), "wrong": ("wrong numbers", "bad"), "deadlock": ("deadlock", "bad")}
+_VERDICTS = {"yes": ("verified", "good"), **{verdict: (words, "bad") for verdict, words in REASONS.items()}}
 """Words and colour of what a verification found."""
 
 
@@ -58,6 +71,7 @@ def _showing(app: Dash, context: Context) -> None:
         Input("reference", "data"),
         Input("theme", "data"),
         Input("program-version", "data"),
+        Input("notes-version", "data"),
         Input("design-known", "data"),
     )
     def show(path: str | None, design: str | None, reference: str | None, look: str | None, *_: object) -> object:
@@ -162,6 +176,7 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
             className="tiles",
         ),
         *model_against_tool(metrics),
+        *code_cards(run.path, run.keys[ref.row]),
         html.Div(program_cards(context, ref, look), className="program"),
         card(
             "Reproduce",
@@ -179,6 +194,22 @@ def model_against_tool(metrics: Mapping[str, Any]) -> list[Component]:
     """Return a card that compares predicted loops and resources with the HLS tool's report, if any."""
     rows = predicted_reported_rows(metrics)
     return [card("Model against the HLS tool", table(HEADINGS, rows))] if rows else []
+
+
+def code_cards(run_dir: Path, key: str) -> list[Component]:
+    """The loops of a design on an FPGA and the source of the program, as the run has kept them."""
+    found = read_front_code(run_dir)
+    loops, source = (found.get("loops") or {}).get(key) or [], str(found.get("source") or "")
+    cards: list[Component] = []
+    if loops:
+        head = ["task", "loop", "trips", "II", "depth", "cycles", "times", "II limited by"]
+        rows = [[text(loop.get(name)) for name in _LOOP_COLUMNS] for loop in loops]
+        cards.append(card("Pipelined loops", table(head, rows), note="as the model schedules them"))
+    if source:
+        cards.append(
+            card("Program", html.Pre(source[:MAX_SOURCE]), note="as written; the design folds and schedules it")
+        )
+    return [html.Div(cards, className="tiles beside")] if cards else []
 
 
 def _plot(title: str, name: str, figure: Figure) -> Component:
@@ -232,6 +263,7 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Component:
             *message,
             html.Div(objectives, className="numbers"),
             html.Div(_export_buttons(board, ref), className="buttons"),
+            *note_controls(context, ref),
             html.Div(id="export-error", className="error", role="alert"),
             _against(board, ref, reference),
         ],
@@ -241,7 +273,7 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Component:
 
 def changes_of(board: Board, ref: Ref, reference: Ref | None) -> dict[str, str]:
     """Return the change of each objective against the reference; empty for the reference itself."""
-    if reference is None or reference == ref:
+    if reference is None or reference == ref or not comparable(board, ref, reference):
         return {}
     found = differences(board.table(reference), reference.row, board.table(ref), ref.row, ("objective",))
     return {d.name: f"{change_text(d)} against the reference" for d in found if d.change is not None}
@@ -276,6 +308,8 @@ def _export_buttons(board: Board, ref: Ref) -> list[Component]:
 def _against(board: Board, ref: Ref, reference: Ref | None) -> Component:
     if reference is None or reference == ref:
         return html.P("This is the reference design.", className="hint")
+    if not comparable(board, ref, reference):
+        return html.P("The reference is a design of another device.", className="hint")
     lines = difference_lines(board, ref, reference)[1:]
     return html.Details(
         [

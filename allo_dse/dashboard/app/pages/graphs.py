@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _CLICK = "Click a node or a stream to read what it holds, does and waits for. Drag moves the graph, the wheel zooms."
 Which = Literal["after", "before"]
+TALLEST_PX = 480
+"""Of a graph with many boxes; one with few takes less."""
 
 
 def register(app: Dash, context: Context) -> None:
@@ -137,7 +139,13 @@ def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Compone
     counts = counted(summary)
     return html.Div(
         [
-            html.Div(drawn, className="graph-box tall", role="img", **labelled(f"{what}: {counts}")),
+            html.Div(
+                drawn,
+                className="graph-box",
+                style={"height": f"{min(TALLEST_PX, 160 + 50 * len(summary.boxes))}px"},
+                role="img",
+                **labelled(f"{what}: {counts}"),
+            ),
             html.P(" · ".join(filter(None, [counts, note])), className="hint"),
         ]
     )

@@ -10,9 +10,12 @@ import dash_ag_grid
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from allo_dse.common.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.tune.store.certificate import Certificate
+from allo_dse.tune.store.run_info import read_info
 
 from ...data.runs import Board
+from ...data.table import RunTable
 from ...figures.style import Figure, Theme
 from ..context import Context, State
 from ..design_table import column_definitions
@@ -37,7 +40,10 @@ _SHORTCUTS = (
 
 _FRONT_NOTE = "No design is better than one on the Pareto front in all objectives; its knee is the best compromise."
 _VOLUME_NOTE = "what of the box up to the reference point the front dominates: larger is better"
-_BEST_NOTE = "each objective over its best value at the end; with dots: what no design can be better than, where known"
+_BEST_NOTE = (
+    "each objective over its best value at the end: the first solid, the second dashed; "
+    "with dots: what no design can be better than, where known"
+)
 _IMPORTANCE_NOTE = "how differently a parameter's values are spread among the best designs (PED-ANOVA)"
 
 
@@ -57,6 +63,7 @@ def page(context: Context, look: Theme, query: str = "") -> Component:
             dcc.Store(id="reference", data=state["reference"]),
             dcc.Store(id="parallel-wanted"),
             dcc.Store(id="program-version", data=0),
+            dcc.Store(id="notes-version", data=0),
             dcc.Store(id="design-known"),
             dcc.Store(id="compare-of", data=[state["design"], state["reference"]]),
             dcc.Store(id="part-shown"),
@@ -170,6 +177,7 @@ def _front(context: Context, state: State, figure: Figure, words: dict[str, Any]
         graph("scatter", height="tall", label="Designs by two or three metrics", figure=figure),
         dcc.Tooltip(id="tooltip", direction="right", className="tooltip"),
         html.P(words["scatter-note.children"], id="scatter-note", className="hint"),
+        html.Div(proofs(board), id="proofs"),
     ]
     return [
         _filter_bar(state, words),
@@ -190,6 +198,27 @@ def _front(context: Context, state: State, figure: Figure, words: dict[str, Any]
         ),
         _table_card(board, words),
     ]
+
+
+def proofs(board: Board) -> list[Component]:
+    """A line per run whose search decides its space: what is proven about the front."""
+    found: list[Component] = []
+    for name, run in zip(board.names, board.runs, strict=True):
+        certificate = certificate_of(run)
+        if certificate is not None:
+            several = f"{name}: " if len(board.runs) > 1 else ""
+            kind, word = ("good", "proven") if certificate.complete else ("plain", "not proven")
+            badge = html.Span(word, className=f"badge {kind}")
+            found.append(html.P([badge, f" {several}{certificate}"], className="hint proof"))
+    return found
+
+
+def certificate_of(run: RunTable) -> Certificate | None:
+    """Read the current certificate: the run rewrites its file as it goes."""
+    try:
+        return read_info(run.path).certificate
+    except StudyError:  # the run is being deleted
+        return None
 
 
 def _design_card(words: dict[str, Any]) -> Component:
@@ -213,6 +242,7 @@ def _design_card(words: dict[str, Any]) -> Component:
             html.Div([html.H2("Design"), html.Div(steps, className="tools")], className="card-head"),
             html.Div(words["design-words.children"], id="design-words"),
             html.Div(actions, className="buttons"),
+            html.Div(id="starred"),
         ],
         className="card side",
         **labelled("Chosen design"),
@@ -290,7 +320,8 @@ def progress_page(board: Board) -> list[Component]:
         ),
     )
     objective = field("importance for", select("importance-objective"))
-    bar = html.Div([run, objective], className="filterbar")
+    control = [html.Span(id="control-buttons"), html.Span(id="control-text", className="hint", role="status")]
+    bar = html.Div([run, objective, *control], className="filterbar")
     return [
         html.Div(id="numbers", className="numbers"),
         bar,

@@ -9,10 +9,9 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from allo_dse.common.errors import StudyError
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.tune.store.certificate import Certificate
-from allo_dse.tune.store.run_info import failure_kind, read_info
+from allo_dse.tune.store.run_info import failure_kind
 
 from ...data.analysis import importance, sample
 from ...data.progress import measured, statuses, timeline
@@ -25,7 +24,7 @@ from ...figures.parallel import pairs_figure
 from ...figures.style import theme
 from ..context import Context, hidden_runs, page_of
 from ..parts import card
-from .page import progress_page
+from .page import certificate_of, progress_page, proofs
 
 MAX_FAILED, MAX_MESSAGES, MAX_MESSAGE = 100, 8, 160
 """Failures whose messages are read, messages that are shown, and characters of each."""
@@ -38,6 +37,11 @@ def register(app: Dash, context: Context) -> None:
 
 def _drawing(app: Dash, context: Context) -> None:
     board = context.board
+
+    @app.callback(Output("proofs", "children"), Input("version", "data"), prevent_initial_call=True)
+    def proven(_: str) -> object:
+        with board.lock:
+            return proofs(board)
 
     @app.callback(Output("page-progress", "children"), Input("url", "pathname"), State("page-progress", "children"))
     def build(path: str | None, before: object) -> object:
@@ -75,15 +79,18 @@ def _drawing(app: Dash, context: Context) -> None:
         with board.lock:
             run = board.runs[number or 0]
             spans, correction = timeline(run), measured(run)
+            # Runs with the same objectives are compared; one with others is shown alone.
+            colors = [n for n, one in enumerate(board.runs) if n not in hidden and one.objectives == run.objectives]
+            overlaid = {board.names[n]: board.runs[n] for n in colors or [number or 0]}
             return (
                 failed_card(board, number or 0),
-                [*key_numbers(run), *decided(_certificate(run)), *learned(correction)],
+                [*key_numbers(run), *decided(certificate_of(run)), *learned(correction)],
                 measured_figure(correction, paint),
                 not correction.pairs,
                 pairs_figure(run, paint),
                 len(run.names("objective")) < 3,
-                figures.best_figure(run, paint),
-                figures.best_figure(run, paint, against="time"),
+                figures.best_figure(overlaid, paint, colors=colors),
+                figures.best_figure(overlaid, paint, against="time", colors=colors),
                 figures.hypervolume_figure(board, paint, hidden=hidden),
                 figures.hypervolume_figure(board, paint, against="time", hidden=hidden),
                 figures.rate_figure(spans, paint),
@@ -191,14 +198,6 @@ def decided(certificate: Certificate | None) -> list[object]:
     done = certificate.designs - certificate.open
     of = f"{done:,} of {certificate.designs:,} designs decided"
     return [html.Div([html.B(of), html.Span(str(certificate))], className="number long")]
-
-
-def _certificate(run: RunTable) -> Certificate | None:
-    """Read the current certificate: the run rewrites its file as it goes."""
-    try:
-        return read_info(run.path).certificate
-    except StudyError:  # the run is being deleted
-        return None
 
 
 def learned(correction: Correction) -> list[object]:

@@ -1167,3 +1167,106 @@ def neighbours(extent: int) -> Any:
                 y[i] = x[i] + x[i + 1] + x[i + 2]
 
     return top
+
+
+def sweep(kind: str) -> Any:
+    """A kernel that reads X and writes Y, in some order."""
+
+    @df.region()
+    def top(X: int32[N], Y: int32[N]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[N], y: int32[N]):
+            with allo.meta_if(kind == "in order"):
+                for i in range(N):
+                    y[i] = x[i] * 3
+            with allo.meta_if(kind == "twice in a round"):
+                for i in range(N):
+                    y[i] = x[i] * x[i]
+            with allo.meta_if(kind == "backwards"):
+                for i in range(N):
+                    y[i] = x[N - 1 - i]
+            with allo.meta_if(kind == "in two sweeps"):
+                total: int32 = 0
+                for i in range(N):
+                    total += x[i]
+                for i in range(N):
+                    y[i] = x[i] - total
+            with allo.meta_if(kind == "every fourth is written"):
+                for i in range(N):
+                    v: int32 = x[i]
+                    if i % 4 == 0:
+                        y[i] = v
+            with allo.meta_if(kind == "written and read"):
+                for i in range(N):
+                    y[i] = x[i]
+                    y[i] += 1
+            with allo.meta_if(kind == "as the data says"):
+                for i in range(N):
+                    w: int32 = x[i]
+                    if w > 0:
+                        y[i] = w
+
+    return top
+
+
+def blur(height: int, width: int) -> Any:
+    """Sums of 3 x 3 pixels, with line buffers and a window."""
+
+    @df.region()
+    def top(A: uint8[height, width], B: uint8[height - 2, width - 2]):
+        pixels: Stream[uint8, 4]
+        sums: Stream[uint8, 4]
+
+        @df.kernel(mapping=[1], args=[A])
+        def load(a: uint8[height, width]):
+            for y in range(height):
+                for x in range(width):
+                    pixels.put(a[y, x])
+
+        @df.kernel(mapping=[1])
+        def conv():
+            lines: uint8[3, width] = 0
+            win: uint8[3, 3] = 0
+            for y in range(height):
+                for x in range(width):
+                    for r in range(2):
+                        lines[r, x] = lines[r + 1, x]
+                    lines[2, x] = pixels.get()
+                    for r in range(3):
+                        for c in range(2):
+                            win[r, c] = win[r, c + 1]
+                        win[r, 2] = lines[r, x]
+                    if y >= 2 and x >= 2:
+                        total: int32 = 0
+                        for r in range(3):
+                            for c in range(3):
+                                total += win[r, c]
+                        sums.put(total // 16)
+
+        @df.kernel(mapping=[1], args=[B])
+        def store(b: uint8[height - 2, width - 2]):
+            for y in range(height - 2):
+                for x in range(width - 2):
+                    b[y, x] = sums.get()
+
+    return top
+
+
+def hand_over(rest: int) -> Any:
+    """A producer, and a consumer that leaves some of its tokens."""
+
+    @df.region()
+    def top(X: int32[N], Y: int32[N - rest]):
+        pipe: Stream[int32, 4]
+
+        @df.kernel(mapping=[1], args=[X])
+        def produce(x: int32[N]):
+            for i in range(N):
+                pipe.put(x[i])
+
+        @df.kernel(mapping=[1], args=[Y])
+        def consume(y: int32[N - rest]):
+            for i in range(N - rest):
+                y[i] = pipe.get()
+
+    return top

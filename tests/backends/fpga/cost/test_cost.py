@@ -53,7 +53,7 @@ def loop(program: Any, *schedule: Directive, device: FpgaDevice = U280) -> LoopC
 
 @pytest.mark.parametrize("operation", ["*", "/", "//", "%"])
 def test_powers_of_two_take_no_multiplier_and_no_divider(operation: str) -> None:
-    wires, other = (cost(programs.by_constant(operation, n)) for n in (8, 7))
+    wires, other = (cost(programs.by_constant(operation, n)) for n in (8, 11))
     assert (wires.logic.dsp, wires.loops[-1].depth <= 3) == (0, True)
     assert other.logic.dsp > 0 or other.logic.lut > wires.logic.lut + 1000
     assert other.loops[-1].depth > wires.loops[-1].depth
@@ -70,7 +70,7 @@ def test_an_integer_sum_has_interval_one_in_one_dsp() -> None:
     found = cost(programs.dot("i8"), pipeline("k:i"))
     assert found.loops[-1].ii == 1
     assert found.logic.dsp == 1
-    assert found.loops[-1].depth >= 1 + U280.integer.multiply_add_latency
+    assert found.loops[-1].depth >= 1 + U280.integer.dsp_latency
 
 
 def test_a_sum_over_rows_has_no_recurrence() -> None:

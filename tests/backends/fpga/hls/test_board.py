@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -136,8 +137,9 @@ def test_predictions_are_those_of_the_model() -> None:
     metrics = dse.FpgaSimulator(depths="declared").evaluate(subject)
     assert f"| cycles | {metrics.latency_cycles:,} |" in readme
     assert f"| lut | {metrics.lut:,} |" in readme
-    labels = [label for own in hls_project(subject).loops.values() for label in own]
-    assert all(f"| `{label}` |" in readme for label in labels)
+    labels = {label for own in hls_project(subject).loops.values() for label in own}
+    unrolled = {"t_1", "t_2"}  # which are short, in a loop that is pipelined
+    assert set(re.findall(r"_all` \| `(\w+)` \|", readme)) == labels - unrolled
 
 
 @needs_tools

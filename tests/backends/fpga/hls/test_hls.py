@@ -338,7 +338,7 @@ def main_of(directory: Path, *arguments: str) -> str:
 
 def test_predictions_stand_beside_what_was_reported(tool: Path) -> None:
     stand_in.install(tool)
-    subject = design()
+    subject = design(schedule=(Directive("pipeline", "scale", "i", {"initiation_interval": 1}),))
     (tool / "csynth.xml").write_text(stand_in.report_xml("top", loops_of(subject, 3, 21), latency=1, dsp=7))
     metrics = HlsTool(depths="declared").evaluate(subject)
     found = metrics.predicted_reported

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
+from types import MappingProxyType
 
 import numpy as np
 from msgspec import Struct
@@ -17,8 +18,8 @@ from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Op
 from allo_dse.device.device import FpgaDevice
 
-from ..memory import Storage, addresses_of, split
-from ..operators import Unit
+from ..memory import Storage, addresses_of, copies_of, split
+from ..operators import LIGHT_NS, Unit
 from ..plan import Item, Planned
 from .binding import held_bits, muxes
 from .effects import Effects, Element, Index, Use
@@ -39,6 +40,8 @@ class Carried(Struct, frozen=True):
     Attributes:
         distance: rounds from the store to the load.
         in_register: whether the value stays in a register from round to round.
+        chosen: whether the value of the last round is chosen from a register: that of an element begun anew with each
+            round of an outer loop, or that of the last store, where a load may be of its address.
         loads: the indices of loads that find what an earlier round has left. lost: of stores that no such load finds.
     """
 
@@ -47,15 +50,18 @@ class Carried(Struct, frozen=True):
     in_register: bool
     loads: tuple[Index, ...]
     lost: Set[Index]
+    chosen: bool = False
 
 
-def carried(loops: tuple[Planned, ...], effects: Effects, registers: Collection[str]) -> list[Carried]:
+def carried(
+    loops: tuple[Planned, ...], effects: Effects, registers: Collection[str], begun: Collection[str] = ()
+) -> list[Carried]:
     """Return the values that rounds of flattened loops, with these effects, hand on; the last loop is pipelined.
 
     Args:
-        registers: arrays that are in registers.
+        registers: arrays that are in registers. begun: those with an element that is begun anew in some rounds.
     """
-    found = []
+    found, variables = [], {loop.variable for loop in loops}
     for array in effects.carried:
         uses = [(op, unrolled) for op, unrolled in effects.uses if op.access and op.access.array == array]
         stores, loads = ([use for use in uses if use[0].name == name] for name in ("store", "load"))
@@ -64,8 +70,18 @@ def carried(loops: tuple[Planned, ...], effects: Effects, registers: Collection[
             nearest = min(d for _, _, d in pairs)
             lost = frozenset(_indices(stores)) - frozenset(_indices(store for store, _, _ in pairs))
             loaded = _indices(load for _, load, _ in pairs)
-            found.append(Carried(array, nearest, array in registers, loaded, lost))
+            in_memory = array not in registers and nearest == 1 and _is_single(stores, loads, variables)
+            chosen = array in begun or in_memory
+            found.append(Carried(array, nearest, array in registers, loaded, lost, chosen))
     return found
+
+
+def _is_single(stores: Sequence[Use], loads: Sequence[Use], variables: Set[int]) -> bool:
+    """Return whether a round updates one element of an array, which moves with the loops, and stores no other."""
+    if len(stores) > 1 or stores[0][1]:
+        return False
+    index = _index(stores[0])
+    return any(f and f.variables & variables for f in index) and index in _indices(loads)
 
 
 def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
@@ -81,17 +97,17 @@ def chain_interval(
     known = {one.array: one for one in found}
     lengths: dict[tuple[str, str], int] = {}
     for one in found:
-        done = walk({(one.array, index): (_FAR, 0.0) for index in one.loads})
+        done = walk({(one.array, index): (_FAR, LIGHT_NS * one.chosen) for index in one.loads})
         for key, (cycle, ns) in done.stored.items():
             other = known.get(key[0])
             if other is None or cycle < _FAR or key[1] in other.lost:
                 continue
-            if other.in_register:
-                # The output of an operator's last register is forwarded in that cycle; other logic ends in a register.
-                length = cycle - _FAR + (ns > 0 and key not in done.clocked)
-            else:  # written to memory and read again
+            # The output of an operator's last register is forwarded in that cycle; other logic ends in a register.
+            length = cycle - _FAR + (ns > 0 and key not in done.clocked)
+            if not other.in_register:  # written to memory and read again, by the next round or the one after it
                 late = ns + device.arrays.write_ns > device.clock.usable_ns
-                length = cycle - _FAR + late + 2
+                through = cycle - _FAR + late + 2
+                length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
             lengths[way] = max(lengths.get(way, 0), length)
     worst, name = 1, ""
@@ -151,7 +167,7 @@ def memory_interval(
 
 
 def _between(store: Use, load: Use, loops: tuple[Planned, ...]) -> int | None:
-    """Rounds from a store to the next load of the same element; None when there is none."""
+    """Rounds from a store to the next load of the same element, at least; None when there is none."""
     stride, strides = 1, {}
     for loop in reversed(loops):
         strides[loop.variable] = stride
@@ -159,24 +175,61 @@ def _between(store: Use, load: Use, loops: tuple[Planned, ...]) -> int | None:
     steps = {loop.variable: loop.step for loop in loops}
     apart: dict[int, set[int]] = {}  # rounds of each loop
     used: set[int] = set()
-    nearest = False
     for fixed, offsets in _dimensions(store, load):
         moving = [v for v, _ in fixed.terms if v in strides] if fixed else []
-        used.update(moving)
         if fixed is None or fixed.derived or (len(moving) > 1 and offsets != {0}):
-            nearest = True
-        elif len(moving) == 1:
+            continue  # any round of these loops may be the one
+        used.update(moving)
+        if len(moving) == 1:
             step = fixed.factor(moving[0]) * steps[moving[0]]
             reached = {offset // step for offset in offsets if offset % step == 0}
             apart[moving[0]] = apart.get(moving[0], reached) & reached
         elif 0 not in offsets:
             return None
-    if nearest:
-        return 1
+    if _never_meet(store, load, loops):
+        return None
     distances = {0, *(strides[v] for v in strides if v not in used)}
     for variable, rounds in apart.items():
         distances = {d + n * strides[variable] for d in distances for n in rounds}
     return min((d for d in distances if d > 0), default=None)
+
+
+def _never_meet(store: Use, load: Use, loops: tuple[Planned, ...]) -> bool:
+    """Return whether bounds of the loops keep two elements apart, whatever rounds they are of.
+
+    The tool sees that of a store that moves with the loops; to a fixed element any load may go.
+    """
+    variables = {loop.variable for loop in loops}
+    pairs = [(a, b) for a, b in zip(_index(store), _index(load), strict=True) if a is not None and b is not None]
+    if not any(a.variables & variables for a, _ in pairs):
+        return False
+    ranges = {v: span for _, unrolled in (store, load) for v, span in unrolled.items()}
+    for a, b in pairs:
+        above = _extreme(a, loops, ranges, most=False) + _extreme(b, loops, ranges, most=True).scaled(-1)
+        below = _extreme(a, loops, ranges, most=True) + _extreme(b, loops, ranges, most=False).scaled(-1)
+        if (above.is_constant and above.constant > 0) or (below.is_constant and below.constant < 0):
+            return True
+    return False
+
+
+def _index(use: Use) -> Index:
+    assert use[0].access is not None
+    return use[0].access.index
+
+
+def _extreme(form: Linear, loops: Sequence[Planned], unrolled: Mapping[int, range], *, most: bool) -> Linear:
+    """Return the least or greatest value of a form in a nest, as a form of variables of loops around that."""
+    if form.derived:
+        return form
+    for variable, span in unrolled.items():
+        if (factor := form.factor(variable)) and span:
+            form = form.put_in(variable, Linear((), max(span) if (factor > 0) is most else min(span)))
+    for loop in reversed(loops):
+        if factor := form.factor(loop.variable):
+            end = loop.first + (loop.trips - 1) * loop.step + 1
+            lower, upper = loop.bounds or (Linear((), loop.first), Linear((), end))
+            form = form.put_in(loop.variable, upper + Linear((), -1) if (factor > 0) is most else lower)
+    return form
 
 
 def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]]]:
@@ -218,6 +271,7 @@ class Pipelined(Struct, frozen=True):
         units: operators by kind, with how many copies one round has of each.
         span: cycles over which these copies are spread, so that they share operators.
         registers: flip-flops that hold values between stages; muxes: LUTs that choose operands of shared operators.
+        early: cycles of loads that are done before the loop, since they are the same in all rounds.
     """
 
     flat: Flat
@@ -229,6 +283,7 @@ class Pipelined(Struct, frozen=True):
     span: int
     registers: int
     muxes: int
+    early: int = 0
 
     @property
     def cycles(self) -> int:
@@ -243,21 +298,36 @@ class Pipelined(Struct, frozen=True):
 
     def instances(self, kind: str) -> int:
         """Return the number of operators of a kind."""
-        return next((math.ceil(n / self.span) for unit, n in self.units if unit.kind == kind), 0)
+        return next((self.built(unit, n) for unit, n in self.units if unit.kind == kind), 0)
+
+    def built(self, unit: Unit, copies: int) -> int:
+        """Return how many operators are built for the copies of an operation in a round."""
+        return math.ceil(copies / self.span) if unit.is_shared else copies
 
 
-def flatten(loop: Planned, storages: Mapping[str, Storage], rounds: KnownRounds) -> Flat | None:
+def flatten(
+    loop: Planned,
+    storages: Mapping[str, Storage],
+    rounds: KnownRounds,
+    variables: Mapping[int, int] = MappingProxyType({}),
+) -> Flat | None:
     """The nest as one loop; None when the tool does not flatten it.
 
-    That is when there are several inner loops, blocks are moved in between, bounds of an inner loop depend on outer
-    ones or leave it no rounds, or the innermost loop keeps an element of a memory in a register: it is then loaded
-    before that loop and stored after it.
+    That is when there are several inner loops, blocks are moved in between, bounds of an inner loop depend on loops of
+    the nest, or may leave it no rounds while there is something around it, or the innermost loop keeps an element of a
+    memory in a register: it is then loaded before that loop and stored after it. If it begins anew and is stored once,
+    the register is reset instead.
+
+    Args:
+        variables: values of loops around the nest, where bounds depend on them.
     """
-    flat = rounds.once(loop, lambda: _flattened(loop, rounds))
-    return None if flat is None or (len(flat.loops) > 1 and flat.round.promoted(storages)) else flat
+    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables))
+    if flat is None or len(flat.loops) == 1:
+        return flat
+    return flat if flat.round.promoted(storages) <= flat.round.begun else None
 
 
-def _flattened(loop: Planned, rounds: KnownRounds) -> Flat | None:
+def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int]) -> Flat | None:
     loops, before, after = [loop], [], []
     while loops[-1].mode != "pipeline":
         body = loops[-1].body
@@ -267,12 +337,18 @@ def _flattened(loop: Planned, rounds: KnownRounds) -> Flat | None:
         place = body.index(inner[0])
         before.append(body[:place])
         after.append(body[place + 1 :])
-        if inner[0].varies or not inner[0].trips:
+        own = {one.variable for one in loops}
+        if inner[0].site >= 0 or any(form.variables & own for form in inner[0].bounds or ()):
             return None
-        loops.append(inner[0])
+        certain = rounds.device.hls.flattens_imperfect and not inner[0].varies and inner[0].trips
+        if not certain and len(body) > 1:
+            return None
+        loops.append(inner[0].at(variables))
     if any(_is_loop_like(item) for item in loops[-1].body):
         return None
-    return Flat(tuple(loops), rounds.of(loops[-1].variable, tuple(before), loops[-1].body, tuple(after)))
+    return Flat(
+        tuple(loops), rounds.of(tuple(one.variable for one in loops), tuple(before), loops[-1].body, tuple(after))
+    )
 
 
 def _is_loop_like(item: Item) -> bool:
@@ -306,7 +382,7 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
     ports, registers = once.port_cycles(storages), once.registers(storages)
     # Loads matter if rounds may wait for each other at a memory.
     waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
-    loads = once.port_cycles(storages, loads=True) if waits else {}
+    loads = once.port_cycles(storages, "loads") if waits else {}
     key = fabric, registers, tuple(ports.values()), tuple(loads.values())
     if key not in flat._timed:
         flat._timed[key] = _build(flat, registers, ports, loads, fabric)
@@ -315,7 +391,14 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
 
 def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage]) -> Pipelined:
     once = flat.round
-    return replace(built, muxes=muxes(once.device, storages, built.span, built.units, once.addresses))
+    early = max(once.port_cycles(storages, "early").values(), default=0)
+    chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
+    kept = sum(
+        op.bits * copies_of(unrolled)
+        for op, unrolled in once.early
+        if op.access and not storages[op.access.array].in_registers
+    )
+    return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 
 
 def _build(
@@ -325,10 +408,12 @@ def _build(
     port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
     target = flat.loops[-1].target_ii
     least = max(port_ii, target)
-    found = carried(flat.loops, once.effects, registers)
+    begun = once.begun if len(flat.loops) > 1 else frozenset[str]()
+    found = carried(flat.loops, once.effects, registers, begun)
     fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
     again = partial(once.walk, registers, fabric=fabric, body_only=True)
-    span_ii, span_array = memory_interval(found, ports, again)
+    drains = once.device.hls.drains_memories
+    span_ii, span_array = memory_interval(found, ports, again) if drains else (1, "")
     walk = once.walk(registers, {}, fabric=fabric)
     stream_ii = _stream_interval(walk.events)
     ii = max(least, rec_ii, stream_ii, span_ii)
@@ -347,7 +432,10 @@ def _build(
     units = once.units(fabric=fabric)
     depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
     depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
-    held = held_bits(ports, ii, span, once.staged, once.uses, walk.finish)
+    if once.is_plain:
+        held = walk.held_bits(*once.widths, ii, late=max(ports.values(), default=1) > 1)
+    else:
+        held = held_bits(ports, ii, span, once.staged, once.uses, walk.finish)
     return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
 
 
@@ -383,7 +471,7 @@ def _waiting(units: Iterable[tuple[Unit, int]], ii: int, arrival: int) -> int:
     """
     if arrival >= ii:
         return 0
-    shares = (math.ceil(copies / math.ceil(copies / ii)) for unit, copies in units if unit.latency)
+    shares = (math.ceil(copies / math.ceil(copies / ii)) for unit, copies in units if unit.is_shared)
     return max(shares, default=1) - 1
 
 

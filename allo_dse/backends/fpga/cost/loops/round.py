@@ -9,14 +9,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, combinations, pairwise, product
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 from msgspec import field as struct_field
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear, Test, decided, forms_of
-from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, read_nest
+from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.device.device import FpgaDevice
 
@@ -24,6 +24,7 @@ from ..items import accesses
 from ..memory import Accesses, Storage, Unrolled, addresses_of, busiest_bank, copies_of, split
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in, substituted
+from ..simplify import simplified
 from .binding import Addresses, Staged, by_array, staged, units
 from .effects import Effects, Element, Use, effects_of
 from .events import may_happen
@@ -268,12 +269,12 @@ class Round:
     """One round of flattened loops. Its results are cached, because many schedules have few different rounds.
 
     Attributes:
-        variable: of the loop that is pipelined.
+        variables: of the flattened loops, that of the pipelined one last; none of operations outside loops.
         before, after: operations of each level around the inner loop.
     """
 
     device: FpgaDevice
-    variable: int
+    variables: tuple[int, ...]
     before: tuple[Level, ...]
     body: Level
     after: tuple[Level, ...]
@@ -308,9 +309,19 @@ class Round:
             access.array
             for access, unrolled in accesses(self.body, {})
             if access.spread
-            or any(form is None or form.variables & {self.variable, *unrolled} for form in access.index)
+            or any(form is None or form.variables & {*self.variables[-1:], *unrolled} for form in access.index)
         }
         return frozenset(self.effects.carried) - moving
+
+    @cached_property
+    def begun(self) -> frozenset[str]:
+        """Arrays with one element that the level around the inner loop begins anew, and stores once after it."""
+        if not self.before:
+            return frozenset()
+        first, last = (list(_ops(level[-1])) for level in (self.before, self.after))
+        stores = [op for op in last if (op.access is not None and op.access.write) or op.direction == "put"]
+        begun = {op.access.array for op in first if op.access is not None and op.access.write}
+        return self._updated & begun if len(stores) <= 1 else frozenset()
 
     def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
         """Arrays in memory with one element in a register while the inner loop runs."""
@@ -330,9 +341,33 @@ class Round:
         return frozenset(op.access.array for op in _ops(self._everything) if op.access is not None)
 
     @cached_property
+    def _inside(self) -> tuple[Use, ...]:
+        """Accesses of each round."""
+        early = {id(op) for op, _ in self.early}
+        return tuple(use for use in self.uses if id(use[0]) not in early)
+
+    @cached_property
+    def early(self) -> tuple[Use, ...]:
+        """Loads that are the same in all rounds, of arrays that these do not write: they are done before the loop."""
+        return tuple(use for use in self.whole.exposed if self._is_early(*use)) if self.variables else ()
+
+    def _is_early(self, op: Op, unrolled: Unrolled) -> bool:
+        assert op.access is not None
+        moving = set(self.variables)
+        index = op.access.index
+        if not index or op.access.array in self.whole.stored:
+            return False
+        return all(form is not None and not form.variables & moving for form in index)
+
+    @cached_property
+    def early_addresses(self) -> Mapping[str, Accesses]:
+        """Loads that are done before the loop, by array."""
+        return by_array(self.early)
+
+    @cached_property
     def accesses(self) -> Mapping[str, Accesses]:
-        """Accesses that need a port, by array."""
-        return by_array(self.uses)
+        """Accesses of each round that need a port, by array."""
+        return by_array(self._inside)
 
     @cached_property
     def addresses(self) -> Mapping[str, Addresses]:
@@ -341,14 +376,17 @@ class Round:
 
     @cached_property
     def _loads(self) -> Mapping[str, Accesses]:
-        return by_array(use for use in self.uses if not (use[0].access and use[0].access.write))
+        return by_array(use for use in self._inside if not (use[0].access and use[0].access.write))
 
-    def port_cycles(self, storages: Mapping[str, Storage], *, loads: bool = False) -> dict[str, int]:
-        """Cycles that its accesses take, or its loads alone, per array."""
+    def port_cycles(
+        self, storages: Mapping[str, Storage], which: Literal["all", "loads", "early"] = "all"
+    ) -> dict[str, int]:
+        """Cycles that its accesses take, its loads alone, or the loads before the loop, per array."""
         found = {}
-        for array, group in (self._loads if loads else self.accesses).items():
+        groups = {"all": self.accesses, "loads": self._loads, "early": self.early_addresses}[which]
+        for array, group in groups.items():
             storage = storages[array]
-            key = (storage.array, storage.splits, storage.in_registers, loads)
+            key = (storage.array, storage.splits, storage.in_registers, which)
             busiest = self._busiest.get(key)
             if busiest is None:
                 busiest = self._busiest[key] = busiest_bank(storage, group)
@@ -364,6 +402,18 @@ class Round:
         if fabric not in self._units:
             self._units[fabric] = tuple(units(self._everything, self.device, fabric=fabric))
         return self._units[fabric]
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """True if no loop in it is unrolled."""
+        return not any(map(_has_loop, self._everything))
+
+    @cached_property
+    def widths(self) -> tuple[Mapping[int, int], Set[int]]:
+        """Bits of each value, and the values that loads of memories return."""
+        ops = list(_ops(self._everything))
+        loaded = {v for op in ops if op.name == "load" for v in op.outputs}
+        return {v: op.bits for op in ops for v in op.outputs}, loaded
 
     @property
     def staged(self) -> tuple[Staged, ...]:
@@ -394,6 +444,12 @@ class Round:
             walk.block(self.after[walk.level])
 
 
+def _has_loop(item: Item) -> bool:
+    if isinstance(item, Branch):
+        return any(map(_has_loop, (*item.sides[0], *item.sides[1])))  # type: ignore[arg-type]
+    return isinstance(item, Planned)
+
+
 def _ops(items: Iterable[Item]) -> Iterator[Op]:
     for item in items:
         if isinstance(item, Op):
@@ -415,13 +471,13 @@ class KnownRounds:
     _of_loops: dict[int, tuple[Planned, object]] = field(default_factory=dict, repr=False)
     _sources: dict[Hashable, list[list[int]]] = field(default_factory=dict, repr=False)
 
-    def of(self, variable: int, before: tuple[Level, ...], body: Level, after: tuple[Level, ...]) -> Round:
+    def of(self, variables: tuple[int, ...], before: tuple[Level, ...], body: Level, after: tuple[Level, ...]) -> Round:
         """The round that is made of these."""
-        key = (variable, before, body, after)
+        key = (variables, before, body, after)
         if key not in self._known:
             *outside, inside = told_apart((*before, *after, body))
             around, behind = tuple(outside[: len(before)]), tuple(outside[len(before) :])
-            self._known[key] = Round(self.device, variable, around, inside, behind)
+            self._known[key] = Round(self.device, variables, around, inside, behind)
         return self._known[key]
 
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
@@ -437,7 +493,7 @@ class KnownRounds:
 
         A nest depends only on its own loops, and is the same object for all plans that agree on these.
         """
-        own, body = (task_class.kernel, task_class.name), read_nest(task_class.body.mlir).body
+        own, body = (task_class.kernel, task_class.name), simplified(task_class.body.mlir).body
         if own not in self._sources:
             self._sources[own] = [sorted(sources_in((node,))) for node in body]
         found: list[Item] = []
@@ -447,6 +503,6 @@ class KnownRounds:
             if key not in self._nests:
                 if len(self._nests) == _NESTS_KEPT:
                     self._nests.clear()
-                self._nests[key] = planned((node,), plan, pids, self.device.hls.unroll_up_to)
+                self._nests[key] = planned((node,), plan, pids, self.device.hls.pipeline_loops)
             found += self._nests[key]
         return tuple(found)

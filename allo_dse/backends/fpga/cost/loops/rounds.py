@@ -11,13 +11,15 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.compiler.ir.affine import Choice, Compare, Test, forms_of, holds
+from allo_dse.common.errors import StaticControlError
+from allo_dse.compiler.ir.affine import everywhere, forms_of
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.eval.execute.decided import Asked, Observed
 
 from ..plan import place_of, refusal
 from .events import Guard, Part, Pipe, StreamEvent, Wait
 from .pipeline import Pipelined
+from .repeats import MOST_ROUNDS, interval_parts
 
 MOST_OPERATIONS = 1 << 18
 """Stream operations of one repetition that are told apart."""
@@ -35,47 +37,59 @@ class Rounds(Struct, frozen=True):
     variables: Mapping[int, int]
     observed: Observed | None = None
 
-    def part(self, loop: Pipelined) -> Part:
-        """The loop as a repetition of its shortest part in which the same stream operations return.
+    def parts(self, loop: Pipelined) -> list[Part]:
+        """The loop as repetitions of the shortest part in which the same stream operations return.
 
         Raises:
             StaticControlError: where a stream operation depends on data, or too many have to be told apart.
         """
         flat = loop.flat
         if not loop.events or not flat.trips:
-            return Wait(loop.cycles)
+            return [Wait(loop.cycles)]
         deepest = max(event.level for event in loop.events)
         first = self._repeats_from(loop, deepest)
         inner = math.prod(level.trips for level in flat.loops[deepest + 1 :])
         levels = flat.loops[first : deepest + 1]
         spans = [level.trips for level in levels]
         rounds = math.prod(spans)
-        if rounds * len(loop.events) > MOST_OPERATIONS:
-            raise refusal(
-                f"its condition tells {rounds:,} rounds apart, more than fit one table",
-                place_of(self.task_class, op=loop.events[0].op),
-                hint="make the condition depend on inner loops only, or split the loop where it changes",
-            )
-        position = np.indices(spans).reshape(len(spans), rounds)
+        outer = math.prod(level.trips for level in flat.loops[:first])
+        if outer * rounds > MOST_ROUNDS and rounds * len(loop.events) > MOST_OPERATIONS:
+            raise self._irregular(loop, outer * rounds)
+        position = np.indices(spans, sparse=True)
         grid: dict[int, Any] = dict(self.variables)
         grid.update((lv.variable, lv.first + at * lv.step) for lv, at in zip(levels, position, strict=True))
         places = {(event.level, event.after) for event in loop.events}
         reached = {place: self._reached(*place, position, spans, first) for place in places}
-        happens = np.array(self._happens(loop.events, grid, [reached[e.level, e.after] for e in loop.events]))
+        happens = [
+            own.ravel() for own in self._happens(loop.events, grid, [reached[e.level, e.after] for e in loop.events])
+        ]
         last = (inner - 1) * loop.ii
         late = {(level, after): last if after or level == len(flat.loops) - 1 else 0 for level, after in places}
         done = [(late[event.level, event.after] + event.stage, event.kind, event.stream) for event in loop.events]
+        length = rounds * inner
+        cycles = (outer * length - 1) * loop.ii + loop.depth
+        if not any(own.any() for own in happens):
+            return [Wait(cycles)]
+        if rounds * len(loop.events) > MOST_OPERATIONS:
+            every = [np.tile(own, outer) for own in happens]
+            parts = interval_parts(every, tuple(done), inner * loop.ii, cycles)
+            if parts is None:
+                raise self._irregular(loop, outer * rounds)
+            return parts
         starts = range(0, rounds * inner * loop.ii, inner * loop.ii)
         ops = tuple(
             (start + stage, kind, stream)
-            for start, round_ in zip(starts, happens.T.tolist(), strict=True)
+            for start, round_ in zip(starts, np.array(happens).T.tolist(), strict=True)
             for stage, kind, stream in itertools.compress(done, round_)
         )
-        outer = math.prod(level.trips for level in flat.loops[:first])
-        length = rounds * inner
-        if not ops:
-            return Wait((outer * length - 1) * loop.ii + loop.depth)
-        return Pipe(outer, length * loop.ii, (length - 1) * loop.ii + loop.depth, ops)
+        return [Pipe(outer, length * loop.ii, (length - 1) * loop.ii + loop.depth, ops)]
+
+    def _irregular(self, loop: Pipelined, rounds: int) -> StaticControlError:
+        return refusal(
+            f"its condition tells {rounds:,} rounds apart, more than can be compared",
+            place_of(self.task_class, op=loop.events[0].op),
+            hint="make the condition depend on inner loops only, or split the loop where it changes",
+        )
 
     def _repeats_from(self, loop: Pipelined, deepest: int) -> int:
         """The outermost level whose rounds differ in their stream operations."""
@@ -106,10 +120,10 @@ class Rounds(Struct, frozen=True):
             )
 
     def _reached(
-        self, level: int, after: bool, position: NDArray[np.int64], spans: list[int], first: int
+        self, level: int, after: bool, position: Sequence[NDArray[np.int64]], spans: list[int], first: int
     ) -> NDArray[np.bool_]:
         """The rounds that come to a place: in the body of a level, before or after the levels within."""
-        found = np.ones(position.shape[1], bool)
+        found = np.ones(spans, bool)
         for inner in range(max(0, level + 1 - first), len(spans)):
             found &= position[inner] == (spans[inner] - 1 if after else 0)
         return found
@@ -140,19 +154,7 @@ class Rounds(Struct, frozen=True):
         for site, copies in sites.items():
             assert self.observed is not None
             ordered = sorted(copies, key=lambda asked: [value for _, value in asked.copies])
-            table = np.stack([copies[asked] for asked in ordered], axis=1)
+            table = np.stack([copies[asked] for asked in ordered], axis=-1)
             table[table] = self.observed.holds(site, int(table.sum()))
-            found.update(zip(ordered, table.T, strict=True))
+            found.update((asked, table[..., column]) for column, asked in enumerate(ordered))
         return found
-
-
-def everywhere(test: Test | None, grid: Mapping[int, Any]) -> Any:
-    """Evaluate a condition for values, or arrays of values, of all its variables."""
-    if isinstance(test, Compare):
-        value = test.difference.value(grid)
-        assert value is not None
-        return holds(test.predicate, value)
-    if isinstance(test, Choice):
-        parts = (everywhere(part, grid) for part in (test.test, test.then, test.otherwise))
-        return np.where(*parts)
-    return test

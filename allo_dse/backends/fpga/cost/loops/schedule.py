@@ -7,6 +7,7 @@ consecutive copies gives the end of the last one. (`round.py` has written out lo
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ class Walk:
         guard: whether this is after the inner loop of a flattened nest.
         clocked: elements whose value comes straight from the last register of an operator of several cycles.
         order: elements in the order in which they are stored.
+        used: by value, the latest cycle in which an operation takes it. sources: by value, the one that it is on wires.
         macs, products: by value, those that an addition's DSP makes, and those that it may make instead.
         sums: by value, what is added up. handed: by element, what was stored last.
         _alike: elements that are stored, by array and by what of their index is no number: among those of a kind only
@@ -51,6 +53,8 @@ class Walk:
     fabric: bool = False
     carried: Mapping[Element, Time] = field(default_factory=dict)
     values: dict[int, Time] = field(default_factory=dict)
+    used: dict[int, int] = field(default_factory=dict)
+    sources: dict[int, int] = field(default_factory=dict)
     stored: dict[Element, Time] = field(default_factory=dict)
     events: list[StreamEvent] = field(default_factory=list)
     last: dict[int, int] = field(default_factory=dict)
@@ -104,6 +108,8 @@ class Walk:
             self._set(op, self._ready(op.inputs), self._part(op.inputs[0]) if passes_on(op) else None)
             if any(v in self.pipelined for v in op.inputs):
                 self.pipelined.update(op.outputs)
+            if len(op.inputs) == 1:
+                self.sources.update(dict.fromkeys(op.outputs, self.sources.get(op.inputs[0], op.inputs[0])))
             if op.inputs and op.inputs[0] in self.products and op.outputs[0] in self._once:
                 self.products[op.outputs[0]] = self.products[op.inputs[0]]
         elif not any(number in self.macs for number in op.outputs):
@@ -114,7 +120,9 @@ class Walk:
         unit = unit_of(op, self.device, fabric=self.fabric)
         if product is None:
             total = self._sum(op, unit)
-            self._set(op, total.time if total else self.after(self._ready(op.inputs), unit), total)
+            done = total.time if total else self.after(self._ready(op.inputs), unit)
+            self._set(op, done, total)
+            self._take(op.inputs, done[0] - unit.latency)
             if unit.latency:
                 self.pipelined.update(op.outputs)
             if op.name == "arith.muli" and op.outputs[0] in self._once:
@@ -131,6 +139,26 @@ class Walk:
         # The addend enters the DSP in its last stage.
         cycle = max(done[0], addend[0] + (1 if addend[1] > self.device.clock.usable_ns - mac.delay_ns else 0))
         self._set(op, (cycle, mac.delay_ns))
+
+    def _take(self, values: Iterable[int], cycle: int) -> None:
+        """Note that an operation takes values in a cycle."""
+        for value in values:
+            source = self.sources.get(value, value)
+            self.used[source] = max(self.used.get(source, 0), cycle)
+
+    def held_bits(self, bits: Mapping[int, int], loaded: Set[int], ii: int, *, late: bool) -> int:
+        """Flip-flops of values that later stages take, of several rounds where they wait longer than an interval.
+
+        Args:
+            bits: width of each value. loaded: those of loads, which are done no earlier than needed.
+            late: whether ports hand them out over several cycles.
+        """
+        total = 0
+        for value, cycle in self.used.items():
+            waits = cycle - self.values.get(value, (cycle, 0.0))[0]
+            rounds = int(late or waits > 0) if value in loaded else math.ceil(max(0, waits) / ii)
+            total += bits.get(value, 0) * rounds
+        return total
 
     def _part(self, value: int) -> Sum | None:
         """Return the sum behind a value if it has one user, which can then add the leaves itself."""
@@ -213,6 +241,7 @@ class Walk:
         assert op.access is not None
         time = self._ready(op.inputs)
         key = self._element(op.access)
+        self._take(op.inputs, time[0] + (time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns))
         clocked = all(v in self.pipelined for v in op.inputs)
         for other in self._perhaps(key):  # the earlier store or this one, whichever is later
             self.stored[other] = max(self.stored[other], time)

@@ -9,12 +9,15 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
+from allo_dse.common.records import replace
 from allo_dse.compiler.program.tensors import StreamArray, StreamPort
+from allo_dse.compiler.schedule.edges import EDGE_DEPTH
 from allo_dse.eval.processes import Folding
 
 from ..cpp.expressions import LOCALS, Names, element_of_dtype
 from ..cpp.linear import Linear
 from ..cpp.streams import Carrier
+from .edge_movers import EdgeMovers
 from .functions import Parameter, TaskFunction, tensor_text
 from .kept_tiles import KeptTiles, Slot
 from .tensor_plan import ClassPlan, PortPlan
@@ -113,7 +116,14 @@ class _Folded(Struct, frozen=True):
         return self.folding.fifo[first + int(port.index.linear(np.array([pid]))[0])]
 
 
-def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[str]:
+def with_streams(folding: Folding, count: int) -> Folding:
+    """The same with further streams at the region's edge, each a FIFO of its own."""
+    first = len(folding.depth)
+    fifo, depth = (*folding.fifo, *range(first, first + count)), (*folding.depth, *[EDGE_DEPTH] * count)
+    return replace(folding, fifo=fifo, depth=depth)
+
+
+def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: EdgeMovers) -> list[str]:
     """Declare FIFOs and call one process per node in the top function; returns the processes' functions."""
     tasks = _tasks(top, plans)
     used = {id(task.plan): task.plan for task in tasks.values()}.values()
@@ -126,6 +136,8 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[s
     loaded = [mover for mover in folded.tiles.values() if mover.load]
     stored = {mover.tensor.name: mover for mover in folded.tiles.values() if not mover.load}
     names = {m.tensor.name: f"{m.tensor.name}_in" if m.tensor.name in stored else m.tensor.name for m in loaded}
+    top.stream_names |= {fifo.array.name: fifo.place for fifo in folded.fifos.values() if not fifo.is_local}
+    edges.call("get")
     texts = [mover.emit(top, names[mover.tensor.name]) for mover in loaded]
     for number, members in enumerate(folding.nodes):
         own = [folded.tasks[task] for task in members if task in folded.tasks]
@@ -141,7 +153,9 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[s
         name = top.names.new(f"node_{number}")
         texts.append(_function(name, node, streams, [top.program.task_name(task) for task in members]))
         top.lines.append(f"  ALLO_PROCESS({', '.join([name, *node.arguments])});")
-    return [*texts, *(mover.emit(top, name) for name, mover in stored.items())]
+    texts += [mover.emit(top, name) for name, mover in stored.items()]
+    edges.call("put")
+    return [*edges.texts, *texts]
 
 
 def _tile_movers(folding: Folding, tasks: Mapping[int, _Task]) -> dict[tuple[str, str], TileMover]:

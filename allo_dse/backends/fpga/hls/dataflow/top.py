@@ -68,6 +68,7 @@ class Top:
     Attributes:
         pragmas: what a schedule says of the loops and arrays of a task class.
         streams: tensors that pass from kernel to kernel.
+        transfers: options of the AXI adapters of arguments, where a schedule says some.
         memories: names of arguments that are memory on the chip which several kernels use, by tensor and tile.
     """
 
@@ -84,6 +85,7 @@ class Top:
     lines: list[str] = field(default_factory=list)
     tiles: dict[tuple[int, str, str], TileStream] = field(default_factory=dict)
     stream_names: dict[str, str] = field(default_factory=dict)
+    transfers: dict[str, str] = field(default_factory=dict)
 
     # -- arguments ---------------------------------------------------------------------------------------------------
 
@@ -279,7 +281,7 @@ def used_streams(program: CompiledProgram, plans: Sequence[ClassPlan]) -> list[S
     return [array for array in program.streams if array.name in names]
 
 
-def interface_pragmas(arguments: Sequence[Argument]) -> Iterator[str]:
+def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str]) -> Iterator[str]:
     """Pragmas of the top function's arguments: each pointer an AXI master of its own, streams between kernels ports."""
     for argument in arguments:
         if argument.is_value:
@@ -294,7 +296,7 @@ def interface_pragmas(arguments: Sequence[Argument]) -> Iterator[str]:
             continue
         yield (
             f"interface m_axi port={argument.name} bundle=gmem_{argument.name} offset=slave "
-            f"depth={argument.size} max_widen_bitwidth={AXI_BITS}"
+            f"depth={argument.size} max_widen_bitwidth={AXI_BITS} {transfers.get(argument.name, '')}".rstrip()
         )
         yield f"interface s_axilite port={argument.name}"
     yield "interface s_axilite port=return"

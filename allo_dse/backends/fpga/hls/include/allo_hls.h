@@ -11,6 +11,8 @@
 #include <hls_vector.h>
 #include <stdint.h>
 
+#include <type_traits>
+
 // A process of the dataflow region. For the vendor's compiler a plain call; in our C simulation a coroutine, so that
 // processes can wait for each other in circles.
 #ifdef ALLO_CSIM
@@ -49,24 +51,34 @@ struct bfloat16 {
   operator float() const { return bit_cast<float>(uint32_t(bits) << 16); }
 };
 
-// Words of streams between kernels: the bits of floats, the first one lowest.
+// Words of AXI streams: the bits of elements, the first one lowest.
 inline uint16_t bits_of(bfloat16 value) { return value.bits; }
 inline uint32_t bits_of(float value) { return bit_cast<uint32_t>(value); }
-inline void of_bits(uint32_t bits, bfloat16 &value) { value.bits = uint16_t(bits); }
-inline void of_bits(uint32_t bits, float &value) { value = bit_cast<float>(bits); }
+inline uint64_t bits_of(double value) { return bit_cast<uint64_t>(value); }
+template <typename T> typename std::enable_if<std::is_integral<T>::value, uint64_t>::type bits_of(T value) {
+  return typename std::make_unsigned<T>::type(value);
+}
+inline void of_bits(uint64_t bits, bfloat16 &value) { value.bits = uint16_t(bits); }
+inline void of_bits(uint64_t bits, float &value) { value = bit_cast<float>(uint32_t(bits)); }
+inline void of_bits(uint64_t bits, double &value) { value = bit_cast<double>(bits); }
+template <typename T> typename std::enable_if<std::is_integral<T>::value>::type of_bits(uint64_t bits, T &value) {
+  value = T(bits);
+}
 
-template <int BITS> void send_bits(hls::stream<ap_axiu<BITS, 0, 0, 0>> &to, const ap_uint<BITS> &bits) {
+template <int BITS>
+void send_bits(hls::stream<ap_axiu<BITS, 0, 0, 0>> &to, const ap_uint<BITS> &bits, bool last = false) {
 #pragma HLS inline
   ap_axiu<BITS, 0, 0, 0> beat;
   beat.data = bits;
   beat.keep = -1;
   beat.strb = -1;
-  beat.last = 0;
+  beat.last = last;
   to.write(beat);
 }
-template <int BITS, typename T> void send(hls::stream<ap_axiu<BITS, 0, 0, 0>> &to, const T &word) {
+template <int BITS, typename T>
+void send(hls::stream<ap_axiu<BITS, 0, 0, 0>> &to, const T &word, bool last = false) {
 #pragma HLS inline
-  send_bits(to, ap_uint<BITS>(bits_of(word)));
+  send_bits(to, ap_uint<BITS>(bits_of(word)), last);
 }
 template <int BITS, typename T, size_t N>
 void send(hls::stream<ap_axiu<BITS, 0, 0, 0>> &to, const hls::vector<T, N> &word) {
@@ -80,7 +92,7 @@ void send(hls::stream<ap_axiu<BITS, 0, 0, 0>> &to, const hls::vector<T, N> &word
 }
 template <int BITS, typename T> void receive(hls::stream<ap_axiu<BITS, 0, 0, 0>> &from, T &word) {
 #pragma HLS inline
-  of_bits(from.read().data.to_uint(), word);
+  of_bits(from.read().data.to_uint64(), word);
 }
 template <int BITS, typename T, size_t N>
 void receive(hls::stream<ap_axiu<BITS, 0, 0, 0>> &from, hls::vector<T, N> &word) {

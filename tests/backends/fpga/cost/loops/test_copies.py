@@ -101,7 +101,7 @@ def by_hand(items: Iterable[Item], numbers: Iterator[int]) -> Iterator[Item]:
 def timed(items: Iterable[Item], banks: int) -> Any:
     """Interval, depth, operators and multiplexers, and when what happens to streams."""
     body = tuple(items)
-    flat = Flat((Planned(ROUND, "i", 8, 0, 1, "pipeline", 1, body),), KnownRounds(U280).of(ROUND, (), body, ()))
+    flat = Flat((Planned(ROUND, "i", 8, 0, 1, "pipeline", 1, body),), KnownRounds(U280).of((ROUND,), (), body, ()))
     split = Split("cyclic", banks) if banks > 1 else None
     built = build(flat, {name: Storage(Array(name, (WORDS,), 32), (split,)) for name in "ab"})
     units = sorted((unit.kind, copies) for unit, copies in built.units if copies)
@@ -133,7 +133,7 @@ def executed(items: Iterable[Item]) -> dict[str, int]:
 @given(rounds())
 def test_no_round_uses_what_another_left_sooner_than_is_found(items: tuple[Item, ...]) -> None:
     flat = Planned(ROUND, "i", 8, 0, 1, "pipeline", 1, items)
-    found = carried((flat,), KnownRounds(U280).of(ROUND, (), items, ()).effects, ())
+    found = carried((flat,), KnownRounds(U280).of((ROUND,), (), items, ()).effects, ())
     distances = {one.array: one.distance for one in found}
     assert all(distances.get(array, 9) <= rounds_ago for array, rounds_ago in executed(items).items())
 

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga.cost.loops.events import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from allo_dse.backends.fpga.cost.loops.round import KnownRounds
-from allo_dse.backends.fpga.cost.loops.rounds import everywhere
 from allo_dse.backends.fpga.cost.plan import LoopPlan, Plan, Planned, planned
 from allo_dse.backends.fpga.cost.task_cost import _Task, task_cost
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
-from allo_dse.compiler.ir.affine import DERIVE, Choice, Compare, Derived, Linear, Test, decided
+from allo_dse.compiler.ir.affine import DERIVE, Choice, Compare, Derived, Linear, Test, decided, everywhere
 from allo_dse.compiler.ir.nest import Access, Branch, Loop, Node, Op
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
@@ -113,10 +112,10 @@ def some_class() -> TaskClass:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(nests(), st.integers(0, 3), st.sampled_from([0, 4]))
-def test_counted_rounds_are_the_executed_ones(nest: tuple[Node, ...], pid: int, unroll_up_to: int) -> None:
+def test_counted_rounds_are_the_executed_ones(nest: tuple[Node, ...], pid: int, pipeline_loops: int) -> None:
     rounds: dict[int, int] = {}
     expected = list(executed(nest, {PID: pid}, rounds))
-    items = planned(nest, Plan({}, {}), {PID: pid}, unroll_up_to)
+    items = planned(nest, Plan({}, {}), {PID: pid}, pipeline_loops)
     task = _Task(some_class(), KnownRounds(U280), Plan({}, {}), {}, None)
     parts = task.block(items, 1, {PID: pid}, outermost=True)
     found = list(puts(parts))
@@ -170,7 +169,7 @@ def decisions(nodes: Iterable[Any], variables: dict[int, int], found: dict[int, 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(nests(), st.integers(0, 3), st.sampled_from([0, 4]), st.data())
 def test_what_data_decides_is_taken_from_a_run(
-    nest: tuple[Node, ...], pid: int, unroll_up_to: int, data: st.DataObject
+    nest: tuple[Node, ...], pid: int, pipeline_loops: int, data: st.DataObject
 ) -> None:
     """Bounds and conditions that are hidden from the model, and given as what they decided, move the same tokens."""
     plain, unknown = hidden(nest, data, itertools.count())
@@ -178,7 +177,7 @@ def test_what_data_decides_is_taken_from_a_run(
     decisions(plain, {PID: pid}, found)
     asked = {site: np.array(found.get(site, []), np.int64).reshape(-1, 2) for site in data_sites(unknown)}
     observed = Observed(asked)
-    items = planned(unknown, Plan({}, {}), {PID: pid}, unroll_up_to, (), observed)
+    items = planned(unknown, Plan({}, {}), {PID: pid}, pipeline_loops, (), observed)
     task = _Task(some_class(), KnownRounds(U280), Plan({}, {}), {}, observed)
     got = list(puts(task.block(items, 1, {PID: pid}, outermost=True)))
     observed.require_used()

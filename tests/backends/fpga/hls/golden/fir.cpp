@@ -2,36 +2,17 @@
 #include "kernel.h"
 
 static const int32_t taps_table0[4] = {3, -1, 4, 1};
-void fill_x(int8_t part[32], hls::stream< int8_t > &words) {
-#pragma HLS inline off
-  for (int i = 0; i < 32; i++) {
-#pragma HLS pipeline II=1
-    part[i] = words.read();
-  }
-}
-
-void send_y(int32_t part[32], hls::stream< int32_t > &words) {
-#pragma HLS inline off
-  for (int i = 0; i < 32; i++) {
-#pragma HLS pipeline II=1
-    words.write(part[i]);
-  }
-}
-
 // programs.py:56: tasks of kernel source, class all
-void source_all(hls::stream< int8_t > &x_in, hls::stream< int8_t > &samples_out) {
-  int8_t x[32];
-#pragma HLS array_partition variable=x dim=1 cyclic factor=4
-  fill_x(x, x_in);
+void source_all(hls::stream< int8_t > &samples_out, hls::stream< int8_t > &X_stream_in) {
   // programs.py:57
   i_0: for (int i = 0; i < 32; i++) {
-    samples_out.write(x[i]);
+    const int8_t X_stream_token = X_stream_in.read();
+    samples_out.write(X_stream_token);
   }
 }
 
 // programs.py:61: tasks of kernel taps, class all
-void taps_all(hls::stream< int32_t > &y_out, hls::stream< int8_t > &samples_in) {
-  int32_t y[32];
+void taps_all(hls::stream< int8_t > &samples_in, hls::stream< int32_t > &Y_stream_out) {
   int8_t window[4];
 #pragma HLS array_partition variable=window dim=1 complete
   int32_t total;
@@ -57,24 +38,21 @@ void taps_all(hls::stream< int32_t > &y_out, hls::stream< int8_t > &samples_in) 
       const ap_int<41> v = (ap_int<41>)total + (ap_int<41>)(ap_int<40>)((ap_int<40>)window[t] * (ap_int<40>)taps_table0[t]);
       total = (int32_t)v;
     }
-    y[i] = total > 0 ? total : 0;
-  }
-  send_y(y, y_out);
-}
-
-void load_X(const int8_t *X, hls::stream< int8_t > &X_source_all_in) {
-  // for tasks of source_all
-  for (int i = 0; i < 32; i++) {
-#pragma HLS pipeline II=1
-    X_source_all_in.write(X[i]);
+    Y_stream_out.write(total > 0 ? total : 0);
   }
 }
 
-void store_Y(int32_t *Y, hls::stream< int32_t > &Y_taps_all_out) {
-  // for tasks of taps_all
+void load_X(const int8_t *X, hls::stream< int8_t > &elements) {
   for (int i = 0; i < 32; i++) {
 #pragma HLS pipeline II=1
-    Y[i] = Y_taps_all_out.read();
+    elements.write(X[i]);
+  }
+}
+
+void store_Y(int32_t *Y, hls::stream< int32_t > &elements) {
+  for (int i = 0; i < 32; i++) {
+#pragma HLS pipeline II=1
+    Y[i] = elements.read();
   }
 }
 
@@ -87,13 +65,13 @@ extern "C" void fir(const int8_t *X, int32_t *Y) {
 #pragma HLS dataflow
   hls::stream<int8_t, 16> samples("samples");
 #pragma HLS stream variable=samples depth=16
-  hls::stream<int8_t, 2> X_source_all_in("X_source_all_in");
-#pragma HLS stream variable=X_source_all_in depth=2
-  hls::stream<int32_t, 2> Y_taps_all_out("Y_taps_all_out");
-#pragma HLS stream variable=Y_taps_all_out depth=2
-  ALLO_PROCESS(load_X, X, X_source_all_in);
-  ALLO_PROCESS(source_all, X_source_all_in, samples);
-  ALLO_PROCESS(taps_all, Y_taps_all_out, samples);
-  ALLO_PROCESS(store_Y, Y, Y_taps_all_out);
+  hls::stream<int8_t, 2> X_stream("X_stream");
+#pragma HLS stream variable=X_stream depth=2
+  hls::stream<int32_t, 2> Y_stream("Y_stream");
+#pragma HLS stream variable=Y_stream depth=2
+  ALLO_PROCESS(load_X, X, X_stream);
+  ALLO_PROCESS(source_all, samples, X_stream);
+  ALLO_PROCESS(taps_all, samples, Y_stream);
+  ALLO_PROCESS(store_Y, Y, Y_stream);
   ALLO_END_OF_DATAFLOW();
 }

@@ -1,0 +1,105 @@
+"""Logic around the operators of a pipelined loop: counters, addresses, the state machine.
+
+Figures per part are those of the tool's reports: an adder or a comparison takes a LUT per bit and a constant more, a
+multiplexer a number of LUTs per input, and a state machine a flip-flop per state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from allo_dse.compiler.ir.nest import Access
+from allo_dse.device.fpga_model import HlsRules, Resources
+
+from ..memory import Accesses, Storage, copies_of
+from ..plan import Planned
+from ..simplify import signed_digits
+
+
+def bits_for(count: int) -> int:
+    """Return the width of a counter of so many values."""
+    return max(1, count.bit_length())
+
+
+def adder_lut(rules: HlsRules, bits: int) -> int:
+    """Return the LUTs of a sum or a difference."""
+    return bits + rules.adder_lut
+
+
+def compare_lut(rules: HlsRules, bits: int) -> int:
+    """Return the LUTs of a comparison, which needs half a LUT per bit."""
+    return math.ceil(bits / 2) + rules.adder_lut
+
+
+def fsm(rules: HlsRules, states: int) -> Resources:
+    """Return the state machine of a schedule, with one flip-flop per state and a multiplexer of the next state."""
+    return Resources(ff=states, lut=round(rules.mux_lut_per_input * (states + 1)) if states > 1 else 0)
+
+
+def loop_control(rules: HlsRules, loops: Iterable[Planned], ii: int, depth: int) -> Resources:
+    """Return the control of a pipelined loop: a counter per flattened loop and one of all rounds, and its stages."""
+    counters = [bits_for(loop.trips) for loop in loops]
+    if len(counters) > 1:
+        counters.append(sum(counters))
+    stages = math.ceil(depth / ii)
+    adders = sum(adder_lut(rules, bits) + compare_lut(rules, bits) for bits in counters)
+    selects = sum(counters[:-1]) if len(counters) > 1 else 0
+    muxes = rules.mux_lut_per_input * 2 * (len(counters) + min(stages, 3) + 1)
+    return Resources(ff=sum(counters) + stages + 2, lut=adders + selects + round(muxes)) + fsm(rules, ii)
+
+
+def counter_control(rules: HlsRules, trips: int) -> Resources:
+    """Return the counter of a loop that is not pipelined."""
+    bits = bits_for(trips)
+    lut = adder_lut(rules, bits) + compare_lut(rules, bits) + 2 * rules.mux_lut_per_input
+    return Resources(ff=2 * bits, lut=round(lut))
+
+
+def address_logic(rules: HlsRules, accesses: Mapping[str, Accesses], storages: Mapping[str, Storage]) -> Resources:
+    """Return the logic that computes addresses, and the registers that delay those of stores."""
+    found: dict[tuple[object, ...], int] = {}
+    stores = 0
+    for name, group in accesses.items():
+        storage = storages[name]
+        if storage.in_registers:
+            continue
+        shape = storage.array.shape
+        words = bits_for(math.prod(shape) - 1)
+        for access, unrolled in group:
+            whole = [
+                f for f, split in zip(access.index, storage.splits, strict=True) if f is not None and split is None
+            ]
+            own = {v: span for v, span in unrolled.items() if any(v in form.variables for form in whole)}
+            found[shape, access.index] = _adders(access, storage, own) * copies_of(own) * adder_lut(rules, words)
+            stores += words * access.write * copies_of(own)
+    return Resources(ff=stores, lut=sum(found.values()))
+
+
+def _adders(access: Access, storage: Storage, unrolled: Mapping[int, range]) -> int:
+    """Return the adders of one address in row-major order; factors that are powers of two only shift.
+
+    In a dimension that is split, copies of unrolled loops are in banks of their own.
+    """
+    count, moving = 0, False
+    for form, extent, split in zip(access.index, storage.array.shape, storage.splits, strict=True):
+        rest = [f for v, f in form.terms if v not in unrolled] if form is not None else [1]
+        terms = len(rest) + (len(form.derived) if form is not None else 0)
+        apart = form is not None and (form.constant != 0 or bool(unrolled.keys() & form.variables))
+        offset = apart and terms > 0 and split is None
+        if moving:
+            power = extent & (extent - 1) == 0
+            count += 0 if power and terms <= 1 and not offset else signed_digits(extent) - 1 + (terms > 0)
+        count += max(0, terms - 1) + sum(signed_digits(factor) - 1 for factor in rest) + offset
+        moving |= terms > 0
+    return count
+
+
+def port_muxes(rules: HlsRules, users: Mapping[str, tuple[int, int]]) -> int:
+    """Return the LUTs that choose which loop has the ports of a memory.
+
+    Args:
+        users: by array how many loops, and pieces of code between them, use it, and how many of these store to it.
+    """
+    inputs = sum(2 * (n if n > 1 else 0) + 2 * (stores if stores > 1 else 0) for n, stores in users.values())
+    return round(rules.mux_lut_per_input * inputs)

@@ -1,0 +1,151 @@
+"""Task bodies after the HLS tool's compiler: common subexpressions once, no wider than needed, tables as ROMs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from allo_dse.common.records import replace
+from allo_dse.compiler.ir.nest import WIRING, Branch, Loop, Nest, Node, Op, read_nest
+
+_MODULAR = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.andi", "arith.ori", "arith.xori"})
+_EXTENDED = frozenset({"arith.extsi", "arith.extui"})
+_ADDERS = 2  # non-zero signed digits of a constant that a product with it may have, to be built of an adder
+
+
+@lru_cache(maxsize=4096)
+def simplified(mlir: str) -> Nest:
+    """Return a task body with the operations that the tool builds."""
+    nest = read_nest(mlir)
+    body, tables = _without_copies(nest)
+    arrays = {name: replace(a, values=tables[name]) if name in tables else a for name, a in nest.arrays.items()}
+    body = _once(body, {}, {})
+    needed = _needed_bits(body)
+    return replace(nest, body=tuple(_narrowed(node, needed) for node in body), arrays=arrays)
+
+
+def _without_copies(nest: Nest) -> tuple[tuple[Node, ...], Mapping[str, tuple[int, ...]]]:
+    """Return the body without loops that copy a table, and the values of the arrays that nothing else fills."""
+    stored: dict[str, int] = {}
+    for op in _ops(nest.body):
+        if op.access is not None and op.access.write:
+            stored[op.access.array] = stored.get(op.access.array, 0) + 1
+    tables, body = {}, []
+    for node in nest.body:
+        ops = list(_ops((node,)))
+        if isinstance(node, Loop) and node.source is None and len(ops) == 2:
+            (load, store) = (op.access for op in ops)
+            values = nest.arrays[load.array].values if load and store else ()
+            if load and store and values and store.write and stored[store.array] == 1 and load.index == store.index:
+                tables[store.array] = values
+                continue
+        body.append(node)
+    return tuple(body), tables
+
+
+def _ops(nodes: Iterable[Node]) -> Iterator[Op]:
+    for node in nodes:
+        if isinstance(node, Op):
+            yield node
+        elif isinstance(node, Loop):
+            yield from _ops(node.body)
+        else:
+            yield from _ops((*node.sides[0], *node.sides[1]))
+
+
+def _once(nodes: Iterable[Node], same: dict[int, int], known: Mapping[Hashable, int]) -> tuple[Node, ...]:
+    """Return nodes without operations whose value another one has.
+
+    Args:
+        same: by value, an equal one. known: by operation and its operands, its value.
+    """
+    found: list[Node] = []
+    known = dict(known)
+    for node in nodes:
+        if isinstance(node, Op):
+            node = replace(node, inputs=tuple(same.get(v, v) for v in node.inputs))
+            key = _key(node)
+            if key is not None and key in known:
+                same.update(dict.fromkeys(node.outputs, known[key]))
+                continue
+            if key is not None:
+                known[key] = node.outputs[0]
+            if node.access is not None and (node.access.write or node.block):
+                known = {k: v for k, v in known.items() if not (isinstance(k, tuple) and k[0] == node.access.array)}
+            found.append(node)
+            continue
+        written = {op.access.array for op in _ops((node,)) if op.access is not None and (op.access.write or op.block)}
+        known = {k: v for k, v in known.items() if not (isinstance(k, tuple) and k[0] in written)}
+        if isinstance(node, Loop):
+            found.append(replace(node, body=_once(node.body, same, known)))
+        else:
+            sides = tuple(_once(side, same, known) for side in node.sides)
+            results = tuple(tuple(same.get(v, v) for v in side) for side in node.results)
+            condition = same.get(node.condition, node.condition)
+            found.append(replace(node, sides=sides, results=results, condition=condition))
+    return tuple(found)
+
+
+def _key(op: Op) -> Hashable:
+    """Return what decides on the value of an operation; None if that may change."""
+    if op.direction is not None or len(op.outputs) != 1 or op.block:
+        return None
+    if op.access is None:
+        return op.name, op.inputs, op.element, op.bits, op.operand_bits, op.constant
+    if op.access.write or not op.access.index or None in op.access.index:
+        return None
+    return op.access.array, op.access.index
+
+
+def _needed_bits(nodes: Iterable[Node]) -> Mapping[int, int]:
+    """Return by value how many of its low bits are used, for those whose users are known."""
+    needed: dict[int, int] = {}
+    for op in reversed(list(_ops(nodes))):
+        wanted = max((needed.get(v, op.bits) for v in op.outputs), default=op.bits)
+        low = wanted if op.name in _MODULAR or op.name in _EXTENDED or op.name == "arith.trunci" else None
+        if op.name == "store" or op.direction == "put":
+            low = op.bits
+        for value in op.inputs:
+            needed[value] = max(needed.get(value, 0), 1 << 16 if low is None else low)
+    for branch in _branches(nodes):
+        needed.update(dict.fromkeys((branch.condition, *branch.results[0], *branch.results[1]), 1 << 16))
+    return needed
+
+
+def _branches(nodes: Iterable[Node]) -> Iterator[Branch]:
+    for node in nodes:
+        if isinstance(node, Branch):
+            yield node
+            yield from _branches((*node.sides[0], *node.sides[1]))
+        elif isinstance(node, Loop):
+            yield from _branches(node.body)
+
+
+def _narrowed(node: Node, needed: Mapping[int, int]) -> Node:
+    if isinstance(node, Loop):
+        return replace(node, body=tuple(_narrowed(inner, needed) for inner in node.body))
+    if isinstance(node, Branch):
+        return replace(node, sides=tuple(tuple(_narrowed(n, needed) for n in side) for side in node.sides))
+    if node.name not in _MODULAR:
+        return node
+    bits = min(node.bits, needed.get(node.outputs[0], node.bits))
+    return replace(node, bits=bits, operand_bits=tuple(min(n, bits) for n in node.operand_bits))
+
+
+def product_by(constants: Iterable[int]) -> str:
+    """Return the operation that multiplies by one of some constants: wires, one adder, or a multiplier."""
+    digits = max(map(signed_digits, constants), default=1)
+    if digits <= 1:
+        return WIRING
+    return "arith.addi" if digits <= _ADDERS else "arith.muli"
+
+
+def signed_digits(number: int) -> int:
+    """Return the non-zero signed digits of a number: a product with it is the sum of as many shifted values."""
+    count, rest = 0, abs(number)
+    while rest:
+        if rest & 1:
+            count += 1
+            rest += 1 if rest & 2 and rest > 1 else -1
+        rest >>= 1
+    return max(1, count)

@@ -1,0 +1,97 @@
+"""Tensors that stream at the region's edge: which ones, through which interface."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from allo_dse.compiler.ir.nest import loops_of, read_nest
+from allo_dse.compiler.program.compiled import DATAFLOW, CompiledProgram, Directive
+from allo_dse.compiler.program.shared_tensors import is_region, kernel_of, of_region
+from allo_dse.compiler.schedule.edges import Edged, EdgeTensor, edge_tensors, with_edges
+from allo_dse.lang.types import DType
+
+INTERFACE = "interface"
+"""The kind of directives about the ports of tensors."""
+M_AXI, AXIS = "m_axi", "axis"
+
+
+class Transfers(Struct, frozen=True):
+    """Transactions of an AXI adapter. Defaults are those of Vitis HLS (UG1399, "pragma HLS interface").
+
+    Attributes:
+        burst: elements of one burst. outstanding: requests under way.
+    """
+
+    burst: int = 16
+    outstanding: int = 16
+
+
+DEFAULT_TRANSFERS = Transfers()
+
+
+def has_axis(dtype: DType) -> bool:
+    """Return whether the generated C++ sends elements of a type through an AXI-Stream port."""
+    return dtype.bits in (8, 16, 32, 64) and not dtype.is_fixed and (dtype.kind, dtype.bits) != ("float", 16)
+
+
+def interface_of(about: Sequence[Directive]) -> str | None:
+    """Return the interface that directives about a tensor say."""
+    return next((str(d.options["mode"]) for d in reversed(about) if d.kind == INTERFACE), None)
+
+
+def transfers_of(about: Sequence[Directive]) -> Transfers:
+    """Return the transactions that directives about a tensor say."""
+    options = next((d.options for d in reversed(about) if d.kind == INTERFACE), {})
+    return Transfers(int(options.get("burst", 16)), int(options.get("outstanding", 16)))
+
+
+def edged_program(program: CompiledProgram, schedule: Sequence[Directive]) -> Edged:
+    """The program with streams at its edge, as a schedule has them.
+
+    A tensor that its only task accesses once, in order, is a stream if nothing else is said of its place and no round
+    of the loop around needs several elements: they would pass one by one.
+    """
+    edges = edge_tensors(program)
+    if not edges:
+        return with_edges(program, frozenset())
+    every = of_region(program, (*program.schedule, *schedule))
+    return with_edges(program, frozenset(name for name, edge in edges.items() if _streams(program, edge, every)))
+
+
+def _streams(program: CompiledProgram, edge: EdgeTensor, every: Sequence[Directive]) -> bool:
+    about = [
+        d
+        for d in every
+        if (d.name == edge.tensor.name and is_region(d.scope, program))
+        or (d.name == edge.argument and d.kind == "place" and kernel_of(d.scope, program) == edge.kernel)
+    ]
+    places = [d.options["memory"] for d in about if d.kind == "place"]
+    if interface_of(about) == AXIS or places:
+        return interface_of(about) == AXIS or places[-1] == "stream"
+    if any(d.kind == DATAFLOW and d.scope == edge.kernel for d in every):
+        return False
+    own = [d for d in every if is_region(d.scope, program) or kernel_of(d.scope, program) == edge.kernel]
+    return all(_copies(program, edge, loops, own) == 1 for loops in edge.loops)
+
+
+def _copies(
+    program: CompiledProgram, edge: EdgeTensor, loops: Sequence[int | None], directives: Sequence[Directive]
+) -> int:
+    """Return how many copies of an access directives make in a round."""
+    kernel = program.kernel(edge.kernel)
+    (task_class,) = (one for one in kernel.classes if any(p.tensor == edge.tensor for p in one.used_ports))
+    trips: Mapping[int | None, int] = {
+        loop.source: loop.trips.constant
+        for loop in loops_of(read_nest(task_class.body.mlir).body)
+        if loop.trips is not None
+    }
+    factors, pipelined = [1], False
+    for number in loops:
+        said = [d for d in directives if number is not None and number in task_class.called(d.name)]
+        unrolled = next((int(d.options.get("factor", 0)) for d in reversed(said) if d.kind == "unroll"), 1)
+        factors.append(trips[number] if pipelined or not unrolled else unrolled)
+        pipelined = pipelined or any(d.kind == "pipeline" for d in said)
+    return math.prod(factors)

@@ -1,0 +1,225 @@
+"""Other loops for a kernel: rectangles in place of triangles, and other orders of nests that carry a sum innermost.
+
+Each rewrite keeps the program's results; `check_order` proves that for orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from itertools import permutations
+from typing import Literal
+
+from msgspec import Struct
+
+from allo_dse.common.mlir.bindings import arith, ir, scf
+from allo_dse.common.mlir.dialect import new_context
+from allo_dse.common.records import replace
+from allo_dse.lang.diagnostics import ProgramError
+
+from ..ir.affine import extent
+from ..program.compiled import CompiledProgram
+from ..program.kernel import Kernel
+from .body import LOOP, Body, inner_block, is_pure, number_of, numbered, statements
+from .loops import (
+    Pairing,
+    bounds,
+    check_order,
+    constant,
+    erase_unused,
+    known,
+    references,
+    reorder,
+    share_constants,
+    trips_of,
+    value_ranges,
+    variable,
+)
+from .memories import IndexForms
+
+ALL_ORDERS = 3
+"""Loops of a nest of which all orders are offered; of a deeper one each loop in turn is moved to the inside."""
+_FAR = 1 << 32
+
+
+class Rewrite(Struct, frozen=True):
+    """A rewrite of a kernel's loops.
+
+    Attributes:
+        kind: "rectangle" gives loops with varying bounds constant ones, their bodies under a condition; "order" gives
+            the loops of a nest another order.
+        nest: position of the nest's outermost loop among the kernel's outermost loops.
+        order: names of the nest's loops from the outermost to the innermost.
+    """
+
+    kernel: str
+    kind: Literal["rectangle", "order"]
+    nest: int = 0
+    order: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kernel}: rectangles" if self.kind == "rectangle" else f"{self.kernel}: {' '.join(self.order)}"
+
+
+@lru_cache(maxsize=512)
+def has_triangles(kernel: Kernel) -> bool:
+    """Return whether bounds of the kernel's loops depend on loops around them, so that they can be rectangles."""
+    if len(kernel.classes) != 1:
+        return False
+    body = Body.of(kernel.classes[0], new_context())
+    with body.module.context, ir.Location.unknown():
+        return next(_triangles(body), None) is not None
+
+
+@lru_cache(maxsize=512)
+def orders(kernel: Kernel) -> tuple[tuple[int, tuple[tuple[str, ...], ...]], ...]:
+    """Nests whose innermost loop carries a value from round to round, with the orders in which another loop does.
+
+    Returns:
+        Position of each such nest, and its legal orders, that of the program first.
+    """
+    if len(kernel.classes) != 1:
+        return ()
+    body, found = Body.of(kernel.classes[0], new_context()), []
+    with body.module.context, ir.Location.unknown():
+        for number, chain in enumerate(_nests(body)):
+            names = [body.source(loop).name for loop in chain]
+            if len(chain) < 2 or len(set(names)) < len(names) or not _carries(body, chain, len(chain) - 1):
+                continue
+            legal = [order for order in _wanted(len(chain)) if _is_legal(body, chain, order)]
+            better = [order for order in legal if not _carries(body, chain, order[-1])]
+            if better:
+                every = (tuple(range(len(chain))), *better)
+                found.append((number, tuple(tuple(names[loop] for loop in order) for order in every)))
+    return tuple(found)
+
+
+def restructured(program: CompiledProgram, rewrites: Sequence[Rewrite]) -> CompiledProgram:
+    """The program with rewritten loops.
+
+    before:  for i: for j in range(i + 1): f(i, j)        after:  for i: for j in range(n): if j <= i: f(i, j)
+
+    Raises:
+        ProgramError: where a rewrite does not apply, or could change results.
+    """
+    kernels = tuple(_rewritten(own, [one for one in rewrites if one.kernel == own.name]) for own in program.kernels)
+    own = {field.name: getattr(program, field.name) for field in fields(CompiledProgram)}
+    return CompiledProgram(**{**own, "kernels": kernels})
+
+
+@lru_cache(maxsize=512)
+def _cached(kernel: Kernel, rewrites: tuple[Rewrite, ...]) -> Kernel:
+    (task_class,) = kernel.classes
+    body = Body.of(task_class, new_context())
+    with body.module.context, ir.Location.unknown():
+        for rewrite in rewrites:
+            if rewrite.kind == "rectangle":
+                while (loop := next(_triangles(body), None)) is not None:
+                    _make_rectangle(body, loop)
+            else:
+                chain = {body.source(loop).name: loop for loop in list(_nests(body))[rewrite.nest]}
+                if set(rewrite.order) != set(chain):
+                    raise ProgramError(f"the loops of this nest are {', '.join(chain)}, not {', '.join(rewrite.order)}")
+                reorder(body, [chain[name] for name in rewrite.order])
+            share_constants(body.function)
+            erase_unused(body.block)
+        return replace(kernel, classes=(body.finished(),))
+
+
+def _rewritten(kernel: Kernel, rewrites: Sequence[Rewrite]) -> Kernel:
+    return _cached(kernel, tuple(rewrites)) if rewrites else kernel
+
+
+def _triangles(body: Body) -> Iterator[ir.Operation]:
+    """Loops that count by one between bounds that depend on loops around them, which are bounded themselves."""
+    forms = IndexForms(body)
+    for loop in body.loops():
+        if loop.name != "scf.for" or list(loop.results):
+            continue
+        low, high, step = bounds(loop)
+        if known(step) != 1 or (known(low) is not None and known(high) is not None):
+            continue
+        ends = [forms.of(value) for value in (low, high)]
+        spans = [extent(form, forms.ranges) for form in ends if form is not None]
+        if len(spans) == 2 and -_FAR < spans[0][0] < spans[1][1] < _FAR:
+            yield loop
+
+
+def _make_rectangle(body: Body, loop: ir.Operation) -> None:
+    forms = IndexForms(body)
+    low, high, _ = bounds(loop)
+    first, last = (forms.of(value) for value in (low, high))
+    assert first is not None
+    assert last is not None
+    (least, _), (_, most) = extent(first, forms.ranges), extent(last, forms.ranges)
+    with ir.InsertionPoint(loop):
+        made = scf.ForOp(constant(least), constant(most), constant(1)).operation
+        made.attributes[LOOP] = loop.attributes[LOOP]
+    with ir.InsertionPoint(inner_block(made)):
+        tests = []
+        if not first.is_constant:
+            tests.append(arith.CmpIOp(arith.CmpIPredicate.sge, variable(made), low).result)
+        if not last.is_constant:
+            tests.append(arith.CmpIOp(arith.CmpIPredicate.slt, variable(made), high).result)
+        inside = scf.IfOp(tests[0] if len(tests) == 1 else arith.AndIOp(*tests).result)
+        with ir.InsertionPoint(inside.then_block):
+            end = scf.YieldOp([]).operation
+        scf.YieldOp([])
+    for op in statements(inner_block(loop)):
+        op.move_before(end)
+    variable(loop).replace_all_uses_with(variable(made))
+    loop.erase()
+
+
+def _nests(body: Body) -> Iterator[list[ir.Operation]]:
+    """The outermost loops, each with the loops inside that nothing but index computations is beside."""
+    for op in body.operations():
+        if LOOP not in op.attributes or op.name != "scf.for":
+            continue
+        chain = [op]
+        while trips_of(chain[-1]) is not None and not list(chain[-1].results):
+            inner = [one for one in statements(inner_block(chain[-1])) if not is_pure(one)]
+            if len(inner) != 1 or inner[0].name != "scf.for" or LOOP not in inner[0].attributes:
+                break
+            chain.append(inner[0])
+        if all(trips_of(loop) is not None and not list(loop.results) for loop in chain):
+            yield chain
+        else:
+            yield chain[:1]
+
+
+def _wanted(depth: int) -> Iterator[tuple[int, ...]]:
+    """Orders other than that of the program."""
+    every = tuple(range(depth))
+    if depth <= ALL_ORDERS:
+        yield from (order for order in permutations(every) if order != every)
+    else:
+        yield from ((*(one for one in every if one != last), last) for last in every[:-1])
+
+
+def _is_legal(body: Body, chain: Sequence[ir.Operation], order: Sequence[int]) -> bool:
+    try:
+        check_order(body, chain, order)
+    except ProgramError:
+        return False
+    return True
+
+
+def _carries(body: Body, chain: Sequence[ir.Operation], position: int) -> bool:
+    """Return whether rounds of a loop, those around it being equal, hand values on to each other."""
+    nest = body.nest()
+    if nest.unsupported is not None:
+        return False
+    loops = [numbered(nest, number_of(loop)) for loop in chain]
+    found = references(loops[-1].body)
+    inside = [loop for reference in found for loop in reference.loops]
+    pairing = Pairing(tuple(loops), tuple(loops), value_ranges([*loops, *inside], {}))
+    wanted = tuple("<" if number == position else "=" for number in range(len(chain)))
+    return any(
+        vector == wanted
+        for one in found
+        for other in found
+        if one.access.index and other.access.index and not (one.access.array.startswith("stream "))
+        for vector in pairing.directions(one, other)
+    )

@@ -1,0 +1,129 @@
+"""Repeated measurement of designs by noisy evaluators."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from statistics import NormalDist, fmean
+from typing import Any
+
+from allo_dse.eval.evaluator import Evaluator, Metrics
+from allo_dse.space.design import Design
+
+from .least import metric_of
+from .objectives import Constraint, MetricError, Objective
+
+WORTH = 0.02  # gain of a repeat below which it is left out, as a share of the standard deviation of the noise
+MOST = 16  # measurements of a design
+MOST_NOISE = 0.5  # relative noise above which nothing is expected of repeats
+
+
+class Repeating:
+    """Measures designs as often as is worth while, and reports mean values.
+
+    The first design is measured twice, which shows whether there is noise at all. From then on a design is measured
+    again as long as that may change whether it is better than the best so far: while the expected gain of the decision
+    (the knowledge gradient of P. Frazier, W. Powell and S. Dayanik, "A knowledge-gradient policy for sequential
+    information collection", SIAM J. Control Optim. 47(5), 2008) is worth a measurement. So designs that are clearly
+    worse are measured once, and the winner often.
+
+    The metrics of a design measured more than once have `repeats`, and the range of each metric that an objective reads
+    as `NAME_min` and `NAME_max`.
+
+    Args:
+        evaluator: the evaluator; its other members are passed on.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, objectives: Sequence[Objective], constraints: Sequence[Constraint]
+    ) -> None:
+        self._evaluator, self._objectives, self._constraints = evaluator, tuple(objectives), tuple(constraints)
+        self._squares = [0.0] * len(self._objectives)  # of deviations, relative to the means
+        self._freedom = 0
+        self._front: list[tuple[float, ...]] = []  # mean losses of the best designs
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # also while it is unpickled
+            raise AttributeError(name)
+        return getattr(self._evaluator, name)
+
+    def evaluate(self, design: Design) -> Metrics:
+        """Measure one design."""
+        began, limit = time.monotonic(), getattr(self._evaluator, "deadline_s", None) or math.inf
+        found = [self._evaluator.evaluate(design)]
+        losses = [self._losses(found[0])]
+        if losses[0] is None:  # infeasible, or not to be judged
+            return found[0]
+        while len(found) < MOST and self._is_worth_a_repeat([one for one in losses if one is not None]):
+            spent = time.monotonic() - began
+            if spent + 2 * spent / len(found) > limit:  # all repeats share the time of the design
+                break
+            found.append(self._evaluator.evaluate(design))
+            losses.append(self._losses(found[-1]))
+        known = [one for one in losses if one is not None]
+        self._learn(known)
+        return found[0] if len(found) == 1 else self._together(found)
+
+    def _losses(self, found: Any) -> tuple[float, ...] | None:
+        try:
+            metrics = Metrics(**found)
+            if any(constraint.violation(metrics) > 0 for constraint in self._constraints):
+                return None
+            return tuple(o.sign * o.value(metrics) for o in self._objectives)
+        except (MetricError, TypeError):
+            return None
+
+    def _is_worth_a_repeat(self, known: Sequence[tuple[float, ...]]) -> bool:
+        count, noise = len(known), self._noise(known)
+        if not self._freedom and count < 2:
+            return True
+        if not any(noise) or max(noise) > MOST_NOISE:
+            return False
+        mean = tuple(map(fmean, zip(*known, strict=True)))
+        others = [of for of in self._front if of != mean]
+        if not others:
+            return count < 3
+        # By how many standard deviations the best of the others dominates it; negative if none does.
+        apart = max(
+            min(
+                (m - f) / (s * (abs(f) or 1.0)) if s else math.inf if m > f else -math.inf if m < f else 0.0
+                for m, f, s in zip(mean, of, noise, strict=True)
+            )
+            for of in others
+        )
+        step = math.sqrt(1 / (count * (count + 1)))  # standard deviation of the change of the mean by a repeat
+        z = -abs(apart) / step
+        normal = NormalDist()
+        return z > -8 and step * (normal.pdf(z) + z * normal.cdf(z)) > WORTH
+
+    def _noise(self, known: Sequence[tuple[float, ...]]) -> list[float]:
+        """Relative standard deviation of each objective, of all designs measured more than once and this one."""
+        squares, freedom = self._with(known)
+        return [math.sqrt(of / freedom) if freedom else 0.0 for of in squares]
+
+    def _with(self, known: Sequence[tuple[float, ...]]) -> tuple[list[float], int]:
+        means = [fmean(column) for column in zip(*known, strict=True)]
+        columns = zip(self._squares, zip(*known, strict=True), means, strict=True)
+        squares = [s + sum(((v - m) / (abs(m) or 1.0)) ** 2 for v in column) for s, column, m in columns]
+        return squares, self._freedom + len(known) - 1
+
+    def _learn(self, known: Sequence[tuple[float, ...]]) -> None:
+        self._squares, self._freedom = self._with(known)
+        mean = tuple(map(fmean, zip(*known, strict=True)))
+        if not any(all(f <= m for f, m in zip(of, mean, strict=True)) for of in self._front):
+            self._front = [of for of in self._front if any(f < m for f, m in zip(of, mean, strict=True))] + [mean]
+
+    def _together(self, found: Sequence[Any]) -> Metrics:
+        """Mean metrics, with ranges where measurements differ."""
+        metrics: dict[str, Any] = dict(found[0])
+        read = {metric_of(objective) for objective in self._objectives}
+        differ = False
+        for name, first in found[0].items():
+            values = [one.get(name) for one in found]
+            if isinstance(first, int | float) and not isinstance(first, bool) and len(set(values)) > 1:
+                differ = True
+                metrics[name] = fmean(values)
+                if name in read:
+                    metrics |= {f"{name}_min": min(values), f"{name}_max": max(values)}
+        return Metrics(**metrics, **({"repeats": len(found)} if differ else {}))

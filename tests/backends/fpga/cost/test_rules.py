@@ -1,0 +1,112 @@
+"""Decisions of the HLS tool: which loops it pipelines, unrolls, flattens and runs at once, by its version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import allo_dse as dse
+from allo_dse.backends.fpga.cost.simplify import product_by, signed_digits
+from allo_dse.backends.fpga.cost.task_cost import TaskCost, task_cost
+from allo_dse.backends.fpga.mapping import FpgaMapping
+from allo_dse.common.errors import DeviceError
+from allo_dse.compiler.program.compiled import Directive
+from allo_dse.device.device import FpgaDevice
+from benchmarks import fpga_truth_programs as published
+from tests.backends.fpga.cost import programs
+
+U55C = FpgaDevice.load("u55c").with_options(clock_mhz=200)
+OLD = FpgaDevice.load("z7045").with_options(clock_mhz=75, uncertainty=0.125, tool="2015.3")
+
+
+def cost(region: Any, device: FpgaDevice = U55C, *schedule: Directive) -> TaskCost:
+    program = dse.load_program(region)
+    return task_cost(program, program.kernels[0].classes[0], device, schedule)
+
+
+def loops(found: TaskCost) -> list[tuple[tuple[str, ...], int, int]]:
+    return [(one.names, one.trips, one.ii) for one in found.loops]
+
+
+def test_perfect_nests_are_flattened_and_others_unrolled() -> None:
+    """The inner loop has 18 rounds, or 30 with a sum in a register."""
+    flat = [(("i", "j", "k"), 5832, 4), (("i2", "j2", "k2"), 5832, 4)]
+    assert loops(cost(published.heat_3d())) == flat
+    assert loops(cost(published.doitgen()))[0] == (("p",), 30, 15)
+    assert cost(published.heat_3d()).cycles == pytest.approx(1_869_601, rel=0.001)  # of the circuit
+
+
+def test_loads_that_rounds_have_in_common_come_first() -> None:
+    """30 elements of a row through two ports: 15 cycles, and one until the last is there; each loop ends in a cycle."""
+    rows = cost(published.doitgen())
+    inner = sum(one.cycles for one in rows.loops)
+    assert rows.cycles == 500 * (inner + 16) + 25 + 1
+
+
+def test_loops_that_share_nothing_run_at_once_and_share_no_operators() -> None:
+    """The two products of `gesummv` have 64 multiply-adds of 8 DSPs each; those of `mvt` read one memory."""
+    assert cost(published.gesummv()).logic.dsp == 2 * 64 * (2 * 3 + 2)
+    assert cost(published.mvt()).logic.dsp == 2 * (2 + 3)
+    before = cost(published.gesummv(), U55C.with_options(tool="2020.1"))
+    assert before.cycles > cost(published.gesummv()).cycles
+    assert before.logic.dsp == 64 * (2 * 3 + 2)
+
+
+def test_an_old_tool_pipelines_what_a_directive_names() -> None:
+    assert loops(cost(published.product_3x3(), OLD)) == []
+    pipelined = cost(published.product_3x3(), OLD, Directive("pipeline", "body", "j", {"initiation_interval": 1}))
+    assert loops(pipelined) == [(("i", "j"), 9, 2)]
+    assert pipelined.cycles == 21
+    assert pipelined.logic.dsp == 3
+
+
+def test_rounds_forward_the_last_value_and_bounds_keep_accesses_apart() -> None:
+    assert loops(cost(published.floyd_warshall())) == [(("k", "i", "j"), 216_000, 2)]
+    assert loops(cost(published.lu()))[0][2] == 5
+
+
+def test_a_reset_sum_is_flattened() -> None:
+    """The reset takes time before the adder; the stencil of integers has 9 products in 27 DSPs."""
+    assert loops(cost(published.covariance()))[0] == (("j", "i"), 8000, 5)
+    assert cost(published.stencil_2d()).logic.dsp == 27
+
+
+def test_versions_change_a_device() -> None:
+    assert U55C.with_options(tool="2019.2").hls.pipeline_loops == 0
+    assert U55C.with_options(tool="2015.3").with_options(tool="2022.2") == U55C
+    assert U55C.with_options(tool="2030.1").external.adapter == U55C.with_options(tool="2025.2").external.adapter
+    with pytest.raises(DeviceError, match="no version"):
+        U55C.with_options(tool="newest")
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(-(1 << 20), 1 << 20))
+def test_signed_digits_are_fewer_than_bits(number: int) -> None:
+    """Half of the bits at most; a power of two has one, and a shift changes none."""
+    digits = signed_digits(number)
+    assert 1 <= digits <= max(1, (abs(number).bit_length() + 2) // 2)
+    assert signed_digits(4 * number) == digits
+    assert (product_by([number]) == "wiring") == (number == 0 or abs(number) & (abs(number) - 1) == 0)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.sampled_from([32, 64, 128, 256, 512, 1024]), st.sampled_from(["2020.2", "2021.1", "2022.2", "2025.2"]))
+def test_adapters_grow_with_their_width(bits: int, tool: str) -> None:
+    adapter = U55C.with_options(tool=tool).external.adapter
+    read, write = adapter.of(bits, reads=True), adapter.of(bits, reads=False)
+    wider = adapter.of(2 * bits, reads=True)
+    assert (wider.lut, wider.ff) > (read.lut, read.ff)
+    assert wider.bram18 >= read.bram18 >= write.bram18
+
+
+def test_what_a_directive_cannot_do_is_said() -> None:
+    program = dse.load_program(programs.triangle(16))
+    asked = Directive("pipeline", "k", "i", {"initiation_interval": 1})
+    fast = FpgaMapping(program.vmg, FpgaDevice.load("u280").with_options(clock_mhz=500), (asked,))
+    said = fast.remarks
+    assert any("k:i is not pipelined: the trip count of j" in one for one in said)
+    assert any("500 MHz are extrapolated" in one for one in said)
+    assert FpgaMapping(program.vmg, FpgaDevice.load("u280")).remarks == []

@@ -1,0 +1,74 @@
+"""Restructured loops compute what the program does: rectangles in place of triangles, and other orders of sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import allo_dse as dse
+from allo_dse.common.errors import AlloDseError
+from allo_dse.compiler.schedule.restructure import Rewrite, has_triangles, orders, restructured
+from allo_dse.eval.equivalence.compare import equivalent
+
+from ..execute import simulate
+from . import kernels
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(0, 3), st.integers(0, 2), st.integers(1, 9))
+def test_rectangles_give_the_same_numbers(start: int, slope: int, end: int) -> None:
+    """Rounds from `start - i` to `min(9, slope * i + end)`, of which some rows have none."""
+    program = dse.load_program(kernels.trapezoid(start, slope, end))
+    found = []
+    for one in (program, restructured(program, [Rewrite("k", "rectangle")])):
+        a, b = np.arange(81, dtype=np.int32).reshape(9, 9), np.zeros((9, 9), np.int32)
+        simulate(one, a, b)
+        found.append(b)
+    assert has_triangles(program.kernels[0])
+    assert found[0].any() or start + slope + end < 2
+    assert (found[0] == found[1]).all()
+
+
+def test_rectangles_have_constant_bounds() -> None:
+    program = dse.load_program(kernels.trapezoid(1, 1, 2))
+    made = program.rewritten((Rewrite("k", "rectangle"),))
+    assert not has_triangles(made.kernels[0])
+    assert made.as_written is program
+    assert program.rewritten(made.rewrites) is made
+    assert made.with_params().rewrites == made.rewrites
+
+
+def test_orders_that_carry_no_sum_innermost_are_offered_and_equal() -> None:
+    program = dse.load_program(kernels.product)
+    ((nest, found),) = orders(program.kernels[0])
+    assert found[0] == ("i", "j", "k")
+    assert {order[-1] for order in found[1:]} == {"i", "j"}
+    for order in found[1:3]:
+        assert equivalent(program, program.rewritten((Rewrite("k", "order", nest, order),))).equal
+
+
+@pytest.mark.parametrize("kind", ["skewed", "element by element", "prefix"])
+def test_orders_that_change_results_or_help_nothing_are_not_offered(kind: str) -> None:
+    assert orders(dse.load_program(kernels.ordered(kind)).kernels[0]) == ()
+
+
+def test_an_illegal_order_is_refused() -> None:
+    program: Any = dse.load_program(kernels.ordered("skewed"))
+    with pytest.raises(AlloDseError, match="used too early"):
+        program.rewritten((Rewrite("k", "order", 0, ("j", "i")),))
+
+
+def test_a_search_says_of_which_transformations_its_space_was(tmp_path: Any) -> None:
+    study = dse.Study(
+        "s",
+        program=kernels.trapezoid(0, 1, 1),
+        device="u280",
+        schedules=["auto", *(dse.interface(name, ["m_axi"]) for name in "AB")],
+        objectives=[dse.minimize("latency_cycles")],
+    )
+    found = study.run(1, run_dir=tmp_path / "run", progress="quiet", verify=False)
+    assert "; the space had loops as written, as rectangles" in str(found.certificate)
