@@ -22,6 +22,7 @@ install()
 
 from allo.ir.types import bfloat16, float32, int8, int16, int32
 
+from benchmarks import npu_programs
 from studies import (
     elementwise_npu,
     gemm_npu,
@@ -42,6 +43,13 @@ UNDISTURBED_I16 = 73
 """The i16 runs are listed in the order of a sweep, sizes as text. Amid the sizes 256x512xN, from the 74th run on, most
 times rise by 0.2 to 0.6 ms until the end, and nearly none does before."""
 
+
+LAYOUTS = {
+    "row,row": gemm_npu.gemm,
+    "col,row": npu_programs.gemm_a_by_columns,
+    "row,col": npu_programs.gemm_b_by_columns,
+}
+"""GEMM by the order in which A and B are stored."""
 
 Change = Callable[[NpuDevice], NpuDevice]
 
@@ -69,6 +77,7 @@ class Case:
     work: float = 0.0
     relaunches: int = 0
     disturbed: bool = False
+    in_call: bool = False
 
     def predicted_us(self, change: Change | None = None) -> float:
         """The model's time, with the designs' devices changed."""
@@ -78,8 +87,11 @@ class Case:
             if change is not None:
                 device = change(device)
             total += NpuSimulator().evaluate(design.on(device)).latency_us
-            board = device.board
-            total += board.relaunch_us - board.launch_us if position else board.relaunch_us * self.relaunches
+            cores = design.fold.node_count
+            # A program that another one has replaced since the last call is begun anew.
+            begins = self.relaunches + (len(self.designs) > 1 or self.in_call)
+            total += device.begin_us(cores) * begins
+            total -= device.launch_us if position or self.in_call else 0.0
         return total
 
 
@@ -111,13 +123,19 @@ Shape = tuple[int, int, int]
 
 
 def gemm_design(
-    shape: Shape, tile: Shape, types: tuple[DType, DType], cores: tuple[int, int], device: Device, output_depth: int = 2
+    shape: Shape,
+    tile: Shape,
+    types: tuple[DType, DType],
+    cores: tuple[int, int],
+    device: Device,
+    output_depth: int = 2,
+    layout: str = "row,row",
 ) -> Design:
     """The hand-written mapping: chain along k, outputs bundled cyclically onto the cores."""
     (m, k, n), (mt, kt, nt) = shape, tile
     axes = (CHAINED, AxisFold(cores[0], "cyclic"), AxisFold(cores[1], "cyclic"))
     return design(
-        gemm_npu.gemm,
+        LAYOUTS[layout],
         {"gemm": axes},
         device,
         Buffering(output_depth=output_depth),
@@ -281,7 +299,59 @@ def _attention(shape: str) -> Design:
     )
 
 
+# -- Both, of other sources --------------------------------------------------------------------------------------------
+
+IRON_CI = {"XDNA1": ("npu1", 4, "host"), "XDNA2": ("npu2", 8, "host")}
+"""Device, columns and board of the whole calls that IRON's CI times, on Phoenix and Krackan."""
+
+
+def more_measurements() -> Iterator[Case]:
+    """Whole calls, kernels and launches inside a call, of IRON's CI, of Phoenix logs and of mlir-air's models."""
+    for row in rows_of(MEASURED / "more_a.csv"):
+        made = _more(row)
+        if made is not None:
+            group = row["config_group"].split("|")[0]
+            launch = row["kind"] == "launch within a call"
+            yield Case(group, f"{row['shape']}, {row['columns']}x{row['rows']}, {row['tile']} {row['layout']}", made,
+                       float(row["measured_us"]), in_call=launch)  # fmt: skip
+
+
+def _more(row: Mapping[str, str]) -> tuple[Design, ...] | None:
+    """A measurement's designs; None for what no study's program describes."""
+    source, op = row["source"], row["op"]
+    name, most, board = IRON_CI[row["device"]]
+    columns, rows = int(row["columns"]), int(row["rows"])
+    if row["device"] == "XDNA2" and not source.startswith("amd/IRON"):
+        board = "default"
+    if "jdominick05" in source:
+        board = "ph"
+    device = Device.load(f"{name}_{columns}col" if columns < most or name == "npu1" else name).with_options(board=board)
+    if op == "gemm" and "?" not in row["tile"] and columns * rows > 1:  # another program of theirs on a single core
+        shape, tile = sizes(row["shape"]), sizes(row["tile"])
+        assert len(shape) == len(tile) == 3
+        operand, result = row["dtype"].split("->")
+        types = (TYPES[operand], TYPES[result])
+        kernels = device.with_options(kernel_library="iron")
+        depth = int(row["output_buffers"])
+        return (gemm_design(shape, tile, types, (rows, columns), kernels, depth, row["layout"]),)
+    if op.startswith("gemm_drain"):
+        return _npu2_gemm({**row, "tile": row["tile"]}, columns, rows, device)
+    if op == "gemv":
+        m, k = sizes(row["shape"])
+        step = 1 if row["tile"] == "?" else int(row["tile"].split("/")[1])
+        spread = {"core": (AxisFold(columns * rows, "cyclic"),)}
+        kernels = device.with_options(kernel_library="iron") if source.startswith("amd/IRON") else device
+        return (design(gemv_npu.gemv_kernel, spread, kernels, Buffering(), M=m, K=k, P=m // max(step, m // 512)),)
+    if op in ("gelu", "add", "axpy") and row["tile"]:
+        length, tile_length = int(row["shape"]), int(row["tile"])
+        kernels = device.with_options(kernel_library="iron")
+        return (_elementwise("add" if op == "axpy" else op, length, tile_length, columns * rows, kernels),)
+    if op == "layer_norm" and "x" in row["shape"]:
+        return (_streaming("layer_norm", row, columns * rows, device),)
+    return None
+
+
 def all_cases() -> list[Case]:
     """Every measurement at hand."""
-    sources = (npu1_gemms, npu1_tiles, tile_pairs, npu1_operators, npu2_operators)
+    sources = (npu1_gemms, npu1_tiles, tile_pairs, npu1_operators, npu2_operators, more_measurements)
     return [case for source in sources for case in source()]

@@ -159,6 +159,7 @@ class NpuDevice(Device, KernelTables):
         reserved_bytes: data memory of a core that buffers cannot use (stack, and what the tools put beside it), by
             kernel library, because it depends on the tools that build the kernels.
         accuracy: how good the predictions made with these numbers are, where they were compared with measurements.
+        unmeasured_percent: how good they are for another board, kernel library or program, in per cent.
     """
 
     family: Literal["npu"]
@@ -173,6 +174,7 @@ class NpuDevice(Device, KernelTables):
     board: Board
     reserved_bytes: Mapping[str, Size]
     accuracy: tuple[Accuracy, ...] = ()
+    unmeasured_percent: float = 100.0
 
     @model_validator(mode="after")
     def _leaves_memory(self) -> NpuDevice:
@@ -237,7 +239,7 @@ class NpuDevice(Device, KernelTables):
 
     @property
     def _prose(self) -> set[str]:
-        return {"name", "description", "boards", "board_name", "accuracy"}
+        return {"name", "description", "boards", "board_name", "accuracy", "unmeasured_percent"}
 
     @functools.cached_property
     def array_key(self) -> str:
@@ -254,6 +256,15 @@ class NpuDevice(Device, KernelTables):
         known = (a for a in self.accuracy if a.board == self.board_name and a.kernels in ("", self.kernel_library))
         fitting = [a for a in known if (a.operations, a.element) == (operations, element) and a.least_us <= latency_us]
         return max(fitting, key=lambda a: a.least_us, default=None)
+
+    @property
+    def launch_us(self) -> float:
+        """Overhead of one call on this device's columns, host to host."""
+        return self.board.launch_us + self.board.launch_column_us * self.array.columns
+
+    def begin_us(self, cores: int) -> float:
+        """Time to begin another program within a call: each of its cores gets its code and its descriptors."""
+        return self.board.relaunch_us * cores / self.max_nodes
 
     @property
     def _has(self) -> dict[str, object]:

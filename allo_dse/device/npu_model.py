@@ -188,8 +188,9 @@ class Board(Model):
         page_bytes: rows of this length are slow to walk down: every one of them starts a page like the one before.
         page_slowdown: how many times as long a tile takes then.
         page_reach_bytes: size of the largest tensor that is not slowed down.
-        launch_us: overhead of one call, host to host.
-        relaunch_us: beginning another program within a call.
+        launch_us: overhead of one call, host to host, without its columns.
+        launch_column_us: what each column of the device adds to that.
+        relaunch_us: beginning another program on all cores within a call.
         reconfigure_us: loading another array configuration.
         host_sync_gb_s: rate at which the host makes its buffers visible to the device and back, in 1e9 bytes per
             second.
@@ -205,6 +206,7 @@ class Board(Model):
     page_slowdown: Annotated[float, Field(ge=1, allow_inf_nan=False)]
     page_reach_bytes: Size
     launch_us: NotNegative
+    launch_column_us: NotNegative = 0.0
     relaunch_us: NotNegative
     reconfigure_us: NotNegative
     host_sync_gb_s: Positive
@@ -224,17 +226,19 @@ class Board(Model):
         """Return the bytes that could have been moved in the same time in long runs."""
         return tile_bytes * (run_bytes + self.dram_burst_half_bytes) / run_bytes
 
-    def host_us(self, tensor_bytes: int, rewrites: int) -> float:
+    def host_us(self, columns: int, tensor_bytes: int, rewrites: int) -> float:
         """The host's part of a call: launch, making its buffers visible and back, rewriting descriptors.
 
         Args:
+            columns: of the device.
             tensor_bytes: of all tensors.
             rewrites: how many descriptors the host writes while the array runs.
         """
-        return self.launch_us + tensor_bytes / (self.host_sync_gb_s * 1e3) + self.host_rewrite_us * rewrites
+        launch_us = self.launch_us + self.launch_column_us * columns
+        return launch_us + tensor_bytes / (self.host_sync_gb_s * 1e3) + self.host_rewrite_us * rewrites
 
 
-HOST_NUMBERS = ("launch_us", "host_sync_gb_s", "host_rewrite_us")
+HOST_NUMBERS = ("launch_us", "launch_column_us", "host_sync_gb_s", "host_rewrite_us")
 """Of a board, what says how long and whether the array waits for the host, but not how long it works in between."""
 
 
@@ -252,6 +256,9 @@ class KernelCost(Model):
         result_cycles: fixed cost of a task that gives away a result, where the tools empty the array between results.
         drain_cycles_per_byte: what a core waits for its result to leave, beyond its own channel, where the tools let
             all cores of a column finish before the next results are begun.
+        column_major: for kernels that take operands stored by columns, factors of the time of the multiply-accumulates
+            where A is, and where B is. Without it, the operand is turned before.
+        operand_channels: DMA channels that share the transfer of an operand.
         multiple_of: the contract of a vendor's kernel: m, k and n are multiples of these. Any tile without it.
     """
 
@@ -262,6 +269,8 @@ class KernelCost(Model):
     task_cycles: NotNegative = 0.0
     result_cycles: NotNegative = 0.0
     drain_cycles_per_byte: NotNegative = 0.0
+    column_major: tuple[Positive, Positive] | None = None
+    operand_channels: Count = 1
     multiple_of: tuple[Count, Count, Count] | None = None
 
     def takes(self, m: int, k: int, n: int) -> bool:
@@ -270,10 +279,10 @@ class KernelCost(Model):
             size % step for size, step in zip((m, k, n), self.multiple_of, strict=True)
         )
 
-    def cycles(self, m: int, k: int, n: int) -> float:
-        """Core cycles for C[m, n] += A[m, k] @ B[k, n]."""
+    def cycles(self, m: int, k: int, n: int, slower: float = 1.0) -> float:
+        """Core cycles for C[m, n] += A[m, k] @ B[k, n], with multiply-accumulates that take `slower` times as long."""
         return (
-            m * k * n / (self.peak_mac_per_cycle * self.efficiency)
+            m * k * n * slower / (self.peak_mac_per_cycle * self.efficiency)
             + self.accumulate_cycles_per_element * m * n
             + self.call_cycles
         )
@@ -339,7 +348,8 @@ class KernelTables(Model):
 
     Attributes:
         kernels: cost tables by library and element type; `kernel_library` selects the one that `kernel_cost` uses.
-        elementwise: costs of other tile operations by kind, with "other" for kinds that are not listed.
+        elementwise: costs of other tile operations by kind, with "other" for kinds that are not listed; "iron.gelu" for
+            a library that has its own.
     """
 
     kernels: Mapping[str, KernelLibrary]
@@ -394,4 +404,5 @@ class KernelTables(Model):
 
     def elementwise_cost(self, kind: str) -> ElementwiseCost:
         """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""
-        return self.elementwise.get(kind, self.elementwise[_OTHER])
+        own = self.elementwise.get(f"{self.kernel_library}.{kind}")
+        return own or self.elementwise.get(kind, self.elementwise[_OTHER])

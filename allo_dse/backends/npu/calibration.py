@@ -19,6 +19,7 @@ from .evaluator import operations_of
 
 _BOARD = {
     "launch_us": Scale(10.0),
+    "launch_column_us": Scale(1.0),
     "host_sync_gb_s": Scale(),
     "dram_gb_s": Scale(),
     "column_gb_s": Scale(),

@@ -7,7 +7,7 @@ and moving the sum on to the next task of a chain or into the output slot, are p
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from math import prod
 
@@ -49,7 +49,13 @@ def class_cycles(task_class: TaskClass, device: NpuDevice, free: Collection[int]
     """
     total, accumulator, kernel = 0.0, None, None
     calls = iter(task_class.externals)
+    turned: dict[tuple[int, ...], float] = {}  # operands stored by columns, with the time of turning them on the core
     for site, op in enumerate(task_class.work):
+        if op.kind == "transpose":
+            turned[op.shape] = turned.get(op.shape, 0.0) + (
+                0.0 if site in free else _count(op) * _elementwise_cycles(op, device)
+            )
+            continue
         if site in free:
             continue
         if op.kind == "external":
@@ -58,9 +64,14 @@ def class_cycles(task_class: TaskClass, device: NpuDevice, free: Collection[int]
         if op.kind == "matmul":
             accumulator = (op.shape[0], op.shape[2])
             kernel = device.matmul_kernel(op.dtypes, op.shape)
-            total += _count(op) * kernel.cycles(*op.shape)
+            slower = 1.0
+            m, k, n = op.shape
+            for side, factor in zip(((k, n), (m, k)), reversed(kernel.column_major or ()), strict=False):
+                slower *= factor if turned.pop(side, None) is not None else 1.0
+            total += _count(op) * kernel.cycles(m, k, n, slower)
         elif not (op.kind in _ACCUMULATING and op.shape == accumulator):
             total += _count(op) * _elementwise_cycles(op, device)
+    total += sum(turned.values())
     if any(op.kind == "loop" for op in task_class.work):
         total += device.scalar_loop.task_cycles
     if kernel is not None:
@@ -115,13 +126,23 @@ class TileTicks(Struct, frozen=True):
     shim: int
 
     @staticmethod
-    def of(device: NpuDevice, tile_bytes: int, run_bytes: int, *, paged: bool) -> TileTicks:
-        """Time a tile with contiguous runs of `run_bytes`; `paged` if it walks down pages (`network.is_paged`)."""
+    def of(device: NpuDevice, tile_bytes: int, run_bytes: int, *, paged: bool, channels: int = 1) -> TileTicks:
+        """Time a tile with contiguous runs of `run_bytes`; `paged` if it walks down pages (`network.is_paged`).
+
+        Args:
+            channels: that share it (`operand_channels`).
+        """
         board, per_us = device.board, TICKS_PER_CYCLE * device.board.clock_ghz * 1e3
         dram = round(board.dram_us(tile_bytes, run_bytes, paged) * per_us)
         column = round(board.column_us(tile_bytes, run_bytes) * per_us)
-        channel = round(tile_bytes / device.interconnect.stream_bytes_per_cycle * TICKS_PER_CYCLE)
+        channel = round(tile_bytes / (device.interconnect.stream_bytes_per_cycle * channels) * TICKS_PER_CYCLE)
         return TileTicks(dram, column, channel, max(dram + column, channel))
+
+
+def operand_channels(classes: Iterable[TaskClass], device: NpuDevice) -> int:
+    """Channels that share each transfer to the array, as the kernels of the classes have their operands."""
+    ops = (op for cls in classes for op in cls.work if op.kind == "matmul")
+    return max((device.matmul_kernel(op.dtypes, op.shape).operand_channels for op in ops), default=1)
 
 
 def blocks_of(periods: int, transport: Transport, board: Board) -> list[tuple[int, int]]:
@@ -141,7 +162,8 @@ def host_us(program: CompiledProgram, device: NpuDevice, rewrites: int) -> float
     Args:
         rewrites: how many descriptors it writes while the array runs.
     """
-    return device.board.host_us(sum(tensor.bytes for tensor in program.tensors), rewrites)
+    tensor_bytes = sum(tensor.bytes for tensor in program.tensors)
+    return device.board.host_us(device.array.columns, tensor_bytes, rewrites)
 
 
 def macs_of(schedules: Sequence[GroupSchedule]) -> int:
@@ -239,15 +261,19 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
         limits = column_limits(self.device)
         return {"in": limits.columns * limits.shim_out, "out": limits.columns * limits.shim_in}
 
-    def tile_ticks(self, tile_bytes: int, run_bytes: int, *, paged: bool) -> TileTicks:
+    def tile_ticks(self, way: Direction, tile_bytes: int, run_bytes: int, *, paged: bool) -> TileTicks:
         """Return the times of a tile; see `TileTicks.of`."""
-        key = tile_bytes, run_bytes, paged
+        key = tile_bytes, run_bytes, paged, self.operand_channels if way == "in" else 1
         if key not in self._tile_ticks:
-            self._tile_ticks[key] = TileTicks.of(self.device, tile_bytes, run_bytes, paged=paged)
+            self._tile_ticks[key] = TileTicks.of(self.device, tile_bytes, run_bytes, paged=paged, channels=key[-1])
         return self._tile_ticks[key]
 
     @cached_property
-    def _tile_ticks(self) -> dict[tuple[int, int, bool], TileTicks]:
+    def operand_channels(self) -> int:
+        return operand_channels(self.program.task_classes, self.device)
+
+    @cached_property
+    def _tile_ticks(self) -> dict[tuple[int, int, bool, int], TileTicks]:
         return {}
 
     @cached_property
@@ -409,7 +435,7 @@ class _Port(Struct, frozen=True):
         return _Port(
             way, work.program.kernels[kernel].mesh, frozenset(alike), frozenset(telling),
             tuple(telling if way == "in" else alike), limits.tiles(kernel, side), port.tile_bytes,
-            work.tile_ticks(port.tile_bytes, port.run_bytes, paged=False),
+            work.tile_ticks(way, port.tile_bytes, port.run_bytes, paged=False),
         )  # fmt: skip
 
     def moved(self, sizes: Sizes, order: tuple[int, ...]) -> tuple[int, int]:

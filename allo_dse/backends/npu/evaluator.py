@@ -42,12 +42,13 @@ _MATMUL, _GEMV = "matmul", "gemv"
 def operations_of(program: Program) -> tuple[str, ...]:
     """Return the names of a program's operations, sorted.
 
-    Moving tiles, and adding to a product, count only if the program does nothing else.
+    Moving tiles, adding to a product and turning its operands count only if the program does nothing else.
     """
     ops = [op for cls in program.task_classes for op in cls.work]
     kinds = {_GEMV if op.kind == _MATMUL and op.shape[2] == 1 else op.kind for op in ops}
     accumulating = {"add"} if kinds & {_MATMUL, _GEMV} else set()
-    return tuple(sorted((kinds - _MOVES - accumulating) or kinds))
+    found = (kinds - _MOVES - accumulating) or kinds
+    return tuple(sorted(found - {"transpose"} if found == {_MATMUL, "transpose"} else found))
 
 
 def accuracy_of(design: Design, latency_us: float) -> Accuracy | None:
@@ -177,7 +178,7 @@ class _Plan:
         for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
             schedule = ports[flow.nodes[0]][flow.ports[0]]
             paged = is_paged(transfer, schedule.port.tensor, work.device.board)
-            ticks = work.tile_ticks(flow.tile_bytes, flow.run_bytes, paged=paged)
+            ticks = work.tile_ticks(flow.direction, flow.tile_bytes, flow.run_bytes, paged=paged)
             moved = _Moved(flow, schedule.cadence, ticks)
             self._moved.append(moved)
             self._of_transfer[transfer.index].append(moved)
@@ -415,11 +416,13 @@ def _metrics(
 
 
 def _latency_range(design: Design, latency_us: float) -> dict[str, float]:
-    """Return the per cent within which the latency is right in nine of ten cases, and the measurements; 0 if not
-    fitted.
+    """Return the per cent within which the latency is right in nine of ten cases, and the measurements behind that; no
+    measurement if this board, library and program were not compared with any.
     """
     known = accuracy_of(design, latency_us)
-    return {"measurements": 0} if known is None else {"percent": known.percent, "measurements": known.measurements}
+    if known is None:
+        return {"percent": NpuDevice.of(design.device).unmeasured_percent, "measurements": 0}
+    return {"percent": known.percent, "measurements": known.measurements}
 
 
 def _busy_ticks(blocks: list[_Block]) -> dict[str, float]:

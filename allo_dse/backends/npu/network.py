@@ -32,7 +32,7 @@ from allo_dse.simulator.network.network import Network, NetworkBuilder, Processe
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.run_time.records import Op
 
-from .costs import TICKS_PER_CYCLE, TileTicks, class_cycles, host_us
+from .costs import TICKS_PER_CYCLE, TileTicks, class_cycles, host_us, operand_channels
 from .mapping import NpuMapping
 from .movement.movement import WORD_BYTES, Flow, LayoutPlan, Transfer, Transport
 from .movement.periods import Cadence, GroupSchedule, PortSchedule
@@ -183,10 +183,12 @@ def add_design(
     ends: dict[tuple[int, PortKey], Fifo] = {}
     tables: dict[tuple[str, int, Cadence, int], Table] = {}
     staged: list[_Staged] = []
+    shared = operand_channels((cls for group in schedules for cls in group.class_list), device)
     for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
         schedule = ports[flow.nodes[0]][flow.ports[0]]
         paged = is_paged(transfer, schedule.port.tensor, device.board)
-        ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged)
+        own = shared if flow.direction == "in" else 1
+        ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged, channels=own)
         staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth), ticks))
         local = [parts.fifo(flow.depth) for _ in flow.nodes]
         ends.update(zip(zip(flow.nodes, flow.ports, strict=True), local, strict=True))

@@ -43,7 +43,7 @@ def explain(design: Design, metrics: Mapping[str, Any]) -> str:
 
 
 def latency_range_words(metrics: Mapping[str, Any]) -> str:
-    """Describe the accuracy of a predicted latency: "latency +-7 %, 62 measurements" or "latency not fitted".
+    """Describe the accuracy of a predicted latency: "latency +-7 %, 62 measurements" or "latency not measured ...".
 
     If data decides on the latency, describe the sets of inputs it was found on. Empty if the metrics say neither.
     """
@@ -56,7 +56,8 @@ def latency_range_words(metrics: Mapping[str, Any]) -> str:
     if not isinstance(known, Mapping):
         return ""
     if not known.get("measurements"):
-        return "latency not fitted to measurements"
+        wide = f": +-{known['percent']:.0f} %" if known.get("percent") else ""
+        return f"latency not measured for this board, kernel library and program{wide}"
     return f"latency +-{known['percent']:.0f} %, {known['measurements']} measurements"
 
 
@@ -78,7 +79,7 @@ def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str
     """
     known = metrics.get("latency_range") or {}
     percent, most = known.get("percent"), metrics.get("latency_us", 0.0)
-    if percent is None:
+    if percent is None or not known.get("measurements"):
         return "how good predicted latencies are here is not known: nothing measured was compared" if known else ""
     others = sum(most <= us <= most * (1 + percent / 100) for us in latencies_us) - 1
     if others < 1:

@@ -58,7 +58,9 @@ def test_the_metrics_and_the_words_of_a_design_say_it(tmp_path: Path) -> None:
     assert metrics.latency_range == {"percent": 12.3, "measurements": 64}
     assert explain(known, metrics).endswith("latency +-12 %, 64 measurements")
     unknown = gemm_design(device=NpuDevice.load("npu1_4col").with_options(dram_gb_s=12.0))
-    assert explain(unknown, NpuSimulator().evaluate(unknown)).endswith("latency not fitted to measurements")
+    wide = NpuSimulator().evaluate(unknown)
+    assert wide.latency_range == {"percent": 100.0, "measurements": 0}
+    assert explain(unknown, wide).endswith("latency not measured for this board, kernel library and program: +-100 %")
     assert latency_range_words({"latency_us": 3.0}) == ""
 
 

@@ -129,7 +129,7 @@ def _dsps(wide: int, narrow: int, result: int, device: FpgaDevice) -> int:
 
 
 def multiply_add(product: Op, device: FpgaDevice) -> Unit | None:
-    """The DSP that multiplies and adds in one; None when the operands do not fit it."""
+    """The DSP that multiplies and adds, with its registers or in one cycle; None when the operands do not fit it."""
     if len(product.operand_bits) != 2:
         return None
     wide, narrow = sorted(product.operand_bits, reverse=True)
@@ -138,5 +138,5 @@ def multiply_add(product: Op, device: FpgaDevice) -> Unit | None:
         return None
     both_ns = rules.multiply_ns + rules.add_ns + rules.add_ns_per_bit * (wide + narrow)
     if both_ns <= usable and not rules.registers_multiply_adds:
-        return None  # a product and a sum in one cycle
+        return Unit(f"mac.{wide}x{narrow}", 0, both_ns, Resources(dsp=1))
     return Unit(f"mac.{wide}x{narrow}", rules.dsp_latency, 0.8 * usable, Resources(dsp=1), accumulate=0)

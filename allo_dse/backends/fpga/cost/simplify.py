@@ -18,7 +18,11 @@ def simplified(mlir: str) -> Nest:
     """Return a task body with the operations that the tool builds."""
     nest = read_nest(mlir)
     body, tables = _without_copies(nest)
-    arrays = {name: replace(a, values=tables[name]) if name in tables else a for name, a in nest.arrays.items()}
+    used = {op.access.array for op in _ops(body) if op.access is not None}
+    arrays = {name: array for name, array in nest.arrays.items() if name in used or not array.values}
+    for name, values in tables.items():
+        bits = max(value.bit_length() for value in values) + (min(values) < 0)
+        arrays[name] = replace(arrays[name], values=values, bits=max(1, min(bits, arrays[name].bits)))
     body = _once(body, {}, {})
     needed = _needed_bits(body)
     return replace(nest, body=tuple(_narrowed(node, needed) for node in body), arrays=arrays)

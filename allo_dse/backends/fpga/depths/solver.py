@@ -32,7 +32,7 @@ _MOST_SLOTS = 1 << 22  # of all streams together, which bounds the memory of a s
 _GROWTH = 8
 FRAMES = 8  # in a row, after which designs are taken to go on as they do
 _LONG_FRAME = 1 << 17  # cycles, beyond which fewer frames are simulated
-_FEW_FRAMES = 3
+_FEW_FRAMES = 2
 _WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a thousandth of the time
 
 
@@ -226,7 +226,8 @@ def interval_of(network: Network, result: RunResult) -> int | None:
     """
     if _leaves_tokens(result):
         return None
-    several, fewer = (frames_run(network, result.cycles, less=less) for less in (0, 1))
+    several = frames_run(network, result.cycles)
+    fewer = frames_run(network, result.cycles, less=1) if result.cycles <= _LONG_FRAME else result
     return int(several.cycles - fewer.cycles) if several.finished else None
 
 

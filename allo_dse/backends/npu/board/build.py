@@ -133,14 +133,21 @@ def build(design: Mapping[str, Any], options: argparse.Namespace) -> tuple[Any, 
                 mapping_primitives=mapping.mapping_primitives(), **profile,
             ), program  # fmt: skip
         except (AssertionError, ValueError, TypeError, NotImplementedError, Warning) as refusal:
-            error: Exception = refusal
-        except Exception as failure:  # whatever the front end makes of a program it does not know
+            error: BaseException = refusal
+        except (Exception, SystemExit) as failure:  # the front end prints what it does not know and exits with 1
             if (project / LAST_FILE).exists():  # the vendor's tools had begun
                 raise
             error = failure
     traceback.print_exception(error)
-    print(f"Allo refuses the design: {type(error).__name__}: {error}", file=sys.stderr)
+    said = _front_end_error(log) if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+    print(f"Allo refuses the design: {said}", file=sys.stderr)
     raise SystemExit(REFUSED)
+
+
+def _front_end_error(log: Path) -> str:
+    """Return the exception that Allo's front end printed before it exited."""
+    said = re.findall(r"^\w+(?:Error|Exception)\b.*", log.read_text(errors="replace"), re.MULTILINE)
+    return said[-1] if said else "its front end exited"
 
 
 def _own(name: str) -> ModuleType:
@@ -150,12 +157,14 @@ def _own(name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(f"{HERE.parent.name}_{HERE.name}_{name}", HERE / f"{name}.py")
         assert spec is not None
         assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where data classes look for it
         spec.loader.exec_module(module)
     finally:
         sys.path.remove(str(HERE))
-        for beside in HERE.glob("*.py"):
-            sys.modules.pop(beside.stem, None)
+        for other, loaded in list(sys.modules.items()):
+            places = (getattr(loaded, "__file__", None), *getattr(loaded, "__path__", ()))
+            if any(str(place).startswith(f"{HERE}{os.sep}") for place in places):
+                del sys.modules[other]
     return module
 
 

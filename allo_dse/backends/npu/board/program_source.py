@@ -1,13 +1,22 @@
-"""The part of a study file that a program needs, cut out so that it runs without this package."""
+"""The part of a study file that a program needs, cut out so that it runs without this package.
+
+Allo's front end reads the text, with two consequences. It finds the names in a region's types only if Python evaluates
+them, so `from __future__ import annotations` is left out, and annotations of host code with it. It infers types in all
+branches of `allo.meta_if`, so branches that the parameters exclude are left out.
+"""
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import copy
+import importlib.util
 import inspect
 import math
+import re
+import sys
 import tokenize
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import FunctionType
@@ -15,7 +24,7 @@ from types import FunctionType
 import numpy as np
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.lang.region import Region
+from allo_dse.lang.region import Region, as_region
 from allo_dse.lang.types import DType
 
 PACKAGE = "allo_dse"
@@ -48,7 +57,7 @@ def program_files(
     arguments, extra = _arguments(params, function) if not isinstance(source, Region) else ("", [])
     call = f"{name}({arguments})" if not isinstance(source, Region) else name
     cut = _Cut(file)
-    cut.deepen(name, depths)
+    cut.specialise(name, depths, _around(source, params))
     body = cut.text({name, *(word for word, line in extra if not line)})
     body += "".join(dict.fromkeys(line for _, line in extra))
     with contextlib.suppress(NotCut):
@@ -56,6 +65,12 @@ def program_files(
     deeper = f"; as deep as the mapping needs: {', '.join(depths)}" if depths else ""
     head = f'"""The program of a design at its parameters, cut out of {file.name}{deeper}."""\n\n'
     return {**cut.modules, "program.py": f"{head}{body}\n\ndef region():\n    return {call}\n"}
+
+
+def _around(source: object, params: Mapping[str, object]) -> Mapping[str, object]:
+    """Values of the names around a region."""
+    region = as_region(source if isinstance(source, Region) or not callable(source) else source(**params))
+    return {} if region is None else {**region.function.__globals__, **region.enclosing}
 
 
 def _place(function: object, what: str = "the program") -> tuple[Path, str]:
@@ -128,7 +143,7 @@ def _reference(reference: Callable[..., object] | None, cut: _Cut) -> str:
     closed = inspect.getclosurevars(reference).nonlocals
     if not all(isinstance(value, _PLAIN) for value in closed.values()):
         raise NotCut("the reference needs local variables of the function that it is defined in")
-    node = next((n for n in ast.walk(cut.tree) if _is_code_of(n, reference)), None)
+    node = next((n for n in ast.walk(cut.original) if _is_code_of(n, reference)), None)
     if node is None:
         raise NotCut("the reference has no source of its own")
     if isinstance(node, ast.Lambda):
@@ -166,31 +181,51 @@ class _Cut:
         modules: files beside it that what was taken imports, cut in the same way.
     """
 
-    def __init__(self, file: Path, modules: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, file: Path, modules: dict[str, str] | None = None, others: dict[str, _Cut] | None = None
+    ) -> None:
         self.file = file
+        self._others: dict[str, _Cut] = {} if others is None else others
+        self._wanted: set[str] = set()
+        self._busy = False
         with tokenize.open(file) as source:  # in the encoding that it says
-            self._text = source.read()
-        self._lines = self._text.splitlines()
-        self.tree = ast.parse(self._text)
+            self._read(source.read())
+        self.original = self.tree
         self.modules: dict[str, str] = {} if modules is None else modules
         self._taken: set[tuple[int, str]] = set()
+
+    def _read(self, text: str) -> None:
+        self._text, self._lines = text, text.splitlines()
+        self.tree = ast.parse(text)
+        self._host = _HostCode(self.tree)
 
     def text(self, roots: set[str]) -> str:
         """The statements that define some names and what they need, in the file's order, but for those taken before."""
         needed = self._needed(roots)
         return "".join(self._statement(n, s, needed) for n, s in enumerate(self.tree.body))
 
-    def deepen(self, function: str, depths: Mapping[str, int]) -> None:
-        """Declare streams of a function with other depths."""
+    def specialise(self, function: str, depths: Mapping[str, int], around: Mapping[str, object]) -> None:
+        """Declare streams of a function with other depths, write out named shapes, and leave out dead branches."""
         inside = [node for top in self.tree.body if function in _defined(top) for node in ast.walk(top)]
-        places = {name: next((d for node in inside if (d := _stream_depth(node, name))), None) for name in depths}
-        for name, place in sorted(places.items(), key=lambda item: item[1].col_offset if item[1] else 0, reverse=True):
-            if place is None or place.lineno != place.end_lineno:
-                said = f"`{name}: Stream[type, {depths[name]}]`"
+        places: Places = [
+            (node.slice, ", ".join(map(str, shape)))
+            for node in inside
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name)
+            if isinstance(shape := around.get(node.slice.id), tuple | list) and all(type(size) is int for size in shape)
+        ]
+        for name, depth in depths.items():
+            place = next((d for node in inside if (d := _stream_depth(node, name))), None)
+            if place is None:
+                said = f"`{name}: Stream[type, {depth}]`"
                 raise NotCut(f"{self.file.name} declares no {said}, with its depth, which the mapping needs")
-            line = self._lines[place.lineno - 1].encode()
-            line = line[: place.col_offset] + str(depths[name]).encode() + line[place.end_col_offset :]
-            self._lines[place.lineno - 1] = line.decode()
+            places.append((place, str(depth)))
+        for region in (node for node in inside if _is_device_code(node)):
+            own = {n.id for n in ast.walk(region) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            own |= {n.arg for n in ast.walk(region) if isinstance(n, ast.arg)}
+            known = {name: value for name, value in around.items() if name not in own}
+            places += [place for node in ast.walk(region) for place in _dead_branches(node, known)]
+        if places:
+            self._read(_replaced(self._text, dict.fromkeys(places)))
 
     def _needed(self, roots: set[str]) -> set[str]:
         defined: dict[str, list[ast.stmt]] = {}
@@ -201,14 +236,14 @@ class _Cut:
         while open_:
             for statement in defined.get(open_.pop(), ()):
                 if not isinstance(statement, ast.Import | ast.ImportFrom):
-                    new = (_names(statement) & defined.keys()) - needed
+                    new = (_names(self._host.bare(statement)) & defined.keys()) - needed
                     needed |= new
                     open_ += new
         return needed
 
     def _statement(self, number: int, statement: ast.stmt, needed: set[str]) -> str:
         if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
-            return self._once(number, "", ast.unparse(statement) + "\n")
+            return ""
         if isinstance(statement, ast.Import | ast.ImportFrom):
             kept = [alias for alias in statement.names if _bound(alias) in needed]
             return "".join(self._once(number, _bound(alias), self._import(statement, alias)) for alias in kept)
@@ -216,7 +251,8 @@ class _Cut:
             return ""
         first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
         gap = "\n\n" if isinstance(statement, ast.FunctionDef | ast.ClassDef) else ""
-        return self._once(number, "", gap + "\n".join(self._lines[first - 1 : statement.end_lineno]) + "\n")
+        text = "\n".join(self._lines[first - 1 : statement.end_lineno])
+        return self._once(number, "", gap + self._host.text(statement, text, first) + "\n")
 
     def _once(self, number: int, name: str, text: str) -> str:
         if (number, name) in self._taken:
@@ -225,24 +261,190 @@ class _Cut:
         return text
 
     def _import(self, statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
-        """Return one imported name; a module in the same folder is copied along."""
+        """Return one imported name; a module of the same project is copied along."""
         whole = isinstance(statement, ast.Import)
-        module = alias.name if whole else (statement.module or "") if isinstance(statement, ast.ImportFrom) else ""
-        if module.split(".")[0] == PACKAGE:
+        module = alias.name if isinstance(statement, ast.Import) else statement.module or ""
+        level = 0 if isinstance(statement, ast.Import) else statement.level
+        if module.split(".")[0] == PACKAGE and (whole or module == PACKAGE):
             raise NotCut(f"{self.file.name}:{statement.lineno}: the program uses {module}")
-        beside = self.file.parent / f"{module}.py"
-        if beside.is_file() and f"{module}.py" not in self.modules:
-            other = _Cut(beside, self.modules)
-            self.modules[f"{module}.py"] = ""  # files that import each other
-            names = set(other.all_names()) if whole or alias.name == "*" else {alias.name}
-            self.modules[f"{module}.py"] = other.text(names)
-        level = 0 if beside.is_file() else getattr(statement, "level", 0)  # no package goes with the program
-        one = ast.Import([alias]) if whole else ast.ImportFrom(module, [alias], level)
+        inside = f"{module}.{alias.name}".lstrip(".")
+        if not whole and (file := self._file_of(inside, level)):
+            self._copy(file, inside, None)
+        elif file := self._file_of(module, level):
+            self._copy(file, module, None if whole or alias.name == "*" else alias.name)
+        # No package goes with the program.
+        one = ast.Import([alias]) if whole else ast.ImportFrom(module, [alias], 0) if module else ast.Import([alias])
         return ast.unparse(one) + "\n"
+
+    def _file_of(self, module: str, level: int) -> Path | None:
+        """The file of a module of the same project: beside this one, or where Python finds what is not installed."""
+        folder = self.file.parents[max(level - 1, 0)]
+        near = folder.joinpath(*module.split("."))
+        for file in (near.with_name(f"{near.name}.py"), near / "__init__.py"):
+            if module and file.is_file():
+                return file
+        if level or not module or module.split(".")[0] in (*sys.stdlib_module_names, "allo"):
+            return None
+        try:
+            origin = getattr(importlib.util.find_spec(module), "origin", None)
+        except (ImportError, ValueError):
+            return None
+        file = Path(origin or "")
+        installed = {"site-packages", "dist-packages"} & set(file.parts)
+        return file if file.suffix == ".py" and not installed else None
+
+    def _copy(self, file: Path, module: str, name: str | None) -> None:
+        """Take a name of another module, or all of it, into the file where the program finds it."""
+        path = module.replace(".", "/") + ("/__init__.py" if file.name == "__init__.py" else ".py")
+        if path not in self._others:
+            self._others[path] = _Cut(file, self.modules, self._others)
+        other = self._others[path]
+        other._wanted |= {name} if name else set(other.all_names())
+        self.modules[path] = self.modules.get(path, "")  # files that import each other
+        if other._busy:
+            return
+        other._busy, taken = True, set[str]()
+        while taken != other._wanted:
+            taken = set(other._wanted)
+            other._taken.clear()
+            self.modules[path] = other.text(taken)
+        other._busy = False
 
     def all_names(self) -> Iterable[str]:
         """Every name that is defined at the top of the file."""
         return (name for statement in self.tree.body for name in _defined(statement))
+
+
+Places = list[tuple[ast.expr | ast.stmt, str]]
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _dead_branches(node: ast.AST, known: Mapping[str, object]) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    """Changes that leave out those branches of `allo.meta_if` in a block that known values exclude."""
+    body = getattr(node, "body", None)
+    if not isinstance(body, list):
+        return
+    before: bool | None = False  # whether an earlier branch of the chain is taken; None if that depends on the task
+    dead: list[ast.stmt] = []
+    for statement in body:
+        call = statement.items[0].context_expr if isinstance(statement, ast.With) else None
+        name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
+        if call is None or name not in ("meta_if", "meta_elif", "meta_else"):
+            continue
+        assert isinstance(call, ast.Call)
+        before = False if name == "meta_if" else before
+        taken = _value_of(call.args[0], known) if call.args else True
+        if before or taken is False:
+            dead.append(statement)
+        elif before is False and (name != "meta_if" or taken):
+            condition = "True" if taken else ast.unparse(call.args[0])
+            yield call, f"{ast.unparse(call.func).rpartition('.')[0]}.meta_if({condition})"
+        elif before is None and taken and call.args:
+            yield call, f"{ast.unparse(call.func).rpartition('.')[0]}.meta_else()"
+        before = before or taken
+    yield from ((statement, "pass" if len(dead) == len(body) else "") for statement in dead)
+
+
+def _value_of(condition: ast.expr, known: Mapping[str, object]) -> bool | None:
+    """The value of a condition that known names decide; None for any other."""
+    if not _names(condition) <= known.keys():
+        return None
+    try:
+        return bool(eval(compile(ast.Expression(condition), "", "eval"), dict(known)))
+    except Exception:
+        return None
+
+
+class _HostCode(ast.NodeTransformer):
+    """Removes annotations that Python would evaluate or that name what a program does not need, from host code.
+
+    Host code is everything outside regions, kernels and the functions that they call. Fields of classes keep their
+    annotations as text.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        functions = {node.name: node for node in tree.body if isinstance(node, _Function)}
+        open_ = [node for node in ast.walk(tree) if isinstance(node, _Function) and _is_device_code(node)]
+        self._device: set[str] = set()
+        while open_:
+            called = {name for name in _names(open_.pop()) & functions.keys() if not _holds_region(functions[name])}
+            open_ += [functions[name] for name in called - self._device]
+            self._device |= called
+        self._places: Places = []
+
+    def bare(self, statement: ast.stmt) -> ast.stmt:
+        """Return a copy of a statement without these annotations."""
+        self._places = []
+        found: ast.stmt = self.visit(copy.deepcopy(statement))
+        return ast.fix_missing_locations(found)
+
+    def text(self, statement: ast.stmt, text: str, first: int) -> str:
+        """Return a statement's text, which begins at line `first`, without these annotations."""
+        bare = self.bare(statement)
+        if not self._places:
+            return text
+        found = _replaced(text, self._places, first)
+        with contextlib.suppress(SyntaxError):
+            if ast.dump(ast.parse(found).body[0]) == ast.dump(bare):
+                return found
+        return ast.unparse(bare)  # an annotation in brackets
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        if _is_device_code(node) or node.name in self._device:
+            return node
+        own = node.args
+        for argument in (*own.posonlyargs, *own.args, *own.kwonlyargs, own.vararg, own.kwarg):
+            if argument is not None and argument.annotation is not None:
+                self._places.append((argument.annotation, ""))
+                argument.annotation = None
+        if node.returns is not None:
+            self._places.append((node.returns, ""))
+            node.returns = None
+        self.generic_visit(node)
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        for field in node.body:
+            if isinstance(field, ast.AnnAssign) and not isinstance(field.annotation, ast.Constant):
+                text = ast.unparse(field.annotation)
+                self._places.append((field.annotation, repr(text)))
+                field.annotation = ast.Constant(text)
+        node.body = [one if isinstance(one, ast.AnnAssign) else self.visit(one) for one in node.body]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        if node.value is None:
+            self._places.append((node, "pass"))
+            return ast.Pass()
+        self._places.append((node.annotation, ""))
+        return ast.Assign([node.target], node.value)
+
+
+def _replaced(text: str, places: Iterable[tuple[ast.expr | ast.stmt, str]], first: int = 1) -> str:
+    """Replace parts of a text that begins at line `first`; an annotation without a new text goes with its sign."""
+    lines = [line.encode() for line in text.split("\n")]
+    places = list(places)
+    gone = {inner for node, _ in places if isinstance(node, ast.stmt) for inner in ast.walk(node) if inner is not node}
+    places = [place for place in places if place[0] not in gone]
+    for node, new in sorted(places, key=lambda place: (-place[0].lineno, -place[0].col_offset)):
+        at, end = node.lineno - first, (node.end_lineno or node.lineno) - first
+        before = lines[at][: node.col_offset]
+        before = before if new else re.sub(rb"\s*(:|->)\s*$", b"", before)
+        changed = before + new.encode() + lines[end][node.end_col_offset :]
+        lines[at : end + 1] = [changed] if changed.strip() else []
+    return b"\n".join(lines).decode()
+
+
+def _is_device_code(node: ast.AST) -> bool:
+    """Return whether a function is a region or a kernel: its decorator is a call, `@df.region()`."""
+    return isinstance(node, _Function) and any(
+        isinstance(one, ast.Call) and ast.unparse(one.func).rpartition(".")[2] in ("region", "kernel")
+        for one in node.decorator_list
+    )
+
+
+def _holds_region(node: ast.AST) -> bool:
+    return any(map(_is_device_code, ast.walk(node)))
 
 
 def _stream_depth(node: ast.AST, name: str) -> ast.expr | None:

@@ -131,12 +131,17 @@ def _fit(loops: list[_Loop], descriptor: Descriptor) -> AccessPattern:
 
 
 def _split(loop: _Loop, limit: int, descriptor: Descriptor) -> tuple[_Loop, _Loop | None] | None:
-    """A loop of at most `limit` iterations inside another one for the rest; None when not even that fits."""
+    """A loop of at most `limit` iterations inside another one for the rest; None when not even that fits.
+
+    The longest loop whose successor's step fits a descriptor; without one, the longest.
+    """
     if abs(loop.step) // WORD_BYTES > descriptor.max_step_words or loop.step < 0:
         return None
     if loop.trips <= limit:
         return loop, None
-    count = max(d for d in divisors_of(loop.trips) if d <= limit)
+    counts = [d for d in divisors_of(loop.trips) if d <= limit]
+    count = max(d for d in counts if d == 1 or d * loop.step // WORD_BYTES <= descriptor.max_step_words)
+    count = count if count > 1 else max(counts)
     if count == 1:
         return None
     return _Loop(count, loop.step), _Loop(loop.trips // count, loop.step * count)

@@ -26,6 +26,9 @@ install()
 from studies.attention_npu import attention, study
 
 TWO_IN_A_LINE = """
+import allo.dataflow as df
+from allo.ir.types import Stream, int32
+
 def pipe(N=4):
     @df.region()
     def top(A: int32[N]):

@@ -90,6 +90,18 @@ def test_a_mapping_that_allo_refuses_is_a_refusal(tmp_path: Path, design: Design
     assert "Allo refuses the design: AssertionError: Node(nobody) not found" in done.stderr
 
 
+def test_a_program_on_which_allo_exits_is_a_refusal(
+    tmp_path: Path, design: Design, equipped: dse.NpuRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its front end prints what it does not know, and ends the process; what comes after that is a failure."""
+    monkeypatch.setenv("STAND_IN_ALLO", "front end exits")
+    write_files(design_files(design), tmp_path / "best")
+    command = [sys.executable, "build.py"]
+    done = subprocess.run(command, cwd=tmp_path / "best", capture_output=True, text=True, timeout=300)
+    assert done.returncode == 65
+    assert "Allo refuses the design: AssertionError: Unsupported type `Ty`\n" in done.stderr
+
+
 def test_an_exported_program_says_that_it_needs_allo(tmp_path: Path, design: Design) -> None:
     write_files(design_files(design), tmp_path / "best")
     command = [sys.executable, "build.py"]

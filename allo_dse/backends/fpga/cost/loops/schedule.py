@@ -94,8 +94,9 @@ class Walk:
         self._replaced = around
 
     def _fuse(self, items: tuple[Item, ...]) -> None:
-        """Remember products that only feed an addition: one DSP does both."""
-        self.macs.update(multiply_adds(items, self.device))
+        """Remember products that only feed an addition: one DSP with its registers does both."""
+        found = multiply_adds(items, self.device).items()
+        self.macs.update({v: op for v, op in found if (mac := multiply_add(op, self.device)) and mac.latency})
 
     def _op(self, op: Op) -> None:
         if op.direction is not None:

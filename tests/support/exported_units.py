@@ -1,0 +1,3 @@
+"""Module of a module that an exported program imports."""
+
+UNIT: int = 32
