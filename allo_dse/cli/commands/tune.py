@@ -166,7 +166,7 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     """Run every study of a file and print what came out."""
     from allo_dse.common.quoting import file_name
     from allo_dse.eval.command import located
-    from allo_dse.tune.run.dry_run import outlook
+    from allo_dse.tune.run.dry_run import estimate_space
     from allo_dse.tune.run.session import run_study
     from allo_dse.tune.show.output import print_result
     from allo_dse.tune.show.reporters import JsonReporter
@@ -186,7 +186,7 @@ def tune(  # noqa: PLR0913 (the flags of a command)
             for one in studies:
                 progress = JsonReporter(out) if as_json else "quiet" if quiet else "auto"
                 if dry_run:
-                    ahead = outlook(one, RunOptions(**given))
+                    ahead = estimate_space(one, RunOptions(**given))
                     print(json.dumps(ahead.to_dict()) if as_json else ahead, file=out, flush=True)
                     continue
                 if run_dir is not None and len(studies) > 1:

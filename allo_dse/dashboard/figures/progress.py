@@ -251,7 +251,7 @@ def _struck(path: Path, _size: int) -> dict[str, str]:
     """The choices that each cause strikes most; while a run grows they change slowly, and are looked for every few
     percent."""
     try:
-        return {cause.name: cause.struck for cause in causes_in(path)}
+        return {cause.name: cause.worst_values for cause in causes_in(path)}
     except OSError:  # the run is being deleted
         return {}
 

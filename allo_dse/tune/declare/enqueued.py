@@ -51,7 +51,7 @@ def enqueue(study: StudySpec, wanted: Wanted, params: Mapping[str, Any]) -> None
     Raises:
         StudyError: when the study's space has no such design.
     """
-    found = Beginning(study).genes(wanted, params)
+    found = StartingDesigns(study).genes(wanted, params)
     study.enqueued += [genes for genes in found if genes not in study.enqueued]
 
 
@@ -65,14 +65,7 @@ def attach(study: StudySpec, measured: Measured, metrics: Mapping[str, Any] | No
 
 def _determined(study: StudySpec, wanted: Design | Mapping[str, Any]) -> Candidate:
     """Return the only design with these parameters and genes."""
-    if isinstance(wanted, Design):
-        given = study.space.encode(wanted)
-    else:
-        given = Beginning(study)._positions({k: v for k, v in wanted.items() if k in study.parameters.free})
-        try:
-            given |= {name: int(value) for name, value in wanted.items() if name not in study.parameters.free}
-        except ValueError as error:
-            raise StudyError(f"{dict(wanted)} has values that are neither parameters nor genes: {error}") from error
+    given = study.space.encode(wanted) if isinstance(wanted, Design) else _genes_of(study, wanted)
     drawn = (suggest_from(given, random_suggest(np.random.default_rng(seed))) for seed in range(SAME))
     found = {one.key: one for one in map(study.space.decode, drawn) if one is not None}
     if len(found) != 1:
@@ -81,6 +74,27 @@ def _determined(study: StudySpec, wanted: Design | Mapping[str, Any]) -> Candida
             f"the values {dict(given)} {problem}", hint="attach a design, or add the genes of its mapping (fold. ...)"
         )
     return next(iter(found.values()))
+
+
+def _genes_of(study: StudySpec, wanted: Mapping[str, Any]) -> Genes:
+    """Return the genes of values of parameters, and of parts of the mapping by gene or as Optuna's trials have them."""
+    from .trial_parameters import TrialParameters  # imported late: Optuna is slow to import
+
+    given = StartingDesigns(study)._positions({k: v for k, v in wanted.items() if k in study.parameters.free})
+    study.space.decode(suggest_from(given))  # it learns of all genes
+    names = TrialParameters(study)
+    known = {names.of(name, gene).name: (name, names.of(name, gene)) for name, gene in study.space.genes.items()}
+    by_gene = any(name in study.space.genes and name not in known for name in wanted)
+    try:
+        for name, value in wanted.items():
+            if name in known and name not in study.parameters.free and not by_gene:
+                gene, parameter = known[name]
+                given[gene] = parameter.number(value)
+            elif name not in study.parameters.free:
+                given[name] = int(value)
+    except ValueError as error:
+        raise StudyError(f"{dict(wanted)} has values that are neither parameters nor genes: {error}") from error
+    return given
 
 
 def _measurements(
@@ -139,7 +153,7 @@ def _rows(study: StudySpec, file: Path) -> Iterator[tuple[dict[str, Any], dict[s
         yield params, metrics
 
 
-class Beginning(Struct, frozen=True):
+class StartingDesigns(Struct, frozen=True):
     """Genes of the designs that a study begins with.
 
     Raises:

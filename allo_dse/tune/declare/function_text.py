@@ -19,7 +19,7 @@ from allo_dse.lang.externals import VliwKernel
 from allo_dse.lang.region import Instance, Region
 
 
-def told(value: Any, known: list[FunctionType] | None = None) -> str:
+def identity_text(value: Any, known: list[FunctionType] | None = None) -> str:
     """Return a text that identifies a value in every process.
 
     Plain data appears as it is. A function, or an object made from one, appears as its code and the values it uses,
@@ -31,14 +31,16 @@ def told(value: Any, known: list[FunctionType] | None = None) -> str:
     known = [] if known is None else known
     function = function_of(value)
     if function is not None:
-        return function.__qualname__ if function in known else f"{function.__qualname__}{_told_of(function, known)}"
+        return (
+            function.__qualname__ if function in known else f"{function.__qualname__}{_function_text(function, known)}"
+        )
     if isinstance(value, partial):
-        return told([value.func, value.args, value.keywords], known)
+        return identity_text([value.func, value.args, value.keywords], known)
     if isinstance(value, (set, frozenset)):
-        return "{" + ", ".join(sorted(told(one, known) for one in value)) + "}"
+        return "{" + ", ".join(sorted(identity_text(one, known) for one in value)) + "}"
     if value is None or isinstance(value, (bool, int, float, str, bytes, Path, np.generic)):
         return repr(value)
-    found = collection_text(value, lambda one: told(one, known))
+    found = collection_text(value, lambda one: identity_text(one, known))
     return type(value).__qualname__ if found is None else found
 
 
@@ -49,7 +51,7 @@ def function_of(value: Any) -> FunctionType | None:
     return inner if isinstance(inner, FunctionType) else None
 
 
-def _told_of(function: FunctionType, known: list[FunctionType]) -> str:
+def _function_text(function: FunctionType, known: list[FunctionType]) -> str:
     """Describe a function by its code and the values that it uses.
 
     Functions of installed packages count by their closures and defaults only.
@@ -62,7 +64,7 @@ def _told_of(function: FunctionType, known: list[FunctionType]) -> str:
     for module in [one for one in taken.values() if isinstance(one, ModuleType)]:
         if is_users(getattr(module, "__file__", None) or ""):
             taken |= {f"{module.__name__}.{name}": vars(module)[name] for name in names if name in vars(module)}
-    return text + told([taken, function.__defaults__, function.__kwdefaults__], known)
+    return text + identity_text([taken, function.__defaults__, function.__kwdefaults__], known)
 
 
 def _read(function: FunctionType) -> tuple[str, Sequence[str]]:
@@ -101,5 +103,5 @@ def _source_text(node: ast.FunctionDef) -> str:
 
 
 def _code_text(code: CodeType) -> str:
-    inner = [_code_text(one) if isinstance(one, CodeType) else told(one) for one in code.co_consts]
+    inner = [_code_text(one) if isinstance(one, CodeType) else identity_text(one) for one in code.co_consts]
     return f"{code.co_code.hex()}{code.co_names}{inner}"

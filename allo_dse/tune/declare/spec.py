@@ -379,15 +379,15 @@ class StudySpec:
             StudyError: when no parameters are legal.
             AlloDseError: when the program does not compile.
         """
-        said = self._program_said  # read before the program runs
+        said = self._program_digest  # read before the program runs
         return f"{self.first_program().digest} {said}", f"{self.device.name} {self.device.key}"
 
     @cached_property
-    def _program_said(self) -> str:
+    def _program_digest(self) -> str:
         """Digest of the program's function, computed once: its execution may change values that it refers to."""
-        from .function_text import told  # imported late: it imports the front end
+        from .function_text import identity_text  # imported late: it imports the front end
 
-        return hashlib.sha256(told(self.program).encode()).hexdigest()[:16]
+        return hashlib.sha256(identity_text(self.program).encode()).hexdigest()[:16]
 
     def first_program(self) -> Program:
         """The program of the first parameters.

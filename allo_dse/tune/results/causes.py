@@ -80,10 +80,10 @@ def _directives(directives: list[str]) -> Iterator[tuple[str, object]]:
 
 
 MOST_LOOKED_AT = 10_000  # lines of a log to read
-FEWEST_DIED = 5  # fewest designs with one cause for which a choice is named
+FEWEST_RULED_OUT = 5  # fewest designs with one cause for which a choice is named
 MOST_VALUES = 3  # values of a choice to name
 ABSENT = "none"  # value of a choice that a design does not make
-LEAST_TOLD = 0.05  # least mutual information of a choice, as a share of the cause's entropy
+LEAST_INFORMATION = 0.05  # least mutual information of a choice, as a share of the cause's entropy
 
 
 class Cause(Struct, frozen=True):
@@ -107,12 +107,12 @@ class Cause(Struct, frozen=True):
         return self.count / self.looked_at
 
     @property
-    def struck(self) -> str:
+    def worst_values(self) -> str:
         """The values that it strikes most, in words."""
         return ", ".join(f"{self.choice}={value} ({100 * share:.0f} %)" for value, share in self.values)
 
     def __str__(self) -> str:
-        mostly = f": {self.struck}" if self.struck else ""
+        mostly = f": {self.worst_values}" if self.worst_values else ""
         return f"{self.name} rules out {self.count:,} of {self.looked_at:,} designs{mostly}"
 
 
@@ -130,18 +130,18 @@ def causes_of(records: Iterable[Record]) -> list[Cause]:
     A design that breaks several limits counts for each. Each cause names the choice with the largest mutual
     information, less its expectation by chance (half a nat per further value and design: G. Miller, 1955).
     """
-    died, chosen = [], []
+    reasons, chosen = [], []
     for record in records:
-        died.append(died_of(record))
+        reasons.append(reasons_against(record))
         chosen.append(choices_of(record))
     names = dict.fromkeys(name for choices in chosen for name in choices)
     columns = {name: [choices.get(name, ABSENT) for choices in chosen] for name in names}
-    counts = Counter(name for names in died for name in names)
+    counts = Counter(name for names in reasons for name in names)
     causes = sorted(counts, key=lambda name: (-counts[name], name))
-    return [_cause(cause, [cause in names for names in died], columns) for cause in causes]
+    return [_cause(cause, [cause in names for names in reasons], columns) for cause in causes]
 
 
-def died_of(record: Record) -> set[str]:
+def reasons_against(record: Record) -> set[str]:
     """The limits or constraints that a design breaks, or how its evaluation failed."""
     if record.status == "violation":
         return {found["constraint"] for found in record.violations or ()}
@@ -150,31 +150,31 @@ def died_of(record: Record) -> set[str]:
     return {failure_kind(record.error)} if record.status == "failed" else set()
 
 
-def _cause(name: str, dead: Sequence[bool], columns: Mapping[str, Sequence[object]]) -> Cause:
+def _cause(name: str, ruled_out: Sequence[bool], columns: Mapping[str, Sequence[object]]) -> Cause:
     """Return a cause with the choice most associated with it.
 
     Args:
-        dead: whether each design was ruled out by it.
+        ruled_out: whether each design was ruled out by it.
         columns: value in each design, by choice.
     """
-    alone = Cause(name, sum(dead), len(dead))
-    tables = {choice: _shares(column, dead) for choice, column in columns.items()}
-    told = {choice: _told(alone, table) for choice, table in tables.items()}
-    best = max(told, key=lambda choice: told[choice], default="")
-    if alone.count < FEWEST_DIED or not best or told[best] <= LEAST_TOLD * _entropy(alone.share):
+    alone = Cause(name, sum(ruled_out), len(ruled_out))
+    tables = {choice: _shares(column, ruled_out) for choice, column in columns.items()}
+    information = {choice: _information(alone, table) for choice, table in tables.items()}
+    best = max(information, key=lambda choice: information[choice], default="")
+    if alone.count < FEWEST_RULED_OUT or not best or information[best] <= LEAST_INFORMATION * _entropy(alone.share):
         return alone
     worse = [(value, share) for value, (_, share) in tables[best].items() if share > alone.share]
     worse.sort(key=lambda one: (-one[1], str(one[0])))
     return replace(alone, choice=best, values=tuple(worse[:MOST_VALUES]))
 
 
-def _shares(column: Sequence[object], dead: Sequence[bool]) -> dict[object, tuple[int, float]]:
+def _shares(column: Sequence[object], ruled_out: Sequence[bool]) -> dict[object, tuple[int, float]]:
     """Return, for each value, how often it was chosen and the share that was ruled out."""
-    died = Counter(compress(column, dead))
-    return {value: (number, died[value] / number) for value, number in Counter(column).items()}
+    counts = Counter(compress(column, ruled_out))
+    return {value: (number, counts[value] / number) for value, number in Counter(column).items()}
 
 
-def _told(cause: Cause, table: Mapping[object, tuple[int, float]]) -> float:
+def _information(cause: Cause, table: Mapping[object, tuple[int, float]]) -> float:
     """Mutual information of a choice and a cause in nats, less its bias."""
     left = sum(number * _entropy(share) for number, share in table.values()) / cause.looked_at
     return _entropy(cause.share) - left - (len(table) - 1) / (2 * cause.looked_at)

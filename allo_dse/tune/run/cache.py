@@ -20,7 +20,7 @@ from allo_dse.common.quoting import file_name
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.space import Candidate
 
-from ..declare.function_text import told
+from ..declare.function_text import identity_text
 from ..store.log import decode_line, encode_line
 
 # Keys of an evaluator's results, across runs.
@@ -43,10 +43,10 @@ def evaluator_key(evaluator: Evaluator) -> str:
 
 def _surroundings(evaluator: Evaluator, function: Any) -> str:
     if function is not None:
-        return told(function)
+        return identity_text(function)
     public = {name: value for name, value in sorted(vars(evaluator).items()) if not name.startswith("_")}
     inherited = [one for kind in type(evaluator).__mro__ for one in vars(kind).values()]
-    return told([public, *(one for one in inherited if isinstance(one, FunctionType))])
+    return identity_text([public, *(one for one in inherited if isinstance(one, FunctionType))])
 
 
 @cache

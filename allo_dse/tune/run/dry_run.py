@@ -1,4 +1,4 @@
-"""Outlook of a run: size of the space, share of it that is ruled out, time to close it.
+"""SpaceEstimate of a run: size of the space, share of it that is ruled out, time to close it.
 
 Nothing is written. Designs are evaluated only by a fast evaluator with bounds, such as a simulator.
 """
@@ -32,7 +32,7 @@ SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Outlook:
+class SpaceEstimate:
     """Estimate of the work before a run.
 
     Attributes:
@@ -77,7 +77,7 @@ class Outlook:
         return {**vars(self), "certificate": certificate, "closing_seconds": self.closing_seconds}
 
 
-def outlook(study: StudySpec, options: RunOptions) -> Outlook:
+def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
     """Look at a study's space for some seconds.
 
     Raises:
@@ -104,7 +104,7 @@ def outlook(study: StudySpec, options: RunOptions) -> Outlook:
         for candidate in itertools.islice(study.space.designs(), LOOKED_AT):
             screen.judge(candidate)
             looked_at += 1
-    return Outlook(
+    return SpaceEstimate(
         study=study.name,
         designs=study.space.count(MOST_COUNTED),
         sampler=proposer.name,

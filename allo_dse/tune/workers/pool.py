@@ -51,7 +51,7 @@ def ask_if_gone(place: Place) -> Any:
     return task.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(place.process)
 
 
-def died_on_live_node(reference: Any) -> bool:
+def exited_on_live_node(reference: Any) -> bool:
     """Return whether the worker died while its node lives; False if the node has not answered yet."""
     try:
         return bool(ray.get(reference, timeout=0))
@@ -89,23 +89,23 @@ MAX_BATCH = 64
 HANDLING = 1 / 16  # share of the driver's time and of a node's cores for handling batches; Ray takes as much again
 CALL_SECONDS = 0.001  # core time per batch on the worker's node, measured by benchmarks/cluster_model.py
 AHEAD = 2  # batches per worker, so that none waits for the driver
-MAX_DEATHS = 2  # deaths of workers with a design, before the design counts as the cause
-MAX_WORKERS_LOST = 3  # losses of workers or nodes with a design, for any reason, before it is given up
+MAX_CRASHES = 2  # deaths of workers with a design, before the design counts as the cause
+MAX_WORKER_FAILURES = 3  # losses of workers or nodes with a design, for any reason, before it is given up
 
 
 class Task(Struct, frozen=True):
     """A design to evaluate, as it goes to a worker.
 
     Attributes:
-        deaths: number of workers that died with it while their node lived.
-        workers_lost: number of workers lost with it, for any reason.
+        crashes: number of workers that died with it while their node lived.
+        worker_failures: number of workers lost with it, for any reason.
     """
 
     number: int
     rung: int
     genes: dict[str, int]
-    deaths: int = 0
-    workers_lost: int = 0
+    crashes: int = 0
+    worker_failures: int = 0
 
     def failed(self, why: str, evaluator: str, worker: str = "") -> Measurement:
         """Return the measurement of a task that cannot be evaluated."""
@@ -117,10 +117,10 @@ class Task(Struct, frozen=True):
         Args:
             reason: cause of the last loss.
         """
-        if self.deaths >= MAX_DEATHS:
+        if self.crashes >= MAX_CRASHES:
             return f"given up: the worker process died twice with this design: {reason}"
-        if self.workers_lost >= MAX_WORKERS_LOST:
-            return f"given up: its workers or their nodes were lost {self.workers_lost} times: {reason}"
+        if self.worker_failures >= MAX_WORKER_FAILURES:
+            return f"given up: its workers or their nodes were lost {self.worker_failures} times: {reason}"
         return None
 
 
@@ -137,7 +137,7 @@ class Batch(Struct, frozen=True):
         return AHEAD if self.alone else 1
 
 
-class LostWorker(Struct, frozen=True):
+class WorkerFailure(Struct, frozen=True):
     """A lost worker whose cause of death is being established.
 
     Attributes:
@@ -166,7 +166,7 @@ class Pool:
         given_up: whether no worker is expected to become ready any more.
         waiting: tasks without a worker, lower rungs first.
         suspects: tasks of lost workers, to be tried alone.
-        lost_workers: those whose fate is unknown, by the reference to their node's answer.
+        pending_failures: those whose fate is unknown, by the reference to their node's answer.
         running: batches by the reference of their result.
         seconds: measured cost of one evaluation by rung, a moving average.
         handling: driver time for sending a batch and receiving its results, a moving average.
@@ -180,7 +180,7 @@ class Pool:
         self.given_up = False
         self.waiting: deque[Task] = deque()
         self.suspects: deque[Task] = deque()
-        self.lost_workers: dict[Any, LostWorker] = {}
+        self.pending_failures: dict[Any, WorkerFailure] = {}
         self.running: dict[Any, Batch] = {}
         self.seconds: dict[int, float] = {}
         self.handling = 0.0
@@ -310,7 +310,7 @@ class Pool:
         Args:
             may_be_cause: whether one of them may be the cause.
         """
-        counted = [replace(t, workers_lost=t.workers_lost + 1, deaths=t.deaths + may_be_cause) for t in tasks]
+        counted = [replace(t, worker_failures=t.worker_failures + 1, crashes=t.crashes + may_be_cause) for t in tasks]
         over = [task for task in counted if task.fault("") is not None]
         self.suspects.extend(task for task in counted if task.fault("") is None)
         self.finish(over)
@@ -326,7 +326,7 @@ class Pool:
         count = self.outstanding()
         self.waiting.clear()
         self.suspects.clear()
-        self.lost_workers.clear()
+        self.pending_failures.clear()
         self._unfinished.clear()
         self.given_up = True
         return count

@@ -27,7 +27,7 @@ from ..declare.pickled_study import PickledStudy
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
 from .executor import Job
-from .pool import ANSWER_SECONDS, Batch, LostWorker, Pool, Task, ask_if_gone, died_on_live_node
+from .pool import ANSWER_SECONDS, Batch, Pool, Task, WorkerFailure, ask_if_gone, exited_on_live_node
 from .ray_access import PUT_OFF_SECONDS, RayFolder, have_token, undisturbed, unreachable
 from .ray_worker import RayWorker, WorkerReport
 
@@ -168,7 +168,7 @@ class RayExecutor:
         del pool.failures[worker]
         pool.add_worker(worker, said.place)
 
-    def _give_up_lost_pools(self) -> None:
+    def _abandon_failed_pools(self) -> None:
         """Give up a rung whose workers are lost and cannot be replaced.
 
         Raises:
@@ -226,7 +226,7 @@ class RayExecutor:
 
     def collect(self) -> list[Measurement]:
         timeout = 0.0 if self._known else WAIT_SECONDS
-        asked = {reference: pool for pool in self._pools.values() for reference in pool.lost_workers}
+        asked = {reference: pool for pool in self._pools.values() for reference in pool.pending_failures}
         references = [*self._running, *self._starting, *asked]
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
         started = time.perf_counter()
@@ -247,7 +247,7 @@ class RayExecutor:
             elif reference in asked:
                 self._known += self._retry_tasks_of(asked[reference], reference)
         self._known += self._retry_overdue()
-        self._give_up_lost_pools()
+        self._abandon_failed_pools()
         self._dispatch()
         if ready:
             for pool in self._pools.values():
@@ -264,7 +264,7 @@ class RayExecutor:
         try:
             found: list[Measurement] = ray.get(reference)
         except RayActorError as error:
-            self._replace_lost(resource, batch.worker, error)
+            self._replace_failed(resource, batch.worker, error)
             return []
         except RayTaskError as error:
             found = [self._failed(task, f"worker: {error}") for task in batch.tasks]
@@ -284,26 +284,26 @@ class RayExecutor:
 
     # -- deaths -------------------------------------------------------------------------------------------------------
 
-    def _replace_lost(self, resource: str | None, worker: int, error: RayActorError) -> None:
+    def _replace_failed(self, resource: str | None, worker: int, error: RayActorError) -> None:
         """Replace a lost worker, and ask its node why it was lost."""
         pool = self._pools[resource]
-        loss = LostWorker(pool.actors[worker], pool.remove_worker(worker), _first_line(error), time.monotonic())
+        loss = WorkerFailure(pool.actors[worker], pool.remove_worker(worker), _first_line(error), time.monotonic())
         self._running = {r: entry for r, entry in self._running.items() if r in self._pools[entry[0]].running}
-        pool.lost_workers[ask_if_gone(pool.places[worker])] = loss
+        pool.pending_failures[ask_if_gone(pool.places[worker])] = loss
         self._programs.forget((resource, worker))
         self._start(resource, pool, worker)
 
     def _retry_tasks_of(self, pool: Pool, reference: Any) -> list[Measurement]:
         """Try the designs of a lost worker again one by one; one that is lost again with its worker is the cause."""
-        loss = pool.lost_workers.pop(reference)
+        loss = pool.pending_failures.pop(reference)
         ray.kill(loss.actor)  # if only its connection broke, it still holds the CPU that its successor needs
-        return self._requeue(pool, loss.tasks, died_on_live_node(reference), loss.reason)
+        return self._requeue(pool, loss.tasks, exited_on_live_node(reference), loss.reason)
 
     def _retry_overdue(self) -> list[Measurement]:
         """Conclude losses whose node has not answered in time."""
         late = time.monotonic() - ANSWER_SECONDS
         overdue = [
-            (pool, r) for pool in self._pools.values() for r, loss in pool.lost_workers.items() if loss.since < late
+            (pool, r) for pool in self._pools.values() for r, loss in pool.pending_failures.items() if loss.since < late
         ]
         return [found for pool, reference in overdue for found in self._retry_tasks_of(pool, reference)]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.tune.declare.function_text import told
+from allo_dse.tune.declare.function_text import identity_text
 
 HELPERS = """
 STEP = 2
@@ -69,7 +69,7 @@ def text_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             (tmp_path / f"{name}.py").write_text(said.replace(old, new) if old else said)
             monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.invalidate_caches()
-        return told(importlib.import_module("program").program)
+        return identity_text(importlib.import_module("program").program)
 
     return text
 

@@ -52,7 +52,7 @@ def test_chance_names_no_choice(seed: int) -> None:
     rng = random.Random(seed)
     records = [record(d, *(["core_memory"] * (rng.random() < 0.5))) for d in drawn(1000, seed)]
     (cause,) = causes_of(records)
-    assert (cause.choice, cause.struck) == ("", "")
+    assert (cause.choice, cause.worst_values) == ("", "")
 
 
 @pytest.mark.parametrize(

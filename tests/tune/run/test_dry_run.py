@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allo_dse.tune.run.dry_run import LOOKED_AT, Outlook, outlook
+from allo_dse.tune.run.dry_run import LOOKED_AT, SpaceEstimate, estimate_space
 from allo_dse.tune.run.options import RunOptions
 from allo_dse.tune.store.certificate import Certificate
 
@@ -18,7 +18,7 @@ HALF = Certificate(designs=1_000, listed=True, evaluated=30, failed=0, refused=2
 
 
 def test_what_is_decided_and_how_long_the_rest_takes() -> None:
-    found = Outlook("gemm", 1_000, "exact", 0, 20, 2.0, 5.0, HALF)
+    found = SpaceEstimate("gemm", 1_000, "exact", 0, 20, 2.0, 5.0, HALF)
     assert found.closing_seconds == pytest.approx(2.0 + 5.0 * 300 / 50)
     assert str(found).splitlines() == [
         "gemm: a space of 1,000 designs, searched by exact",
@@ -30,7 +30,7 @@ def test_what_is_decided_and_how_long_the_rest_takes() -> None:
 
 def test_a_small_space_is_closed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = outlook(small(), RunOptions(sampler="exact"))
+    found = estimate_space(small(), RunOptions(sampler="exact"))
     assert present(found.certificate).complete
     assert found.designs == present(found.certificate).designs
     assert found.to_dict()["certificate"]["open"] == 0
@@ -44,7 +44,7 @@ def test_without_bounds_nothing_is_evaluated() -> None:
         def evaluate(self, design: object) -> None:  # type: ignore[override]
             raise AssertionError("it was evaluated")
 
-    found = outlook(fake_study(evaluator=Expensive), RunOptions())
+    found = estimate_space(fake_study(evaluator=Expensive), RunOptions())
     assert (found.certificate, found.closing_seconds, found.looked_at) == (None, None, LOOKED_AT)
     assert found.sampler == "evolution"
     assert f"of {LOOKED_AT} designs looked at, " in str(found)

@@ -165,6 +165,15 @@ def test_trials_of_optuna_are_attached_with_their_failures(tmp_path: Path) -> No
     assert again.records[8].status == "failed"
 
 
+def test_trials_of_a_run_are_attached(tmp_path: Path) -> None:
+    result = fake_study().run(9, run_dir=tmp_path / "before", sampler="random", export=False, **QUIET)
+    study = fake_study(evaluator=Unused)
+    study.attach(result.optuna_study)
+    assert {found and found["latency_us"] for found in study.attached.values()} >= {
+        result.values[design.key][0] for design in result.front
+    }
+
+
 def test_a_table_of_another_tool_is_attached(tmp_path: Path) -> None:
     table, metrics = tmp_path / "tuned.csv", "fold.gemm.order,latency_us,pe_count,local_memory_bytes,note"
     table.write_text(f"Pm,Pn,Pk,size,{metrics}\n8,64,16,2048,2,3.5,2,1e3,fast\n16,8,8,2048,0,,,,did not build\n")

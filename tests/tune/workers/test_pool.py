@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from allo_dse.tune.workers.pool import AHEAD, MAX_WORKERS_LOST, LostWorker, Place, Pool, Task
+from allo_dse.tune.workers.pool import AHEAD, MAX_WORKER_FAILURES, Place, Pool, Task, WorkerFailure
 
 WORKERS = 3
 STEPS = ("add", "give", "finish", "retry", "lose", "conclude", "welcome", "clear")
@@ -17,7 +17,7 @@ STEPS = ("add", "give", "finish", "retry", "lose", "conclude", "welcome", "clear
 
 def under_way(pool: Pool) -> Any:
     """Every task that the pool has, wherever it is."""
-    given = [batch.tasks for batch in pool.running.values()] + [loss.tasks for loss in pool.lost_workers.values()]
+    given = [batch.tasks for batch in pool.running.values()] + [loss.tasks for loss in pool.pending_failures.values()]
     return [*pool.waiting, *pool.suspects, *(task for tasks in given for task in tasks)]
 
 
@@ -62,13 +62,13 @@ class Driver:
     def lose(self, pick: Any) -> None:
         if self.pool.ready:
             self.number += 1
-            self.pool.lost_workers[self.number] = LostWorker(
+            self.pool.pending_failures[self.number] = WorkerFailure(
                 None, self.pool.remove_worker(pick(sorted(self.pool.ready))), "", 0.0
             )
 
     def conclude(self, pick: Any) -> None:
-        if self.pool.lost_workers:
-            self._again(self.pool.lost_workers.pop(pick(sorted(self.pool.lost_workers))).tasks)
+        if self.pool.pending_failures:
+            self._again(self.pool.pending_failures.pop(pick(sorted(self.pool.pending_failures))).tasks)
 
     def _again(self, tasks: tuple[Task, ...]) -> None:
         self.over += [task.number for task in self.pool.requeue(tasks, may_be_cause=False)]
@@ -94,7 +94,7 @@ def test_nothing_is_lost_and_the_least_busy_worker_is_next(data: DataObject) -> 
         assert pool.outstanding() == len(tasks) == added - len(driver.over)
         assert [pool.outstanding(rung) for rung in range(2)] == [sum(t.rung == r for t in tasks) for r in range(2)]
         assert all(pool.busy(worker) == (load(pool, worker) > 0) for worker in pool.ready)
-        assert max((task.workers_lost for task in tasks), default=0) < MAX_WORKERS_LOST
+        assert max((task.worker_failures for task in tasks), default=0) < MAX_WORKER_FAILURES
     driver.pool.abandon()
     assert driver.pool.outstanding() == 0
 

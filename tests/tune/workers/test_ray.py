@@ -16,7 +16,7 @@ import pytest
 
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.ladder import Rung
-from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_WORKERS_LOST, Pool, Task
+from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_WORKER_FAILURES, Pool, Task
 
 from ...support.values import present
 from ..hazards import Hazard, own_processes, wait_until
@@ -168,7 +168,7 @@ def test_tasks_are_lost_only_so_often() -> None:
     assert pool.requeue((task,), may_be_cause=False) == []
     assert pool.requeue((pool.suspects.pop(),), may_be_cause=True) == []
     (given_up,) = pool.requeue((pool.suspects.pop(),), may_be_cause=False)
-    assert (given_up.workers_lost, given_up.deaths) == (MAX_WORKERS_LOST, 1)
+    assert (given_up.worker_failures, given_up.crashes) == (MAX_WORKER_FAILURES, 1)
     assert given_up.fault("gone") == "given up: its workers or their nodes were lost 3 times: gone"
     assert pool.requeue((task,), may_be_cause=True) == []
     (poisonous,) = pool.requeue((pool.suspects.pop(),), may_be_cause=True)
