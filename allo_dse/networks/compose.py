@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from allo_dse.common.errors import StudyError
+from msgspec import Struct
+
+from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.lang.types import float32
@@ -17,12 +21,16 @@ from .fronts import Fronts, launches_of
 from .launches import Launch, Run
 from .network import Array, Arrays, Host, Network, Operator
 from .operators.execute import Work, run_program
-from .problem import moved_us, origins_of, problem_of
+from .problem import called_one_by_one, moved_us, origins_of, problem_of
+from .session import PLACES, Session, on_board
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
 from .strided import edges_of, stream_ends, with_strided, written_as
 
 WAITING = "reconfiguration"
+RUNTIMES = ("calls", "launches")
+"""Host programs: Allo's calls operators one by one, and configures the array for each call. Others, as mlir-air and
+IRON have them, run a sequence of launches within one call, each with operators side by side; none is exported."""
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Shares of an FPGA for which compositions are searched."""
 
@@ -34,6 +42,7 @@ class Composition:
     Attributes:
         bound_us: proved lower bound of the latency with these fronts, or of the time from input to input of a
             stream.
+        runtime: the host program that it is for, of `RUNTIMES`.
         stream: it was made for a stream of inputs.
         accuracy: the required accuracy, if operators may have several types or there is a limit.
         among: the compositions among which it is the fastest, in words; empty for all.
@@ -43,6 +52,7 @@ class Composition:
     launches: tuple[Launch, ...]
     latency_us: float
     bound_us: float
+    runtime: str = "launches"
     stream: bool = False
     accuracy: Accuracy | None = None
     among: str = ""
@@ -132,7 +142,7 @@ class Composition:
 
     @property
     def configuring_us(self) -> float:
-        """Time that Allo's host program spends between calls, as it configures the array for each."""
+        """Time that Allo's host program spends on configuring the array, once for each call."""
         once = self.fronts.launches.configuring_us(self.fronts.target)
         return once * sum(len(launch.runs) for launch in self.launches)
 
@@ -159,6 +169,8 @@ class Composition:
 
         For a batch of one it follows from the latency. More inputs overlap as far as columns and DRAM allow, at best.
         """
+        if self.runtime == "calls":
+            return 1e6 / self.latency_us
         between = self._between_us if len(self.launches) > 1 else 0.0
         more = sum(launch.period_us(self.fronts.device) for launch in self.launches)
         return 1e6 * batch / (self.latency_us + between + (batch - 1) * more)
@@ -197,15 +209,41 @@ class Composition:
             known[step.output] = step.shaped(made, network.shapes)
         return {step.output: known[step.output] for step in network.steps}
 
+    def session(self, on: str = "simulator", folder: str | Path | None = None, python: str = sys.executable) -> Session:
+        """Return what runs the network on inputs of your own.
+
+        Args:
+            on: "simulator" for the designs as they are folded, "host" for the operators' references in float32,
+                "board" for the driver in `folder`, as `export` writes it.
+            python: for a board, the interpreter that has its tools.
+
+        Raises:
+            StudyError: for another place, or a board without a folder.
+        """
+        if on not in PLACES or (on == "board") != (folder is not None):
+            raise StudyError(
+                f"a session on {on!r} in the folder {folder}",
+                hint=f"on= is one of {', '.join(PLACES)}; folder= is where a network for a board is exported",
+            )
+        predicted = {run.step.name: run.point.latency_us for launch in self.launches for run in launch.runs}
+        predicted |= self.host_us
+        if folder is not None:
+            return Session(self.network, on_board(Path(folder), python), predicted)
+        if on == "host":
+            whole = self.fronts.network
+            return Session(whole, lambda _, inputs: whole.run(inputs, simulated=False), predicted)
+        return Session(self.network, lambda _, inputs: self.run(inputs), predicted)
+
     @cached_property
     def time_us(self) -> dict[str, float]:
         """The latency by cause, in microseconds; causes below a tick are left out.
 
-        The causes are reconfigurations between launches, the host's part of calls, operators on the host, and
-        rearrangements. Other time
+        The causes are reconfigurations, the host's part of calls, operators on the host, and rearrangements. Other time
         counts for the busiest resource of a running operator: of several, the one that ends last.
         """
-        parts = {WAITING: (len(self.launches) - 1) * self._between_us}
+        parts = {WAITING: max(0, len(self.launches) - 1) * self._between_us}
+        if self.runtime == "calls":
+            parts[WAITING] = self.configuring_us
         runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
         done = 0.0
         for run in runs:
@@ -229,6 +267,7 @@ def compose(
     columns: int | None = None,
     share: float = 1.0,
     work_limit: float = WORK_LIMIT,
+    runtime: str = "",
     stream: bool = False,
     tolerance: float | None = None,
     inputs: Mapping[str, Array] | None = None,
@@ -236,6 +275,7 @@ def compose(
     """Return the fastest composition of a network's operators.
 
     Args:
+        runtime: of `RUNTIMES`; by default the one that is exported for the designs' target.
         columns: that launches may use; all of the device by default.
         share: of an FPGA's resources to use.
         stream: on an FPGA, maximise the inputs of a stream per second instead.
@@ -253,9 +293,30 @@ def compose(
         require_streams(fronts.device)
     fronts = with_strided(fronts)
     accuracy = accuracy_of(fronts, tolerance, inputs)
-    return _composed(
-        fronts, _problem(fronts), accuracy, columns=columns, share=share, work_limit=work_limit, stream=stream
-    )
+    options = Options(_runtime(fronts, runtime), columns, share, work_limit, stream)
+    return _composed(fronts, _problem(fronts), accuracy, options)
+
+
+def _runtime(fronts: Fronts, wanted: str) -> str:
+    """Return the runtime to compose for.
+
+    Raises:
+        StudyError: for a name that is none.
+    """
+    if wanted and wanted not in RUNTIMES:
+        raise StudyError(f"runtime={wanted!r} is none of {', '.join(RUNTIMES)}", hint=did_you_mean(wanted, RUNTIMES))
+    called = fronts.launches.configuring_us(fronts.target) > 0
+    return wanted or ("calls" if called else "launches")
+
+
+class Options(Struct, frozen=True):
+    """Settings of `compose`."""
+
+    runtime: str
+    columns: int | None = None
+    share: float = 1.0
+    work_limit: float = WORK_LIMIT
+    stream: bool = False
 
 
 def _require_there(device: Device, columns: int | None, share: float) -> None:
@@ -288,32 +349,27 @@ def _problem(fronts: Fronts) -> Problem:
     return replace(problem_of(fronts), edges=edges_of(fronts))
 
 
-def _composed(
-    fronts: Fronts,
-    problem: Problem,
-    accuracy: Accuracy | None,
-    *,
-    work_limit: float,
-    columns: int | None = None,
-    share: float = 1.0,
-    stream: bool = False,
-) -> Composition:
-    limits = tuple(int(limit * share) for limit in problem.limits) if columns is None else (columns,)
-    problem = replace(problem, limits=limits)
+def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, options: Options) -> Composition:
+    columns, runtime, stream = options.columns, options.runtime, options.stream
+    limits = tuple(int(limit * options.share) for limit in problem.limits) if columns is None else (columns,)
+    problem, before_us = replace(problem, limits=limits), 0.0
+    if runtime == "calls":
+        before_us = fronts.launches.configuring_us(fronts.target)
+        problem = called_one_by_one(problem, before_us, limits[0])
     made: list[Solution] = []
     if not fronts.candidates:
         origins = origins_of(fronts.network, fronts.device, float32)
         length = max(
             (ticks for name in fronts.network.outputs for ticks, _ in origins.get(name, {}).values()), default=0
         )
-        return Composition(fronts, (), length * TICK_US, length * TICK_US, stream, accuracy)
+        return Composition(fronts, (), length * TICK_US, length * TICK_US, runtime, stream, accuracy)
 
     def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:
         own, near = replace(problem, effects=tuple(effects)), made[0] if made else None
-        made.append(solve(own, work_limit=work_limit * part, stream=stream, near=near))
+        made.append(solve(own, work_limit=options.work_limit * part, stream=stream, near=near))
         length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
-        launches = _launches(fronts, problem, made[-1])
-        return Composition(fronts, launches, length, bound, stream, accuracy, among)
+        launches = _launches(fronts, problem, made[-1], before_us)
+        return Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
 
     return composed() if accuracy is None else fastest_within(accuracy, composed(), composed)
 
@@ -322,6 +378,7 @@ def compositions(
     fronts: Fronts,
     *,
     work_limit: float = WORK_LIMIT,
+    runtime: str = "",
     tolerance: float | None = None,
     inputs: Mapping[str, Array] | None = None,
 ) -> list[Composition]:
@@ -339,7 +396,8 @@ def compositions(
     found: list[Composition] = []
     for limit in limits:
         try:
-            one = _composed(fronts, problem, accuracy, **limit, work_limit=work_limit)
+            options = Options(_runtime(fronts, runtime), work_limit=work_limit, **limit)
+            one = _composed(fronts, problem, accuracy, options)
         except StudyError:
             if limit == limits[-1]:
                 raise
@@ -349,7 +407,12 @@ def compositions(
     return found
 
 
-def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Launch, ...]:
+def _launches(fronts: Fronts, problem: Problem, solution: Solution, before_us: float) -> tuple[Launch, ...]:
+    """Return the launches of a solution.
+
+    Args:
+        before_us: time for configuring the device, at the begin of every operator's time in the problem.
+    """
     operators, resources = fronts.candidates, fronts.launches.resources
     found: list[Launch] = []
     written = written_as(fronts.network)
@@ -357,7 +420,7 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Lau
         members = [o for o in range(len(operators)) if solution.launch[o] == number]
         members.sort(key=lambda o: (solution.start[o], o))
         first = _first_columns(problem, solution, members)
-        runs = [_run(fronts, operators[o], solution, o, first[problem.kinds[o]]) for o in members]
+        runs = [_run(fronts, operators[o], solution, o, first[problem.kinds[o]], before_us) for o in members]
         streamed = [problem.edges[edge] for edge in solution.streams]
         for edge in streamed:
             ends = members.index(edge.source), members.index(edge.target)
@@ -382,8 +445,8 @@ def _first_columns(problem: Problem, solution: Solution, members: Sequence[int])
     return first
 
 
-def _run(fronts: Fronts, one: Operator, solution: Solution, o: int, first_column: int) -> Run:
+def _run(fronts: Fronts, one: Operator, solution: Solution, o: int, first_column: int, before_us: float) -> Run:
     point = fronts.points_of(one)[solution.choice[o]]
     assert point is not None
-    start = solution.start[o] * TICK_US
+    start = solution.start[o] * TICK_US + before_us
     return Run(one.step, point, first_column, start, start + point.latency_us, one.copy)

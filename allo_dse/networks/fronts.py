@@ -32,7 +32,7 @@ from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
-from .network import Host, Network, Operator, fused_operators, single_operators
+from .network import Host, Network, Operator, fused_operators, single_operators, with_hosts
 from .operators.execute import Work, loaded
 
 TRIALS = 60
@@ -94,7 +94,7 @@ class Fronts(Struct, frozen=True):
 
     @property
     def launches(self) -> Launches:
-        """What launches take of the device."""
+        """The launches of the device."""
         return launches_of(self.device)
 
     def points_of(self, one: Operator) -> tuple[Point | None, ...]:
@@ -114,6 +114,7 @@ def search_fronts(
     cache: str | Path = "runs/.networks",
     target: str | None = None,
     seed: int = 0,
+    host: str = "auto",
     say: Callable[[str], None] = lambda said: None,
 ) -> Fronts:
     """Search the fronts of a network's operators; equal operators share one.
@@ -122,6 +123,7 @@ def search_fronts(
         trials: designs to evaluate for a point.
         cache: directory with a run for each point, which other networks and later calls reuse.
         target: the design's target, as in a study; by default the device's first.
+        host: "auto" for operators without a design to run on the host, "never" to refuse them.
         say: called with a line before each search of designs that are not in the cache.
 
     Raises:
@@ -142,6 +144,7 @@ def search_fronts(
         replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
     )
     failed: dict[str, StudyError] = {}
+    left: set[str] = set()
     keys = list(dict.fromkeys(one.key for one in candidates))
     for names, group in groupby(candidates, lambda one: one.names):
         variants = list(group)
@@ -158,6 +161,9 @@ def search_fronts(
             except StudyError as error:  # another type may fit; fused steps may run one by one
                 failed[one.key] = error
         if len(names) == 1 and not any(one.key in points for one in variants):
+            if host == "auto" and variants[0].work.reference is not None:
+                left.update(names)
+                continue
             last = failed[variants[-1].key]
             place = f"{network.name}: step {names[0]!r} ({variants[0].work.kind})"
             may = _HINTS[bool(built_by.rules)]
@@ -168,7 +174,8 @@ def search_fronts(
                 f"{network.name}: the source of {one.step.name!r} ({one.work.kind}) changed during the search",
                 hint="run it again: what it changes is searched again",
             )
-    candidates = tuple(one for one in candidates if one.key in points)
+    candidates = tuple(one for one in candidates if one.key in points and not left.intersection(one.names))
+    network = with_hosts(network, left)
     if launches_of(found).linked:
         candidates = tuple(_with_copies(candidates))
     return Fronts(network, found, candidates, points, target=built_by.name)

@@ -13,7 +13,7 @@ program may have several element types (`Ty=dse.choices([bfloat16, float32])`), 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, zip_longest
 
@@ -345,6 +345,31 @@ def _checked(
     if shape is not None and math.prod(shape) != math.prod(written):
         raise StudyError(f"step {name!r} writes {writes[0].name} of {written}, not of {tuple(shape)}")
     return written if shape is None else tuple(shape)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A work's reference, from arrays of as many elements as its program reads."""
+
+    work: Work
+
+    def __call__(self, *arrays: Array) -> Array:
+        return reference_of(self.work, arrays)
+
+
+def with_hosts(network: Network, names: Collection[str]) -> Network:
+    """Return the network in which the host does some steps, as their references compute them."""
+    return replace(network, steps=[_by_host(step) if step.name in names else step for step in network.steps])
+
+
+def _by_host(step: Step) -> Step:
+    assert isinstance(step.work, Work)
+    reads, writes = interface(loaded(step.work))
+    elements = sum(math.prod(tensor.shape) for tensor in (*reads, *writes))
+    depth = step.work.params.get("K", 1)  # of products
+    flops = 2.0 * math.prod(writes[0].shape) * depth if isinstance(depth, int) else float(elements)
+    work = Host(step.work.kind, Reference(step.work), flops=flops, bytes=4 * elements)
+    return replace(step, work=work, others=())
 
 
 # Fusion of neighbouring steps into one program, which keeps the tensors between them out of DRAM.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.eval.launches import Launches
 from allo_dse.lang.types import DType
@@ -65,6 +66,27 @@ def origins_of(network: Network, device: Device, dtype: DType) -> dict[str, Orig
             merged[before] = max(time + more, longest), (theirs and own) or any_theirs
         found[step.output] = merged
     return found
+
+
+def called_one_by_one(problem: Problem, configuring_us: float, columns: int) -> Problem:
+    """Return the problem of a runtime that configures the device before each call of an operator.
+
+    Nothing runs side by side, so the time of every call contains that of its configuration.
+
+    Args:
+        columns: that a call may use.
+    """
+
+    def called(choice: Choice) -> Choice:
+        return Choice((1 if choice.needs[0] <= columns else 2,), choice.ticks + ticks(configuring_us), choice.bandwidth)
+
+    return replace(
+        problem,
+        choices=tuple(tuple(map(called, own)) for own in problem.choices),
+        limits=(1,),
+        between=0,
+        own={o: tuple(called(one) if one else None for one in own) for o, own in problem.own.items()},
+    )
 
 
 def problem_of(fronts: Fronts) -> Problem:

@@ -106,7 +106,10 @@ def test_what_runs_at_once_is_simulated_together(tmp_path: Path) -> None:
     net = dse.Network("two")
     x = net.input("x", (size,))
     net.output(*(net.add(unary_work(op, size, element), x) for op in ("relu", "silu")))
-    found = compose(search_fronts(net, "npu1_2col", trials=2, cache=tmp_path))
+    fronts = search_fronts(net, "npu1_2col", trials=2, cache=tmp_path)
+    one_by_one = compose(fronts)
+    assert not any(launch.at_once for launch in one_by_one.launches)
+    found = compose(fronts, runtime="launches")
     (launch,) = found.launches
     assert launch.at_once
     assert found.simulated_us == pytest.approx(found.latency_us, rel=0.2)
@@ -160,8 +163,27 @@ def test_an_operator_that_nothing_builds_is_named(tmp_path: Path) -> None:
     x, w = net.input("x", (64, 4096)), net.constant("w", np.ones(4096))
     net.output(net.add(rms_norm_work(64, 4096, 1e-5, element_type("f32")), x, w, name="norm"))
     with pytest.raises(dse.StudyError, match=r"deep: step 'norm' \(rms_norm\)") as error:
-        search_fronts(net, "npu1_1col", trials=2, cache=tmp_path)
+        search_fronts(net, "npu1_1col", trials=2, cache=tmp_path, host="never")
     assert error.value.hint.startswith('target "model" (--target model)')
+
+
+def test_an_operator_without_a_design_runs_on_the_host(tmp_path: Path) -> None:
+    net = dse.Network("deep")
+    x, w = net.input("x", (64, 4096)), net.constant("w", np.ones(4096))
+    y = net.add(rms_norm_work(64, 4096, 1e-5, element_type("f32")), x, w, name="norm")
+    net.output(net.add(unary_work("relu", 64 * 4096, element_type("f32")), y, name="relu"))
+    found = compose(search_fronts(net, "npu1_1col", trials=2, cache=tmp_path))
+    assert list(found.host_us) == ["norm"]
+    assert 0 < found.device_share < 1
+    given = {"x": np.random.default_rng(0).standard_normal((64, 4096)).astype(np.float32)}
+    wanted = found.session("host").run(given)["relu.result"]
+    for session in (found.session(), found.session("simulator")):
+        assert difference(session.run(given)["relu.result"], wanted) < 1e-6
+        assert session.predicted_us.keys() == {"norm", "relu"}
+    with pytest.raises(dse.StudyError, match="input 'x' needs an array"):
+        found.session().run({})
+    with pytest.raises(dse.StudyError, match="a session on 'board' in the folder None"):
+        found.session("board")
 
 
 def test_the_command_maps_a_network(tmp_path: Path) -> None:
@@ -177,7 +199,10 @@ def test_the_command_maps_a_network(tmp_path: Path) -> None:
     again = allo_tune("network", study, *SIZES, *OPTIONS, "--cache", cache)
     assert "no composition of these designs is faster" in again.stdout
     assert found["configuring_us"] == 2 * 3400
-    assert "2 calls after each other" in again.stdout
+    assert found["runtime"] == "calls"
+    calls = [run["latency_us"] for launch in found["launches"] for run in launch["runs"]]
+    assert found["latency_us"] == pytest.approx(sum(calls) + found["configuring_us"], abs=1)
+    assert "as exported, Allo's: 2 calls" in again.stdout
     assert not again.stderr
 
 

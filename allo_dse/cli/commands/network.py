@@ -56,6 +56,9 @@ def network(  # noqa: PLR0913 (the flags of a command)
     cache: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Where designs are kept.")] = Path("runs/.networks"),
     front: Annotated[bool, typer.Option("--front", help="Also the fastest on less of the device.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="FPGA: most inputs per second, not least latency.")] = False,
+    runtime: Annotated[
+        str, typer.Option(metavar="calls|launches", help="The host program: the exported one by default.")
+    ] = "",
     tolerance: Annotated[
         float | None, typer.Option(help="How far outputs may be from float32, over their largest value.")
     ] = None,
@@ -86,13 +89,13 @@ def network(  # noqa: PLR0913 (the flags of a command)
     loaded = load_network(model, parse_settings(settings or []), host)
     with json_only() as out:
         try:
-            fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target, say=_say)
+            fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target, host=host, say=_say)
         except KeyboardInterrupt as stopped:
             raise typer.Exit(say_stopped(stopped, ["allo-tune", *sys.argv[1:]])) from None
         found = (
-            compositions(fronts, tolerance=tolerance)
+            compositions(fronts, runtime=runtime, tolerance=tolerance)
             if front
-            else [compose(fronts, stream=stream, tolerance=tolerance)]
+            else [compose(fronts, runtime=runtime, stream=stream, tolerance=tolerance)]
         )
     assert out is not None
     page = keep_page(found[-1], cache, found)
@@ -130,7 +133,7 @@ def _show(composition: Composition) -> None:
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
         **({} if resources else {"simulated": _simulated(composition)}),
-        **({"by Allo": _one_by_one(composition)} if composition.configuring_us else {}),
+        **({"runtime": _runtime(composition)} if composition.configuring_us else {}),
         **({"streams": composition.streamed} if composition.streamed else {}),
         **({"on the host": _host(composition)} if composition.host_us else {}),
         **({"strided": composition.strided} if composition.strided else {}),
@@ -158,11 +161,13 @@ MOST_NAMED = 8
 """Operators of the host that are named, the longest first."""
 
 
-def _one_by_one(composition: Composition) -> str:
+def _runtime(composition: Composition) -> str:
     calls = [run.point.latency_us for launch in composition.launches for run in launch.runs]
-    many, each = (f"{len(calls)} calls after each other", "each") if len(calls) > 1 else ("a call", "it")
-    one_us = composition.configuring_us / len(calls)
-    return f"{many}, {sum(calls):,.0f} us, and {one_us:,.0f} us for configuring the array before {each}"
+    each_us = composition.configuring_us / len(calls)
+    alone = f"{len(calls)} calls, {sum(calls):,.0f} us, and {each_us:,.0f} us for configuring the array before each"
+    if composition.runtime == "calls":
+        return f"as exported, Allo's: {alone}; --runtime launches is for several programs within a call"
+    return f"several programs within a call, which is not exported; the exported one takes {alone}"
 
 
 def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:

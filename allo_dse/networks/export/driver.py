@@ -4,13 +4,14 @@ C simulation, or on the card.
     python run.py                   # says what it finds
     python run.py --json            # as one JSON object, in the last line
     python run.py --build-only      # stops before it needs a device
+    python run.py --inputs my.npz --outputs made.npz     # inputs of your own; nothing is checked without --check
     python run.py --xclbin FILE     # FPGA: on the card, with what `make network.xclbin` has made
 
 On an NPU it needs what `launch_*/*/build.py` need: Allo with its AIE backend, XRT and NumPy. Of an FPGA it needs make
 and a C++ compiler, and for the card XRT. `network.json` has the launches and the steps, `inputs.npz` and
 `constants.npz` what the network reads, `expected.npz` its outputs as its operators' references compute them,
 `orders.npz` where the elements of each rearrangement come from (from 1; 0 is a zero), `host_*.py` what the host
-computes. Inputs of your own: replace `inputs.npz`, and remove `expected.npz`. What a design reads as it lies, in
+computes. What a design reads as it lies, in
 another order than its program's (`strided` in `network.json`, with the loops of its shim channels), NumPy puts in that
 order first: Allo's tensors lie row by row.
 
@@ -59,6 +60,7 @@ class Built:
         self.project = folder / "top.prj"
         self.tools = _module(folder / "build.py")
         self.facts: Facts = json.loads((folder / "design.json").read_text())["allo"]
+        self.check = options.check
         own = argparse.Namespace(**{**vars(options), "project": str(self.project)})
         self.module, self.program = self.tools.build(self.facts, own)
 
@@ -75,11 +77,13 @@ class Built:
             arrays[tensor["name"]] = np.ascontiguousarray(one.astype(self.tools.dtype_of(tensor["dtype"])))
         with self.tools.only_user():
             means, _ = self.tools.run(self.module, list(arrays.values()), self.project, repetitions)
+        self.result = next(arrays[t["name"]] for t in tensors if t["written"]), statistics.median(means)
+        if not self.check:
+            return
         try:
             self.tools.checked(self.program, tensors, arrays, None, self.facts["tolerance"])
         except self.tools.WrongResults as wrong:
             raise WrongResults(str(wrong)) from None
-        self.result = next(arrays[t["name"]] for t in tensors if t["written"]), statistics.median(means)
 
     def finish(self) -> tuple[Array, float]:
         """What the device has made of them, and its time in us."""
@@ -121,15 +125,23 @@ def main() -> int:
     """Build and run as the command line says; returns the exit code."""
     network = json.loads((HERE / "network.json").read_text())
     folders = {run["folder"]: HERE / run["folder"] for launch in network["launches"] for run in launch["runs"]}
-    tools = next(iter(folders.values())) / "build.py"
+    tools = next(iter(folders.values()), HERE) / "build.py"
+    own, sys.argv[1:] = _own_options().parse_known_args()
     options = _module(tools).options_of("Run this network with Allo.") if tools.exists() else _options()
+    options.check = own.check or not own.inputs
     started = time.monotonic()
     make = Built if tools.exists() else Kernel
     built = {name: make(folder, options) for name, folder in folders.items()}
     found: dict[str, Any] = {"build_s": round(time.monotonic() - started, 3)}
     if not options.build_only:
         try:
-            found |= _run(network, built, options.repetitions)
+            inputs = Path(own.inputs) if own.inputs else HERE / "inputs.npz"
+            timed, made = _run(network, built, options.repetitions, inputs)
+            found |= timed
+            if own.outputs:
+                np.savez(own.outputs, **dict(made))  # type: ignore[arg-type]
+            if options.check:
+                found |= _checked(network["outputs"], made)
         except WrongResults as wrong:
             print(f"wrong results: {wrong}", file=sys.stderr)
             return WRONG
@@ -137,9 +149,19 @@ def main() -> int:
     return 0
 
 
+def _own_options() -> argparse.ArgumentParser:
+    """Of every device, what the command line says of inputs and outputs."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--inputs", metavar="FILE", help="inputs of your own, by name")
+    parser.add_argument("--outputs", metavar="FILE", help="where outputs are written, by name")
+    parser.add_argument("--check", action="store_true", help="compare with `expected.npz` and with references")
+    return parser
+
+
 def _options() -> argparse.Namespace:
     """Of an FPGA, what the command line says."""
-    parser = argparse.ArgumentParser(description="Run this network's kernels in C simulation, or on the card.")
+    what = "Run this network's kernels in C simulation, or on the card."
+    parser = argparse.ArgumentParser(description=what, parents=[_own_options()])
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
     parser.add_argument("--build-only", action="store_true", help="stop when it is built")
     parser.add_argument(
@@ -149,10 +171,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(network: Facts, built: Mapping[str, Built | Kernel], repetitions: int) -> dict[str, Any]:
-    """Times of everything that runs, in its order, and whether the outputs are as expected."""
+def _run(
+    network: Facts, built: Mapping[str, Built | Kernel], repetitions: int, inputs: Path
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Times of everything that runs, in its order, and the outputs."""
     runs = {run["step"]: (launch["number"], run) for launch in network["launches"] for run in launch["runs"]}
-    known = {**_arrays("constants"), **_arrays("inputs")}
+    known = {**_arrays("constants"), **_loaded(inputs)}
     orders = _arrays("orders")
     times: list[list[dict[str, Any]]] = [[] for _ in network["launches"]]
     host_us = {}
@@ -179,16 +203,17 @@ def _run(network: Facts, built: Mapping[str, Built | Kernel], repetitions: int) 
             else:
                 made = _moved(given, orders[name]) if name in orders else _on_host(step, given)
             host_us[name] = round((time.perf_counter() - started) * 1e6, 1)
-        known[step["output"]] = made.reshape(step["shape"])
+        free = "host" in step and made.size != np.prod(step["shape"])  # its shape depends on elements
+        known[step["output"]] = made if free else made.reshape(step["shape"])
     launches: list[Facts] = [
         {"launch": number, "latency_us": _sum(own, groups), "runs": own} for number, own in enumerate(times)
     ]
-    return {
+    found = {
         "latency_us": _total([one["latency_us"] for one in launches]),
         "launches": launches,
         "host_us": host_us,
-        **_checked(network["outputs"], known),
     }
+    return found, {name: known[name] for name in network["outputs"]}
 
 
 def _given(
@@ -232,7 +257,11 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 def _arrays(name: str) -> dict[str, Array]:
     """The arrays of a file; none where there is no file."""
-    file = HERE / f"{name}.npz"
+    return _loaded(HERE / f"{name}.npz")
+
+
+def _loaded(file: Path) -> dict[str, Array]:
+    """The arrays of a file, by name; none where there is no file."""
     if not file.exists():
         return {}
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -25,8 +26,8 @@ from allo_dse.eval.execute.rounding import unit_roundoff
 from ..accuracy import random_inputs
 from ..compose import Composition
 from ..launches import Launch, Run
-from ..network import Arrange, Array, Arrays, Convert, Host, Network, Step
-from ..operators.execute import Work
+from ..network import Arrange, Array, Arrays, Convert, Host, Network, Reference, Step
+from ..operators.execute import Work, interface, loaded
 from ..strided import order_of
 from . import driver
 from .page import page_html
@@ -119,6 +120,7 @@ def facts_of(composition: Composition) -> JsonObject:
         "latency_us": round(composition.latency_us, 1),
         "bound_us": round(composition.bound_us, 1),
         "simulated_us": round(composition.simulated_us, 1),
+        "runtime": composition.runtime,
         "configuring_us": round(composition.configuring_us, 1),
         "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
         "columns": composition.columns,
@@ -138,10 +140,16 @@ def keep_page(composition: Composition, cache: Path, front: Sequence[Composition
         cache: as for `search_fronts`. front: compositions on less of the device.
     """
     network, device = composition.fronts.network.name, composition.fronts.device.name
-    folder = cache / "pages" / file_name(f"{network}-{device}")
+    folder = cache / "pages" / file_name(f"{network}-{digest_of(composition.fronts.network)}-{device}")
     facts = {"network": network, "device": device, **facts_of(composition)}
     files: dict[str, str | bytes] = {PAGE: page_html(composition, front), "composition.json": json.dumps(facts)}
     return write_files(files, folder)[0]
+
+
+def digest_of(network: Network) -> str:
+    """Return a short digest of a network's steps and shapes, which tells models of one name apart."""
+    text = [(step.name, step.work.kind, step.inputs, network.shapes[step.output]) for step in network.steps]
+    return hashlib.sha256(repr((text, network.inputs, network.outputs)).encode()).hexdigest()[:6]
 
 
 def _accuracy(composition: Composition) -> JsonObject:
@@ -347,6 +355,12 @@ def function(*arrays):
 """
 
 
+SHAPED = """
+def function(*arrays):
+    return whole(*(one.reshape(shape) for one, shape in zip(arrays, {shapes})))
+"""
+
+
 def _host(network: Network, step: Step, names: Mapping[str, str]) -> list[tuple[str, str | bytes]]:
     """The files of a step of the host: its source, or an ONNX model and what runs it."""
     assert isinstance(step.work, Host)
@@ -354,7 +368,12 @@ def _host(network: Network, step: Step, names: Mapping[str, str]) -> list[tuple[
     if isinstance(model, bytes):
         return [(name, HOST_MODEL), (str(Path(name).with_suffix(".onnx")), model)]
     try:
-        return [(name, function_source(step.work.function))]
+        function = step.work.function
+        if isinstance(function, Reference) and function.work.reference is not None:
+            shapes = [tensor.shape for tensor in interface(loaded(function.work))[0]]
+            source = function_source(function.work.reference).replace("def function(*arrays):", "def whole(*arrays):")
+            return [(name, f"{source}\n{SHAPED.format(shapes=shapes)}")]
+        return [(name, function_source(function))]
     except NotCut as problem:
         place = f"{network.name}: step {step.name!r} of the host"
         raise StudyError(f"{place}: {problem.message}", hint="define it at the top of a file of its own") from None

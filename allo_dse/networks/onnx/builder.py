@@ -129,6 +129,8 @@ class Builder:
         shape = self.shape(output) if output else (rows, columns)
         if rows == 1:
             to_rows, to_columns, to_depth = 1, fitting_vector(columns, 2, 32), fitting_vector(depth, 512, 2048)
+        elif columns == 1:
+            to_rows, to_columns, to_depth = fitting_vector(rows, 2, 32), 1, fitting_vector(depth, 512, 2048)
         else:
             to_rows, to_columns, to_depth = map(fitting_side, (rows, columns, depth))
         a = self._padded(a, (rows, depth), (to_rows, to_depth))
@@ -136,6 +138,8 @@ class Builder:
         if rows == 1:
             work, turned = gemv_work(to_columns, to_depth, self.element), lambda one: one.reshape(to_depth, -1).T
             a, b = self.arranged(turned, b), a
+        elif columns == 1:
+            work = gemv_work(to_rows, to_depth, self.element)
         else:
             work = gemm_work(to_rows, to_columns, to_depth, self.element)
         if (to_rows, to_columns, to_depth) == (rows, columns, depth):

@@ -87,6 +87,8 @@ def placed(graph: Graph, node: Node) -> Iterator[None]:
 
 
 Floats = NDArray[np.float32]
+LEAST_QUERIES = 4
+"""Queries of a head that a task has at least, where heads do not share keys."""
 
 
 HOSTS = ("auto", "never")
@@ -473,7 +475,8 @@ def _attention(builder: Builder, node: Node) -> None:
     causal = bool(node.number("is_causal", 0))
     sizes = [math.prod(builder.shape(one)) for one in (k, v, node.output)]
     fits = sizes == [kv_heads * length * width] * 2 + [heads * queries * width]
-    if not fits or value_width != width or heads % kv_heads or (causal and queries != length):
+    last = node.proto is None and fitting_chunks(length) == length and fitting_chunks(queries) == queries
+    if not fits or value_width != width or heads % kv_heads or (causal and queries != length and not last):
         raise builder.refuse(node, f"values of {builder.shape(v)} for queries of {builder.shape(q)}")
     flip = bool(node.number("keys_transposed", 0))
     factor = node.number("scale", width**-0.5)
@@ -481,6 +484,8 @@ def _attention(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, f"a scale of {factor:g} with a mask; a positive one is known")
     long, asked = fitting_chunks(length), length if queries == length else queries
     rows = long if queries == length else fitting_chunks(queries)
+    if queries == 1:  # it sees all keys; a matrix of one row is none for Allo
+        causal, rows = False, rows if heads > kv_heads else LEAST_QUERIES
 
     def paired(keys: Floats, values: Floats) -> Floats:
         keys = (keys.swapaxes(-1, -2) if flip else keys).reshape(kv_heads, length, width)

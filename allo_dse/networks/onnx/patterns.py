@@ -33,27 +33,108 @@ def number_of(bound: Bound, name: str, graph: Graph, default: float) -> float:
     return float(array.ravel()[0]) if array.size == 1 else float("nan")
 
 
-def attention_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
-    """Return the attention that a pattern found; None unless its mask shows all scores or is causal."""
-    writer = graph.writer()
-    scores, factor = _unscaled(bound["scores"], graph, writer)
-    product = writer.get(scores)
-    if product is None or product.op != "MatMul":
+ELEMENTWISE = {
+    *("Add", "And", "Cast", "Clip", "Div", "Dropout", "Equal", "Greater", "GreaterOrEqual", "Identity", "IsInf"),
+    *("IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mul", "Neg", "Not", "Or", "Sub", "Where"),
+}
+"""Operators between the products of attention and its softmax, whatever exporters write."""
+MOST_SCORES = 1 << 24
+"""Scores of the largest attention that is tried on numbers."""
+
+
+def attention_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
+    """Return the attention that a product of a softmax computes; None if it computes something else.
+
+    Recognized by what it does to numbers: the softmax sees scores times a factor, all or those of a triangle, and its
+    result goes into the product as it is.
+    """
+    if len(root.inputs) != 2 or root.inputs[1] in graph.known:
         return None
+    weights, values = root.inputs
+    base = _base_of(weights, graph, writer)
+    softmax = writer.get(base or "")
+    if base is None or softmax is None or softmax.op != "Softmax" or not softmax.is_standard:
+        return None
+    shape = graph.shapes.get(softmax.inputs[0], ())
+    if len(shape) < 2 or np.prod(shape) > MOST_SCORES or not over_last(softmax, graph):
+        return None
+    probe = np.random.default_rng(0).random(shape, np.float32)
+    product = writer.get(_base_of(softmax.inputs[0], graph, writer) or "")
+    if product is None or product.op != "MatMul" or not _is_same(weights, base, probe, graph, writer):
+        return None
+    found = _shown(softmax.inputs[0], product.output, graph, writer)
+    if found is None:
+        return None
+    factor, shown = found
     (q, of_q), (k, of_k) = (_unscaled(name, graph, writer) for name in product.inputs)
-    shapes = [graph.shapes[name] for name in (q, k, bound["v"])]
-    if any(len(shape) < 2 for shape in shapes) or shapes[0][-1] != shapes[2][-1]:
+    shapes = [graph.shapes[name] for name in (q, k, values)]
+    if any(len(one) < 2 for one in shapes) or shapes[0][-1] != shapes[2][-1]:
         return None
-    (length, over), shown = (shapes[0][-2], shapes[1][-1]), _shown(bound, graph)
-    shown = np.broadcast_to(shown, np.broadcast_shapes(shown.shape, graph.shapes[scores])).reshape(-1, length, over)
-    causal = length == over > 1 and bool(np.array_equal(shown[0], np.tri(length, dtype=bool)))
+    length, over = shape[-2:]
+    shown = shown.reshape(-1, length, over)
+    causal = length > 1 and bool(np.array_equal(shown[0], np.tri(length, over, over - length, dtype=bool)))
     if (shown != shown[0]).any() or not (causal or shown.all()):
         return None
     attributes = {"scale": factor * of_q * of_k, "is_causal": int(causal)}
-    keys, values = (_of_groups(name, flip, graph, writer) for name, flip in ((k, True), (bound["v"], False)))
-    if keys is not None and values is not None and graph.shapes[keys][-3] == graph.shapes[values][-3]:
-        return Node("Attention", root.name, (q, keys, values), root.output, attributes)
-    return Node("Attention", root.name, (q, k, bound["v"]), root.output, {**attributes, "keys_transposed": 1})
+    keys, own = (_of_groups(name, flip, graph, writer) for name, flip in ((k, True), (values, False)))
+    if keys is not None and own is not None and graph.shapes[keys][-3] == graph.shapes[own][-3]:
+        return Node("Attention", root.name, (q, keys, own), root.output, attributes)
+    return Node("Attention", root.name, (q, k, values), root.output, {**attributes, "keys_transposed": 1})
+
+
+def _base_of(name: str, graph: Graph, writer: Writer) -> str | None:
+    """Return the only tensor that a tensor is computed of, element by element, beside known ones."""
+    bases, waiting, seen = set[str](), [name], set[str]()
+    while waiting:
+        one = waiting.pop()
+        if one in seen or one in graph.known or not one:
+            continue
+        seen.add(one)
+        node = writer.get(one)
+        if node is not None and node.op in ELEMENTWISE and node.is_standard:
+            waiting += node.inputs
+        else:
+            bases.add(one)
+    return bases.pop() if len(bases) == 1 else None
+
+
+def _computed(name: str, given: dict[str, Array], graph: Graph, writer: Writer) -> Array | None:
+    """Compute a tensor from its base, to whose value it adds those on the way; None if that fails."""
+    if name not in given:
+        node = writer.get(name)
+        if name in graph.known:
+            given[name] = graph.known[name]
+        elif node is None or node.proto is None:
+            return None
+        else:
+            arrays = {one: _computed(one, given, graph, writer) for one in node.inputs if one}
+            known = {one: array for one, array in arrays.items() if array is not None}
+            if len(known) < len(arrays):
+                return None
+            given |= evaluate(node.proto, known, graph.versions)
+    return given[name]
+
+
+def _is_same(name: str, base: str, probe: Array, graph: Graph, writer: Writer) -> bool:
+    found = _computed(name, {base: probe}, graph, writer)
+    return found is not None and np.array_equal(found, probe)
+
+
+def _shown(name: str, base: str, graph: Graph, writer: Writer) -> tuple[float, NDArray[np.bool_]] | None:
+    """Return the factor of scores, and a mask of those that a softmax sees; None for another function of scores."""
+    shape = graph.shapes[name]
+    if graph.shapes.get(base) != shape:
+        return None
+    values = [_computed(name, {base: np.full(shape, one, np.float32)}, graph, writer) for one in (0, 1, 2)]
+    if any(one is None for one in values):
+        return None
+    none, one, two = (np.asarray(own, np.float64) for own in values)
+    shown: NDArray[np.bool_] = one > LOWEST
+    if not shown.any() or (two > LOWEST)[~shown].any() or none[shown].any():
+        return None
+    factor = float(one[shown][0])
+    linear = np.allclose(one[shown], factor) and np.allclose(two[shown], 2 * factor)
+    return (factor, shown) if linear else None
 
 
 def _unscaled(name: str, graph: Graph, writer: Writer) -> tuple[str, float]:
@@ -72,21 +153,6 @@ def _unscaled(name: str, graph: Graph, writer: Writer) -> tuple[str, float]:
         name = next(one for one in node.inputs if one != numbers[0])
         node = writer.get(name)
     return name, factor
-
-
-def _shown(bound: Bound, graph: Graph) -> NDArray[np.bool_]:
-    """Return a mask of the scores that the softmax sees.
-
-    In an additive mask these are its zeros, if all other elements are so low that the weights vanish; otherwise none.
-    """
-    if "=mask" in bound:
-        mask = graph.known[bound["=mask"]].astype(np.float32)
-        return np.asarray((mask == 0) if ((mask == 0) | (mask <= LOWEST)).all() else np.zeros_like(mask, bool))
-    if "=lowest" not in bound:
-        return np.ones((1, 1), bool)
-    lowest = number_of(bound, "=lowest", graph, 0.0) <= LOWEST
-    shown = graph.known[bound["=shown"]] if "=shown" in bound else np.logical_not(graph.known[bound["=hidden"]])
-    return shown.astype(bool) & lowest
 
 
 def _of_groups(name: str, flip: bool, graph: Graph, writer: Writer) -> str | None:
@@ -188,12 +254,6 @@ PATTERNS: dict[str, list[Pattern]] = {
     "LayerNormalization": [("Add", ("Mul", normed, "=weight"), "=bias") for normed in _normed(_CENTRED)],
     "RMSNormalization": [("Mul", normed, "=weight") for normed in _normed("x")],
     "RotaryEmbedding": [("Add", ("Mul", "x", "=cosine"), ("Mul", "turned", "=sine"))],
-    "Attention": [
-        ("MatMul", ("Softmax", ("Add", "scores", "=mask")), "v"),
-        ("MatMul", ("Softmax", ("Where", "=shown", "scores", "=lowest")), "v"),
-        ("MatMul", ("Softmax", ("Where", "=hidden", "=lowest", "scores")), "v"),
-        ("MatMul", ("Softmax", "scores"), "v"),
-    ],
 }
 """Patterns of each operator; the first match counts."""
 
@@ -254,6 +314,8 @@ def parts_of(whole: Node, graph: Graph) -> list[Node]:
 
 
 def _as_one(node: Node, graph: Graph, writer: dict[str, Node]) -> Node:
+    if node.op == "MatMul" and node.is_standard:
+        return attention_node(node, graph, writer) or node
     for op, patterns in PATTERNS.items():
         for pattern in patterns:
             for bound in match(pattern, node.output, graph, writer, {}):
@@ -269,8 +331,6 @@ def _node(op: str, root: Node, bound: Bound, graph: Graph) -> Node | None:
     def number(name: str, default: float) -> float:
         return number_of(bound, name, graph, default)
 
-    if op == "Attention":
-        return attention_node(root, bound, graph)
     if op == "RotaryEmbedding":
         return rotary_node(root, bound, graph)
     if any(not np.isclose(number(f"={name}", value), value) for name, value in EXACT.items()):

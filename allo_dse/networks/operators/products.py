@@ -131,6 +131,8 @@ SMALL = 64
 
 def fitting_side(size: int) -> int:
     """Return the side of a matrix that tiles divide well, from `size` on: at most a few percent more."""
+    if size == 1:  # Allo drops dimensions of a single element
+        return UNIT
     if size <= SMALL or (size % UNIT == 0 and any(size % tile == 0 for tile in range(LEAST_TILE, MOST_TILE + 1, UNIT))):
         return size
     unit = 16 if size <= MOST_TILE else 64 if size <= 16 * MOST_TILE else MOST_TILE

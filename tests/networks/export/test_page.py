@@ -29,7 +29,8 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> list[Composition]:
     last = net.add(unary_work("gelu", ELEMENTS, element), turned, name="last")
     both = net.add(binary_work("mul", ELEMENTS, element), first, last, name="both")
     net.output(net.add(unary_work("silu", ELEMENTS, element), x, name="other"), both, last)
-    return compositions(search_fronts(net, "npu1_2col", trials=2, cache=tmp_path_factory.mktemp("cache")))
+    fronts = search_fronts(net, "npu1_2col", trials=2, cache=tmp_path_factory.mktemp("cache"))
+    return compositions(fronts, runtime="launches")
 
 
 def test_everything_is_on_the_page(front: list[Composition], tmp_path: Path) -> None:
