@@ -62,7 +62,7 @@ Files = dict[str, str | bytes]
 
 
 class Sources(Struct, frozen=True):
-    """What an export knows beside the design.
+    """Facts that an export has beside the design.
 
     Attributes:
         reference: computes the expected results from the inputs, with NumPy.
@@ -78,7 +78,7 @@ class Sources(Struct, frozen=True):
 
 
 class Artifacts(Struct, frozen=True):
-    """What the tools of a device build a design from.
+    """Files from which the tools of a device build a design.
 
     Attributes:
         facts: entries of `design.json`.
@@ -134,6 +134,7 @@ class Backend(Maps, Protocol):
         kind: the `family` of its device files.
         device_model: what device files are read as.
         has_places: True if nodes have places on the device, which `place` finds.
+        reads_reports: True if its numbers are calibrated from reports of its tools rather than from latencies.
         project_folder: the folder among its artifacts that is a project of its own, such as "hls"; empty for none.
         targets: the tools that can build its designs; the first is taken unless a study names another.
     """
@@ -142,6 +143,7 @@ class Backend(Maps, Protocol):
     device_model: type[Device]
     has_places: bool = False
     project_folder: str = ""
+    reads_reports: bool = False
     targets: Mapping[str, Target] = {MODEL.name: MODEL}
 
     def choices(self, asked: Asked, target: Target, device: Device) -> Choices:

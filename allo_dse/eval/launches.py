@@ -45,7 +45,7 @@ class Stream(NamedTuple):
 
 
 class Launches:
-    """What networks need of a device. This class describes devices that run one operator after the other.
+    """Properties of a device that networks depend on; by default, of one that runs operators one by one.
 
     Attributes:
         columns: neighbouring parts of the device that operators can have for themselves; 0 if it has no such parts.

@@ -94,7 +94,7 @@ class Fronts(Struct, frozen=True):
 
     @property
     def launches(self) -> Launches:
-        """What launches take of the device."""
+        """The launches of the device."""
         return launches_of(self.device)
 
     def points_of(self, one: Operator) -> tuple[Point | None, ...]:

@@ -10,6 +10,7 @@ from allo_dse.backends.fpga.operator_table import Reading, operators_in
 from allo_dse.backends.fpga.report import read_hls_report
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, FpgaDevice
+from allo_dse.eval.backend import backend_of
 
 from .store.log import read_log, sensible
 from .store.record import Record, decode_entry
@@ -38,7 +39,8 @@ def has_reports(path: Path) -> bool:
     """Return whether a path is an HLS report, a directory of them, or a run on an FPGA."""
     if path.is_dir() and (path / MARKER).exists():
         name = read_info(path).device_name
-        return name in Device.names() and Device.load(name).family == "fpga"
+        device = Device.load(name) if name in Device.names() else None
+        return device is not None and backend_of(device).reads_reports
     return path.suffix in SUFFIXES or (path.is_dir() and bool(_files(path)))
 
 

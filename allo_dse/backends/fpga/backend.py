@@ -43,6 +43,7 @@ class FpgaBackend(Backend):
     kind = "fpga"
     device_model: type[Device] = FpgaDevice
     project_folder = HLS
+    reads_reports = True
 
     def map(
         self,

@@ -143,9 +143,9 @@ def _print(found: Calibration, output: Path) -> None:
     if len(left) < len(found.parameters):
         to.print(_parameters(found))
     for p in left:
-        if p.alike:
+        if p.alike or p.hidden:
             to.print(markup(f"{p.name} {p.words}"))
-    if unseen := [p.name for p in left if not p.alike]:
+    if unseen := [p.name for p in left if not (p.alike or p.hidden)]:
         to.print(f"no measurement depends on {markup(', '.join(unseen))}")
     if found.unexplained:
         to.print(_unexplained(found))
@@ -153,6 +153,8 @@ def _print(found: Calibration, output: Path) -> None:
         to.print(f"{markup(kind.replace('_', '-')):>15}: median {median:.1%}, 90th percentile {high:.1%} off")
     if not found.learned:
         to.print("[bold]learned nothing[/] that holds for other designs: no number of the device is changed")
+    if found.lacking:
+        to.print(f"the model lacks a term: {found.lacking}")
     to.print(f"{len(found.judged)} measurements; wrote {markup(str(output))}")
 
 

@@ -21,7 +21,7 @@ from allo_dse.space.design import Design
 
 from ..backend import backend_of
 from ..parameters import Parameter, Tunable, with_values
-from .robust_fit import FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_quantiles, fit
+from .robust_fit import FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_quantiles, fit, fit_one, hidden
 
 FEWEST = 4
 UNEXPLAINED = 4.0  # scales from zero
@@ -71,7 +71,8 @@ class FittedParameter(Struct, frozen=True):
 
     Attributes:
         deviation: its standard deviation; None if it was left alone.
-        alike: numbers it cannot be told from. With no deviation and none of them, no measurement depends on it.
+        alike: numbers it cannot be told from.
+        hidden: whether a change by a factor of three moves a prediction. If not, no measurement depends on it.
     """
 
     name: str
@@ -79,6 +80,7 @@ class FittedParameter(Struct, frozen=True):
     after: float
     deviation: float | None
     alike: tuple[str, ...] = ()
+    hidden: bool = False
 
     @property
     def words(self) -> str:
@@ -87,6 +89,8 @@ class FittedParameter(Struct, frozen=True):
             return ""
         if self.alike:
             return f"left alone: these measurements do not tell it from {', '.join(self.alike)}"
+        if self.hidden:
+            return "left alone: other numbers explain these measurements better"
         return "left alone: no measurement depends on it"
 
     def to_dict(self) -> JsonObject:
@@ -108,6 +112,7 @@ class Calibration(Struct, frozen=True, dict=True):
         named: names of the device and its board.
         learned: whether the fit predicts held-out designs better than the original device.
         scale: standard deviation of the logarithm of predicted over measured, without outliers.
+        lacking: the property of the designs that large errors go with, which no number of the device explains.
     """
 
     device: Device
@@ -116,6 +121,7 @@ class Calibration(Struct, frozen=True, dict=True):
     judged: tuple[Judged, ...]
     learned: bool
     scale: float
+    lacking: str = ""
 
     @property
     def unexplained(self) -> list[Judged]:
@@ -168,20 +174,51 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     low, high = np.array([p.limits for p in parameters]).T
     problem = Problem(residuals_at, low, high, tuple(i for i, p in enumerate(parameters) if p.is_rate))
     start = np.array([p.coordinate(p.of(devices[0])) for p in parameters])
-    found = fit(problem, start)
-    before, held_out = residuals_at(start), found.held_out(_folds(measurements))
-    # The median alone hides improvements elsewhere. In logarithms an outlier counts little.
-    error_before, error = np.quantile(np.abs([before, held_out]), (0.5, 0.9), axis=1).sum(axis=0)
-    learned = bool(error_before - error >= LEAST_PERCENT / 100)
+    before, folds = residuals_at(start), _folds(measurements)
+    found, held_out, learned = _tried(fit(problem, start), before, folds)
+    if not learned and float(np.median(np.abs(before))) > UNEXPLAINED_AT_LEAST:
+        found, held_out, learned = _tried(fit_one(problem, start), before, folds)
     moved = {p: p.value(float(found.at[i])) for i, p in enumerate(parameters) if learned and i in found.selection.free}
     return Calibration(
         with_values(devices[0], moved),
         tunable.named(devices[0]),
-        _described(parameters, devices[0], found),
+        _described(parameters, devices[0], found, hidden(problem, found.at, found.selection.alike)),
         _judged(measurements, before, found, held_out),
         learned,
         found.scale,
+        _lacking(measurements, found.residuals if learned else before),
     )
+
+
+def _tried(found: Fit, before: Vector, folds: NDArray[np.int64]) -> tuple[Fit, Vector, bool]:
+    """Return a fit, its residuals of held-out measurements, and whether these are smaller than before."""
+    held_out = found.held_out(folds)
+    # The median alone hides improvements elsewhere. In logarithms an outlier counts little.
+    error_before, error = np.quantile(np.abs([before, held_out]), (0.5, 0.9), axis=1).sum(axis=0)
+    return found, held_out, bool(error_before - error >= LEAST_PERCENT / 100)
+
+
+def _lacking(measurements: Sequence[Measurement], residuals: Vector) -> str:
+    """Return the property of the designs that goes with the errors most, which no number of the device explains."""
+    if float(np.median(np.abs(residuals))) < UNEXPLAINED_AT_LEAST:
+        return ""
+    designs = [m.design for m in measurements]
+    properties = {
+        "cores": [d.fold.node_count for d in designs],
+        "tasks": [d.program.task_count for d in designs],
+        "bytes of tensors": [sum(t.bytes for t in d.program.tensors) for d in designs],
+        "measured time": [m.latency_us for m in measurements],
+    }
+    related = {name: _rank_correlation(np.array(own, float), residuals) for name, own in properties.items()}
+    name = max(related, key=lambda one: abs(related[one]))
+    return f"errors {'grow' if related[name] > 0 else 'fall'} with the {name} (rank correlation {related[name]:+.2f})"
+
+
+def _rank_correlation(values: Vector, residuals: Vector) -> float:
+    if not np.ptp(values):
+        return 0.0
+    ranks = [np.argsort(np.argsort(one)) for one in (values, residuals)]
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def tunable_of(device: Device) -> Tunable:
@@ -220,7 +257,9 @@ def _words(tunable: Tunable, device: Device) -> str:
     return ", ".join([name[1], *(f"{kind} {own!r}" for kind, own in others)])
 
 
-def _described(parameters: Sequence[Parameter], device: Device, found: Fit) -> tuple[FittedParameter, ...]:
+def _described(
+    parameters: Sequence[Parameter], device: Device, found: Fit, unseen: set[int]
+) -> tuple[FittedParameter, ...]:
     deviations = dict(zip(found.selection.free, found.deviations, strict=True))
     described = []
     for i, parameter in enumerate(parameters):
@@ -231,7 +270,7 @@ def _described(parameters: Sequence[Parameter], device: Device, found: Fit) -> t
             deviation = parameter.spread(after, float(deviations[i]))
             described.append(FittedParameter(str(parameter), before, after, deviation))
         else:
-            described.append(FittedParameter(str(parameter), before, before, None, alike))
+            described.append(FittedParameter(str(parameter), before, before, None, alike, i in unseen))
     return tuple(described)
 
 

@@ -44,6 +44,7 @@ RATE_HELPS = 1.0  # decrease of the loss: one outlier less
 SMALL_STEP = 2e-3
 BENT = 0.7  # share of the scale below which a fit without one measurement is another minimum
 FEWEST_PER_PARAMETER = 2
+PROBES = tuple(sign * float(np.log(factor)) for factor in (1.25, 1.6, 2.0, 3.0, 5.0) for sign in (-1, 1))
 
 
 _End = tuple[Vector, Vector, Matrix]
@@ -273,6 +274,38 @@ def fit(problem: Problem, start: Vector) -> Fit:
         kept[chosen.free] = at[chosen.free]
         allowed = chosen.free
         at, residuals = _descend(problem, kept, allowed, np.inf)
+
+
+def fit_one(problem: Problem, start: Vector) -> Fit:
+    """Fit the one coordinate that explains most, from several values: where another part of the model limits all times,
+    a coordinate shows no slope.
+    """
+    problem = problem.remembering()
+    ends = []
+    for i in range(len(start)):
+        values = [problem.clip(start + step * np.eye(len(start))[i]) for step in PROBES]
+        errors = [float(np.abs(problem.residuals_at(at)).sum()) for at in values]
+        # The smallest change of those that help as much: beyond it, something else limits the times.
+        begun = next(at for at, error in zip(values, errors, strict=True) if error <= min(errors) + SELECTION_SCALE)
+        ends.append((i, *_descend(problem, begun, [i], TRUST, PROBE_ROUNDS)))
+    i, at, residuals = min(ends, key=lambda end: float(np.abs(end[2]).sum()))
+    alike = {other: list[int]() for other in range(len(start)) if other != i}
+    return Fit(at, residuals, problem.slopes(at, residuals, [i]), scale_of(residuals), Selection([i], alike))
+
+
+def hidden(problem: Problem, at: Vector, of: Iterable[int]) -> set[int]:
+    """Return the coordinates without slope that move residuals when they change by a factor of three."""
+    problem, step = problem.remembering(), float(np.log(3))
+    residuals = problem.residuals_at(at)
+    rows = np.eye(len(at))
+    return {
+        i
+        for i in of
+        if any(
+            np.abs(problem.residuals_at(problem.clip(at + way * rows[i])) - residuals).max() > STEP
+            for way in (-step, step)
+        )
+    }
 
 
 def _unbent(problem: Problem, ended: _End, free: list[int]) -> _End:

@@ -107,7 +107,7 @@ class PlacedDesign(Pictured):
         return self._repr_html_()
 
     def table(self) -> list[list[str]]:
-        """What each tile uses."""
+        """The use of every tile in rows, headings first."""
         head = ["tile", "DMA in", "DMA out", "descriptors", "locks", "memory (bytes)", "switch ports"]
         rows = [
             [str(tile), *map(str, (use.dma_in, use.dma_out, use.descriptors, use.locks)), f"{use.bytes:,}",

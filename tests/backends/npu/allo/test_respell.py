@@ -7,8 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from allo_dse.backends.npu.allo.respell import least_transfers, with_fewer_transfers
-from allo_dse.backends.npu.allo.target import ALLO
+from allo_dse.backends.npu.allo.target import ALLO, least_transfers, with_fewer_transfers
 from allo_dse.backends.npu.fold_bounds import NpuFoldBounds
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.records import replace
