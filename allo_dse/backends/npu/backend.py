@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
@@ -15,7 +15,6 @@ from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Sources, W
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.eval.launches import Launches
 from allo_dse.eval.parameters import Tunable
-from allo_dse.eval.recording import Recorded
 from allo_dse.eval.target import MODEL, Target
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
@@ -31,6 +30,9 @@ from .fold_bounds import NpuFoldBounds, task_excess
 from .mapping import NpuMapping
 from .place.placed_design import Infeasible, PlacedDesign, placement_from_dict
 from .words import npu_words
+
+if TYPE_CHECKING:
+    from allo_dse.eval.recording import Recorded
 
 
 class KernelLibrary(QuestionChoice):
