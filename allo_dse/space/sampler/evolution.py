@@ -137,7 +137,7 @@ class _State:
 
 
 class Evolution:
-    """One search: proposes designs by breeding from the best known ones.
+    """One search: proposes offspring of the best known designs.
 
     Args:
         seed: fixes every proposal, given the results told so far.

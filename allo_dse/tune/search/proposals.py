@@ -137,12 +137,12 @@ class EvolutionProposer:
         self._search.restore(results, individual, next_number)
 
 
-# `sampler="auto"` for designs with bounds: propose by bounds alone, or alternate between bounds and breeding.
+# `sampler="auto"` for designs with bounds: propose by bounds alone, or alternate between bounds and evolution.
 #
 # Tight bounds, nearer to the values than designs are to each other, rank designs; a search by bounds alone then ends
-# soonest. With loose bounds every other design is bred. Neither search then costs more than twice what it would alone,
-# each learns from the other, and the run still ends with a proof. The first evaluated designs decide, whoever proposed
-# them, so that an interrupted run resumes as if it had not been interrupted.
+# soonest. With loose bounds evolution proposes every other design. Neither search then costs more than twice what it
+# would alone, each learns from the other, and the run still ends with a proof. The first evaluated designs decide,
+# whoever proposed them, so that an interrupted run resumes as if it had not been interrupted.
 
 
 FIRST = 32
@@ -150,7 +150,7 @@ FIRST = 32
 
 
 class GuidedProposer(ExactProposer):
-    """Proposes designs by bounds, and breeds every other design if bounds are loose.
+    """Proposer by bounds; if they are loose, evolution proposes every other design.
 
     Args:
         breeder: makes the evolutionary proposer when it is needed.
@@ -230,7 +230,7 @@ class GuidedProposer(ExactProposer):
                 self._begin_to_breed()
 
     def _begin_to_breed(self) -> None:
-        """Start to breed if the first designs show that bounds are too loose."""
+        """Start evolution if the first designs show that bounds are too loose."""
         if not self._bounds_tell_apart():
             self._evolution = self._make_evolution()
             for number, genes in sorted(self._asked.items()):

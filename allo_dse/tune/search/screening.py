@@ -30,7 +30,7 @@ class Screen:
     Attributes:
         killed: number of distinct designs that each constraint has ruled out (a design may break several).
         invalid: number of distinct designs that broke a limit.
-        has_others: whether designs may be known that did not come from listing the space: bred or enqueued ones.
+        has_others: whether designs may be known that did not come from listing the space: proposed or enqueued ones.
         repeats, illegal: proposals of known designs; proposals without a corresponding design.
     """
 
