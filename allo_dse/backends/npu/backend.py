@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allo_dse.common.errors import StudyError
-from allo_dse.compiler.program.compiled import Directive
+from allo_dse.compiler.program.compiled import CompiledProgram, Directive
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Sources, Words
@@ -23,6 +23,7 @@ from allo_dse.space.choice import Choice
 from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.design import Design
 
+from .advice import rewrite
 from .allo.target import ALLO
 from .choices import KernelLibrary
 from .evaluator import NpuSimulator
@@ -69,6 +70,10 @@ class NpuBackend(Backend):
     def task_excess(self, ports: Sequence[TensorPort], device: Device, buffering: Buffering) -> Violation | None:
         """Return the limit of a core that the tensor ports of a task exceed; None if they fit."""
         return task_excess(ports, NpuDevice.of(device), buffering)
+
+    def rewrite(self, violation: Violation, program: CompiledProgram, device: Device) -> str:
+        """Return what to write instead, with sizes that fit."""
+        return rewrite(violation, program, NpuDevice.of(device))
 
     def evaluator(self, device: Device) -> Evaluator:
         """Return the simulator."""
