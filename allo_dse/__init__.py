@@ -112,10 +112,10 @@ if TYPE_CHECKING:
     from .tune.opened import open_run as open_run
     from .tune.optuna_objective import objective as objective
     from .tune.results.result import Result as Result
-    from .tune.search.ladder import Rung as Rung
     from .tune.search.objectives import maximize as maximize
     from .tune.search.objectives import minimize as minimize
     from .tune.search.objectives import require as require
+    from .tune.search.promotion import Rung as Rung
     from .tune.study import Study as Study
 
 __version__ = "0.2.0"
@@ -173,7 +173,7 @@ _names, __getattr__ = lazy_exports(
         "tune.opened": ["open_run"],
         "tune.optuna_objective": ["objective"],
         "tune.results.result": ["Result"],
-        "tune.search.ladder": ["Rung"],
+        "tune.search.promotion": ["Rung"],
         "tune.search.objectives": ["maximize", "minimize", "require"],
         "tune.study": ["Study"],
     },

@@ -129,7 +129,7 @@ class Steps:
         self.timed("fold", lambda: [design.vmg.edges for design in designs])
         self.timed("check", lambda: [study.check(design) for design in designs])
         evaluator = study.make_evaluator()
-        bounds = study.least_losses(evaluator)
+        bounds = study.lower_bounds(evaluator)
         self.timed("bound", lambda: [bounds(design, level) for design in designs for level in range(bounds.levels)])
         feasible = [design for design in designs if not study.check(design)][:3]
         self.timed("evaluate", lambda: [evaluator.evaluate(design) for design in feasible])

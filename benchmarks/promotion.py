@@ -20,8 +20,8 @@ from collections.abc import Callable
 import numpy as np
 
 from allo_dse import minimize
-from allo_dse.tune.search.ladder import Ladder, Rung, promoted
 from allo_dse.tune.search.pareto_front import hypervolume, pareto_positions
+from allo_dse.tune.search.promotion import Promotion, Rung, promoted
 from allo_dse.tune.search.tally import Tally
 from allo_dse.tune.store.record import Record, json_text
 from benchmarks.kernel_spaces import Booleans, Floats
@@ -38,11 +38,11 @@ def by_model(case: Case, seed: int, workers: int) -> list[int]:
     for row, (genes, losses) in enumerate(zip(case.genes, case.cheap.tolist(), strict=True)):
         tally.add(Record(number=row, key=f"{row:06}", status="ok", genes_json=json_text(genes)), tuple(losses))
     rung = Rung(object, best=1.0, at_most=MARKS[-1])  # type: ignore[arg-type]
-    ladder = Ladder([rung], tally, signs, case.ranges)
+    promotion = Promotion([rung], tally, signs, case.ranges)
     order: list[int] = []
     under_way: deque[Record] = deque()
     while True:
-        under_way += ladder.next(1, workers - len(under_way), over=True)
+        under_way += promotion.next(1, workers - len(under_way), over=True)
         if not under_way:
             return order
         record = under_way.popleft()

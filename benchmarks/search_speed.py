@@ -32,8 +32,8 @@ from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.run import session
 from allo_dse.tune.run.ledger import Ledger
-from allo_dse.tune.search.bred import EvolutionProposer
-from allo_dse.tune.search.least import LeastLosses
+from allo_dse.tune.search.lower_bounds import LowerBounds
+from allo_dse.tune.search.proposals import EvolutionProposer
 from allo_dse.tune.search.screening import Screen, Verdict
 from allo_dse.tune.study import load_studies
 from allo_dse.tune.workers.evaluate_one import InProcessEvaluator
@@ -50,7 +50,7 @@ PARTS: dict[tuple[object, str], str] = {
     (CompiledPrograms, "load"): "compile programs",
     (Space, "count"): "count the space",
     (Space, "decode"): "decode",
-    (LeastLosses, "_losses"): "bounds",
+    (LowerBounds, "_losses"): "bounds",
     (StudySpec, "check"): "check (fold, data movement, limits, rules)",
     (InProcessEvaluator, "run"): "evaluate (network, run)",
     (Ledger, "add"): "write the log",
@@ -64,21 +64,21 @@ PARTS: dict[tuple[object, str], str] = {
 def passed_over() -> Iterator[set[str]]:
     """Takes down the keys of the designs that are refused, or that bounds rule out when they have been bred."""
     found: set[str] = set()
-    judge, examine = Screen.judge, Screen.examine
+    admit, decode_and_admit = Screen.admit, Screen.decode_and_admit
 
-    def judged(screen: Screen, candidate: Candidate) -> Verdict:
-        verdict = judge(screen, candidate)
+    def admitted(screen: Screen, candidate: Candidate) -> Verdict:
+        verdict = admit(screen, candidate)
         if verdict == "invalid":
             found.add(candidate.key)
         return verdict
 
-    def examined(screen: Screen, *asked: Any) -> tuple[Candidate | None, Verdict]:
-        candidate, verdict = examine(screen, *asked)
-        if verdict == "outdone" and candidate is not None:
+    def decoded(screen: Screen, *asked: Any) -> tuple[Candidate | None, Verdict]:
+        candidate, verdict = decode_and_admit(screen, *asked)
+        if verdict == "dominated" and candidate is not None:
             found.add(candidate.key)
         return candidate, verdict
 
-    with patch.object(Screen, "judge", judged), patch.object(Screen, "examine", examined):
+    with patch.object(Screen, "admit", admitted), patch.object(Screen, "decode_and_admit", decoded):
         yield found
 
 

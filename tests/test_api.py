@@ -65,7 +65,7 @@ WRONG_CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: study(evaluator="simulator").make_evaluator(), "'simulator' is not an evaluator"),
     (lambda: study(evaluator=[].append).make_evaluator(), r"(?s)append.* needs arguments.*lambda design: "),
     (lambda: study(rungs=3), r"rungs=3\) is not a list"),
-    (lambda: study(where=None), r"where=None\) is not a list"),
+    (lambda: study(where=3), r"where=3\) is not a list"),
     (lambda: study(where=lambda p: p.Q).first_program(), r"where of the study: .*no parameter 'Q'.*test_api\.py:\d+\)"),
     (lambda: study(where=lambda p: p.Pm / 0).first_program(), r"where of the study: ZeroDivisionError: .*test_api"),
     (lambda: study(extra_choices=[3]).space, "3 is not a choice"),

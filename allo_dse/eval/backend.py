@@ -24,7 +24,6 @@ from allo_dse.space.choice import Choice
 from .evaluator import Evaluator
 from .launches import Launches
 from .parameters import Tunable
-from .recording import Recorded
 from .target import MODEL, Target
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from allo_dse.space.design import Design
 
     from .execute.observe import Inputs
+    from .recording import Recorded
     from .verify import Smaller
 
 

@@ -10,7 +10,7 @@ from allo_dse.eval.evaluator import full_name
 from .declare.spec import StudySource, StudySpec
 from .results.result import Result
 from .run.restore import read_history
-from .search.judge import Judge
+from .search.scoring import Scorer
 from .search.screening import Screen
 from .search.tally import Tally
 from .store.log import read_log, sensible
@@ -33,13 +33,13 @@ def open_run(path: str | Path | None = None, *, study: StudySpec | str | Path | 
     directory = find_run(None if path is None else Path(path))
     info = read_info(directory)
     spec = study if isinstance(study, StudySpec) else study_of(info, None if study is None else Path(study), directory)
-    judge, tally = Judge(spec.objectives, spec.constraints), Tally(spec.objectives)
+    scorer, tally = Scorer(spec.objectives, spec.constraints), Tally(spec.objectives)
     names = [full_name(evaluator) for evaluator in spec.make_evaluators()]
     log = directory / LOG
     with sensible(log):
         screen = Screen(spec.space, spec.check)
-        history = read_history(read_log(log).lines, judge, screen, names)
-    history.count(tally, judge)
+        history = read_history(read_log(log).lines, scorer, screen, names)
+    history.count(tally, scorer)
     return Result(
         spec,
         tally.records,

@@ -13,7 +13,7 @@ from allo_dse.eval.evaluator import full_name, needs
 
 from .results.best import BestDesign
 from .results.optuna_trials import Trials, name_metrics, numbers_of
-from .search.judge import FAILED, Judge
+from .search.scoring import FAILED, Scorer
 from .store.record import Measurement, Record, record_of
 from .workers.evaluate_one import INLINE_WORKER, RungEvaluator, make_rung_evaluator
 
@@ -41,7 +41,7 @@ class StudyObjective:
         self.metric_names = [one.name for one in study.objectives]
         self._evaluators = study.make_evaluators()
         study.check_metric_names(self._evaluators)
-        self._judge = Judge(study.objectives, study.constraints)
+        self._scorer = Scorer(study.objectives, study.constraints)
         self._trials = Trials(study)
         self._known: dict[tuple[str, int], Record] = {}
         self._lock = threading.RLock()
@@ -67,8 +67,8 @@ class StudyObjective:
                 trial.report(self._values(record)[0], rung - 1)
                 if trial.should_prune():
                     raise optuna.TrialPruned(f"{full_name(self._evaluators[rung])} is not worth running")
-            record = self._judge.merged(record, self._measured(candidate, trial.number, rung))
-        for name, amount in {LIMITS: 0.0, **self._judge.told(record).constraints}.items():
+            record = self._scorer.merged(record, self._measured(candidate, trial.number, rung))
+        for name, amount in {LIMITS: 0.0, **self._scorer.outcome(record).constraints}.items():
             if name != FAILED:
                 trial.set_constraint(name, amount)
         trial.set_user_attr("params", record.params)
@@ -90,7 +90,7 @@ class StudyObjective:
         if candidate is None or metrics is None:
             raise StudyError(f"trial {trial.number} has no design that was evaluated")
         found = Measurement(number=trial.number, evaluator=full_name(self._evaluators[-1]), metrics=metrics)
-        return BestDesign(self.study, self._judge.judged(record_of(candidate, found)))
+        return BestDesign(self.study, self._scorer.scored(record_of(candidate, found)))
 
     def _check_study(self, study: optuna.Study | None) -> None:
         if study is None:
@@ -129,7 +129,7 @@ class StudyObjective:
         """Return a design's measurement at a rung. A design that several trials choose is evaluated once."""
         known = self._known.get((candidate.key, rung))
         if known is None:
-            known = self._judge.judged(record_of(candidate, self._evaluated(candidate, number, rung)))
+            known = self._scorer.scored(record_of(candidate, self._evaluated(candidate, number, rung)))
             self._known[candidate.key, rung] = known
         return known
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from allo_dse.space.choice import Gene
-from allo_dse.space.sampler.candidates import Variation
+from allo_dse.space.sampler.evolution import Variation
 
 
 def steps(gene: Gene, value: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.common.records import JsonObject
@@ -13,7 +13,6 @@ from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Files, Sources, Words
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.eval.launches import Launches
-from allo_dse.eval.recording import Recorded
 from allo_dse.eval.target import Target
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.violation import Buffering
@@ -24,6 +23,9 @@ from allo_dse.space.design import Design
 from .choices.auto_schedules import AutoSchedules, schedules_of
 from .choices.loop_forms import LoopForms
 from .mapping import FpgaMapping, partition_conflicts
+
+if TYPE_CHECKING:
+    from allo_dse.eval.recording import Recorded
 
 AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="auto"` in the study searches them, too'
 

@@ -38,7 +38,7 @@ from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, Shar
 
 
 class Pipelines(Protocol):
-    """What a mapping asks of the backend that simulates it."""
+    """Timing of pipelines that a mapping asks of the backend that simulates it."""
 
     def waiting_pipelines(self, mapping: FpgaMapping) -> str: ...
 

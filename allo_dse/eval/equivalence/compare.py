@@ -11,12 +11,16 @@ equal when they apply the same operations to the same values.
 
 from __future__ import annotations
 
+import ast
 import math
+import re
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -39,8 +43,6 @@ from .data_values import TooMuchWork, Undecidable
 from .domains import PRIME_BITS, DegreeDomain, Domain, FieldDomain, random_prime
 from .formulas import MOST_ENTRIES, FormulaDomain, FormulaLog, told_apart
 from .run import EndedEarly, Side
-from .signed_zeros import sees_signed_zeros
-from .undefined import undefined_reads
 
 ERROR = 1e-12
 """The probability of a wrong answer is at most this."""
@@ -415,3 +417,62 @@ def _holds(
             rest = rest - steps * stride
     inside &= rest == 0
     return inside
+
+
+# Operations whose results depend on the sign of a zero.
+
+_OPERATION = re.compile(
+    r"arith\.divf %\w+, (?P<divisor>%\w+)|"
+    r"arith\.bitcast %\w+ : [bt]?f\d|llvm\.bitcast|"
+    r"math\.(?:copysign|atan2|rsqrt|f?powf|fpowi)\b"
+)
+
+
+def sees_signed_zeros(program: CompiledProgram) -> bool:
+    """Return whether an operation tells 0.0 from -0.0 by more than the sign of a zero.
+
+    Sums, products, comparisons, roundings and the functions with f(-0.0) = f(0.0) or -f(0.0) do not.
+    """
+    return any(
+        match["divisor"] is None or not _is_nonzero_constant(task_class.body.mlir, match["divisor"])
+        for task_class in program.task_classes
+        for match in _OPERATION.finditer(task_class.body.mlir)
+    )
+
+
+def _is_nonzero_constant(mlir: str, name: str) -> bool:
+    found = re.search(rf"{re.escape(name)} = arith\.constant (-?[\d.]+(?:[eE][-+]?\d+)?) :", mlir)
+    return found is not None and float(found[1]) != 0
+
+
+# Variables that are declared without a value, and the places that read them.
+
+
+def undefined_reads(program: CompiledProgram) -> list[str]:
+    """Return a text for each local variable of a program's kernels that has no initial value."""
+    found: dict[str, None] = {}
+    for task_class in program.task_classes:
+        place = task_class.location
+        with suppress(OSError, SyntaxError, ValueError):
+            if place is not None:
+                for node in ast.walk(ast.parse(Path(place.file).read_text())):
+                    if isinstance(node, ast.FunctionDef) and node.lineno == place.line:
+                        found |= dict.fromkeys(_of_function(node, place.file))
+    return list(found)
+
+
+def _of_function(function: ast.FunctionDef, file: str) -> list[str]:
+    texts: list[str] = []
+    nodes: list[Any] = list(ast.walk(function))
+    written = {n.value for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)}
+    for node in nodes:
+        if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
+            name = node.target.id
+            reads = sorted({n.lineno for n in nodes if _is_read(n, name) and n not in written})
+            lines = f", read at line{'s' * (len(reads) > 1)} {', '.join(map(str, reads))}" if reads else ""
+            texts.append(f"`{name}` ({file}:{node.lineno}{lines})")
+    return texts
+
+
+def _is_read(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id == name

@@ -427,7 +427,7 @@ class _Rewriter:
             self._replace(op, number)
 
     def _by_exact(self) -> ir.Value:
-        """Whether this run decides by exact values."""
+        """Return the flag by which this run decides with exact values."""
         own = memref.LoadOp(self._own, [_index(1)]).result
         return arith.TruncIOp(ir.IntegerType.get_signless(1), own).result
 

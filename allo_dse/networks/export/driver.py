@@ -86,7 +86,7 @@ class Built:
             raise WrongResults(str(wrong)) from None
 
     def finish(self) -> tuple[Array, float]:
-        """What the device has made of them, and its time in us."""
+        """Return the outputs, and the device's time in us."""
         return self.result
 
 
@@ -112,7 +112,7 @@ class Kernel:
         self.running = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
 
     def finish(self) -> tuple[Array, float | None]:
-        """What the kernel has made of them, nothing of what went to a stream on the card; there its time in us."""
+        """Return the outputs except those that stayed in a stream on the card, and the card's time in us."""
         said, _ = self.running.communicate()
         if self.running.returncode:
             raise subprocess.CalledProcessError(self.running.returncode, self.running.args)
@@ -150,7 +150,7 @@ def main() -> int:
 
 
 def _own_options() -> argparse.ArgumentParser:
-    """Of every device, what the command line says of inputs and outputs."""
+    """Return the options for inputs and outputs, which every device has."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--inputs", metavar="FILE", help="inputs of your own, by name")
     parser.add_argument("--outputs", metavar="FILE", help="where outputs are written, by name")
@@ -159,7 +159,7 @@ def _own_options() -> argparse.ArgumentParser:
 
 
 def _options() -> argparse.Namespace:
-    """Of an FPGA, what the command line says."""
+    """Parse the command line of an FPGA's driver."""
     what = "Run this network's kernels in C simulation, or on the card."
     parser = argparse.ArgumentParser(description=what, parents=[_own_options()])
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
@@ -219,7 +219,7 @@ def _run(
 def _given(
     run: Facts, reads: Sequence[str], known: Mapping[str, Array], orders: Mapping[str, Array]
 ) -> list[Array | None]:
-    """What a run reads, in its program's order; nothing of what comes as a stream on a card."""
+    """Return the tensors that a run reads, in its program's order; None for one that comes as a stream on a card."""
     given = [known.get(tensor) for tensor in reads]
     for one in run.get("strided", ()):
         given[one["input"]] = _moved([known[reads[one["input"]]]], orders[one["order"]])
@@ -244,7 +244,7 @@ def _sum(runs: Sequence[Facts], groups: Mapping[str, frozenset[str]]) -> float |
 
 
 def _total(times: Sequence[float | None]) -> float | None:
-    """Of times, if all are known."""
+    """Return the sum of the times; None unless all are known."""
     known = [time for time in times if time is not None]
     return sum(known) if len(known) == len(times) else None
 
@@ -292,7 +292,7 @@ def _converted(step: Facts, array: Array) -> Array:
 
 
 def _on_host(step: Facts, given: Sequence[Array]) -> Array:
-    """What the host computes; narrow floats come to it as float32."""
+    """Compute a step on the host, which gets narrow floats as float32."""
     function = _module(HERE / step["host"]).function
     wide = [one.astype(np.float32) if one.dtype.kind in "fV" and one.dtype.itemsize < 4 else one for one in given]
     return np.asarray(function(*wide))
@@ -307,7 +307,7 @@ def _apart(found: Array, wanted: Array) -> tuple[float, float]:
 
 
 def _checked(outputs: Mapping[str, float], known: Mapping[str, Array]) -> dict[str, Any]:
-    """How far the outputs are from what is expected, over its largest value.
+    """Return the largest error of each output, relative to the largest expected value.
 
     Raises:
         WrongResults: where one is farther than allowed.

@@ -46,6 +46,7 @@ _SCALARS = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
     "exp": "allo.exp({0})", "log": "allo.log({0})", "sqrt": "allo.sqrt({0})", "sin": "allo.sin({0})",
     "cos": "allo.cos({0})",
+    "round": "{0} + 12582912.0 - 12582912.0",  # 1.5 * 2**23: float32 has no fractions there
 }  # fmt: skip
 _CHOICES = {
     "max": ("{0}", "{1} > {0}", "{1}"), "min": ("{0}", "{1} < {0}", "{1}"), "where": ("{2}", "{0} > 0.5", "{1}"),
@@ -53,6 +54,7 @@ _CHOICES = {
 }  # fmt: skip
 """The value, a condition, and the value if that is true."""
 _NUMPY = {
+    "round": "np.rint({0})",
     **{"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "exp": "np.exp({0})"},
     **{"log": "np.log({0})", "sqrt": "np.sqrt({0})", "sin": "np.sin({0})", "cos": "np.cos({0})"},
     **{"max": "np.maximum({0}, {1})", "min": "np.minimum({0}, {1})", "where": "np.where({0} > 0.5, {1}, {2})"},
@@ -488,6 +490,12 @@ def _elu(x: Expr, alpha: float, scale: float = 1.0) -> Expr:
     return ("where", ("gt", x, number(0)), ("mul", x, number(scale)) if scale != 1 else x, low)
 
 
+def _quantized(x: Expr, scale: float, low: float, high: float) -> Expr:
+    """Round to a multiple of a scale, between two of them."""
+    whole = ("round", ("min", ("max", ("div", x, number(scale)), number(low)), number(high)))
+    return ("mul", whole, number(scale))
+
+
 def _celu(x: Expr, alpha: float) -> Expr:
     low = ("exp", ("mul", ("min", x, number(0)), number(1 / alpha)))
     return ("add", _relu(x), ("mul", ("sub", low, number(1)), number(alpha)))
@@ -535,6 +543,7 @@ UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     "Erf": lambda x, _: _erf(x),
     "Exp": lambda x, _: ("exp", x),
     "Gelu": lambda x, _: gelu(x),
+    "FakeQuantize": lambda x, a: _quantized(x, a("scale", 1), a("low", -128), a("high", 127)),
     "HardSigmoid": lambda x, a: _hard_sigmoid(x, a("alpha", 0.2), a("beta", 0.5)),
     "HardSwish": lambda x, _: ("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
     "LeakyRelu": lambda x, a: ("where", ("gt", x, number(0)), x, ("mul", x, number(a("alpha", 0.01)))),

@@ -1,4 +1,4 @@
-"""The sampler: breeding, the models that choose among children, and the interface of Optuna.
+"""The sampler: evolution, the models that choose among children, and the interface of Optuna.
 
 It knows genes, not designs. `optuna_sampler` is for Optuna's studies, `evolution` for proposals without trials.
 

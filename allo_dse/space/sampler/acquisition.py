@@ -23,7 +23,7 @@ MOST_FITTED = 128  # designs that scales are fitted to
 
 
 class Target(Struct, frozen=True):
-    """What one model learns: an objective, a constraint, or success.
+    """Training data of one model: an objective, a constraint, or success.
 
     Attributes:
         name: of the objective or constraint.
@@ -45,7 +45,7 @@ class Target(Struct, frozen=True):
         return math.sqrt(self.rate * (1 - self.rate))
 
 
-class Memory:
+class Archive:
     """The designs that models learn from, and the scales fitted to the first of them.
 
     Scales depend on the designs only, not on the time of the request, so a resumed search continues with the same.

@@ -19,7 +19,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from numbers import Integral
 from typing import Literal, TypeVar
 
@@ -30,10 +30,9 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import keep
 
 from ..choice import Gene, Genes, Suggest, random_suggest, suggest_from
-from .acquisition import Memory, Model
-from .candidates import Variation
-from .pareto import Floats, Individual, Integers, Parents, Results, front_with
-from .surrogate import one_thread
+from .acquisition import Archive, Model
+from .pareto import Booleans, Floats, Individual, Integers, Parents, Results, front_with
+from .surrogate import as_rows, one_thread
 
 MAX_ATTEMPTS = 1000  # children per proposal before the search gives up
 MAX_FRUITLESS = 300  # the same if `otherwise` can find a new design
@@ -41,7 +40,7 @@ PICKY = 32  # children per proposal that are skipped if they cannot be better th
 MOST_SEEN = 20_000  # remembered children: late in a search most are repeats
 NEAR = 3  # parents, and best candidates, whose neighbours are candidates
 VALUES, AGAIN = 12, 4  # values per gene among the neighbours of parents, and of candidates
-MOST_NEAR, BRED, STRAYS = 96, 96, 64  # candidates near parents, with parents, and without
+MOST_NEAR, BRED, IMMIGRANTS = 96, 96, 64  # candidates near parents, with parents, and without
 TRIED = 8  # candidates, random or bred, that are compared by the probability of success alone
 KEPT = 32  # candidates that are compared with the neighbours of the best
 ALONE = 64  # the first designs that a model proposes one by one
@@ -51,7 +50,7 @@ T = TypeVar("T")
 Decided = tuple[tuple[str, int], ...]
 
 
-class Breeding(Struct, frozen=True, dict=True):
+class EvolutionParameters(Struct, frozen=True, dict=True):
     """Sizes and probabilities of the evolution.
 
     Attributes:
@@ -128,7 +127,7 @@ class _State:
     selection: Parents
     next_number: int = 0
     generation: int = -1
-    told: list[Individual] = field(default_factory=list)
+    evaluated: list[Individual] = field(default_factory=list)
     parents: list[Mapping[str, int]] = field(default_factory=list)  # genes of the selected, best first
     front: Floats = field(default_factory=lambda: np.empty((0, 1)))  # losses of the best of earlier generations
     # Of this generation, made when first needed: how parents vary, parents as rows, and candidates, best first.
@@ -138,19 +137,19 @@ class _State:
 
 
 class Evolution:
-    """One search: proposes designs by breeding from the best known ones.
+    """One search: proposes offspring of the best known designs.
 
     Args:
         seed: fixes every proposal, given the results told so far.
         genes: the range of every gene met so far (a live view).
     """
 
-    def __init__(self, seed: int, genes: Mapping[str, Gene], breeding: Breeding) -> None:
+    def __init__(self, seed: int, genes: Mapping[str, Gene], parameters: EvolutionParameters) -> None:
         self._seed = seed
         self._genes = genes
-        self.breeding = breeding
-        self._state = _State(Parents(breeding.population))
-        self._memory: Memory | None = Memory(genes)
+        self.parameters = parameters
+        self._state = _State(Parents(parameters.population))
+        self._archive: Archive | None = Archive(genes)
         self.pending: dict[int, Mapping[str, int]] = {}  # genes of proposals without results, by number
         # Genes that decide a known or illegal design, and those of designs no better than the front; both for good.
         self._seen: dict[Decided, None] = {}
@@ -164,10 +163,10 @@ class Evolution:
     def room(self, outstanding: int) -> int:
         """Return the number of proposals possible before results of the current generation are needed."""
         number = self._state.next_number
-        generation = self.breeding.generation(number)
-        if outstanding and number == self.breeding.first_of(generation):
+        generation = self.parameters.generation(number)
+        if outstanding and number == self.parameters.first_of(generation):
             return 0
-        return self.breeding.first_of(generation + 1) - number
+        return self.parameters.first_of(generation + 1) - number
 
     def restore(self, results: Results, individual: Callable[[int], Individual], next_number: int) -> None:
         """Continue after `next_number` proposals.
@@ -176,27 +175,27 @@ class Evolution:
             results: the results so far.
             individual: returns the design of the result at a position.
         """
-        self._state = state = _State(Parents(self.breeding.population), next_number)
-        self._memory, self.pending = Memory(self._genes), {}
+        self._state = state = _State(Parents(self.parameters.population), next_number)
+        self._archive, self.pending = Archive(self._genes), {}
         order = np.argsort(results.numbers, kind="stable")
         results = results[order]
-        state.generation = self.breeding.generation(max(0, next_number - 1))
-        firsts = [self.breeding.first_of(generation) for generation in range(state.generation + 1)]
+        state.generation = self.parameters.generation(max(0, next_number - 1))
+        firsts = [self.parameters.first_of(generation) for generation in range(state.generation + 1)]
         starts = np.searchsorted(results.numbers, firsts).tolist()
         state.selection.renew(results[: starts[-1]], starts)
         state.front = front_with(state.front, results[: starts[-1]])
         best = np.searchsorted(results.numbers, state.selection.best.numbers)
         state.parents = [individual(n).genes for n in order[best].tolist()]
-        state.told = [individual(n) for n in order[starts[-1] :].tolist()]
+        state.evaluated = [individual(n) for n in order[starts[-1] :].tolist()]
         learnt = starts[-1]
-        if np.isfinite(results.losses[:learnt]).all(1).sum() >= self.breeding.modelled:
-            learnt, self._memory = 0, None
-        self._memorise([individual(n) for n in order[:learnt].tolist()])
+        if np.isfinite(results.losses[:learnt]).all(1).sum() >= self.parameters.modelled:
+            learnt, self._archive = 0, None
+        self._add_to_archive([individual(n) for n in order[:learnt].tolist()])
 
     def learn(self, individual: Individual) -> None:
         """Take in a result."""
         self.pending.pop(individual.number, None)
-        self._state.told.append(individual)
+        self._state.evaluated.append(individual)
 
     def adopt(self, individual: Individual) -> None:
         """Take in a design that was evaluated elsewhere, as if it had been proposed next."""
@@ -205,7 +204,7 @@ class Evolution:
 
     def pass_over(self) -> None:
         """Count a proposal that is made elsewhere."""
-        generation = self.breeding.generation(self._state.next_number)
+        generation = self.parameters.generation(self._state.next_number)
         if generation > self._state.generation:
             self._select(generation)
         self._state.next_number += 1
@@ -217,14 +216,14 @@ class Evolution:
             results: losses and constraints of every known design, by number.
         """
         state = self._state
-        state.told = [Individual(i.number, i.genes, *results[i.number]) for i in state.told]
-        if self._memory is not None:
-            known = self._memory.designs
-            self._memory = Memory(self._genes, [Individual(i.number, i.genes, *results[i.number]) for i in known])
+        state.evaluated = [Individual(i.number, i.genes, *results[i.number]) for i in state.evaluated]
+        if self._archive is not None:
+            known = self._archive.designs
+            self._archive = Archive(self._genes, [Individual(i.number, i.genes, *results[i.number]) for i in known])
         state.selection.revise({n: Individual(n, {}, *results[n]) for n in state.selection.best.numbers.tolist()})
         state.front = state.front[:0]  # bounds do not hold for values that change
 
-    def outdoes(self, least: Sequence[float]) -> bool:
+    def dominates_bounds(self, least: Sequence[float]) -> bool:
         """Return whether some earlier design is at least as good as the given losses in every objective."""
         return bool((self._state.front <= np.array(least)).all(1).any())
 
@@ -259,7 +258,7 @@ class Evolution:
 
     def children(self, number: int) -> Iterator[tuple[Genes, np.random.Generator]]:
         """Yield genes for a proposal, ever wilder ones, with the generator that missing genes are drawn from."""
-        generation = self.breeding.generation(number)
+        generation = self.parameters.generation(number)
         if generation > self._state.generation:
             self._select(generation)
         rng = np.random.default_rng((self._seed, number))
@@ -267,11 +266,11 @@ class Evolution:
         if self._state.promising is None:
             self._state.promising = self._promising(variation)
         # Concurrent proposals start at different ranks.
-        rank = number - self.breeding.first_of(generation)
+        rank = number - self.parameters.first_of(generation)
         for row in self._state.promising[rank:]:
             yield variation.genes(row), rng
         for start in range(0, MAX_ATTEMPTS, AT_ONCE):
-            for row in self._bred(variation, np.arange(start, start + AT_ONCE), rng):
+            for row in self._offspring(variation, np.arange(start, start + AT_ONCE), rng):
                 yield variation.genes(row), rng
 
     @property
@@ -279,7 +278,7 @@ class Evolution:
         state = self._state
         if state.variation is None:
             names = {name for parent in state.parents for name in parent}
-            names.update(self._memory.names if self._memory else ())
+            names.update(self._archive.names if self._archive else ())
             state.variation = Variation(sorted(names), self._genes)
             state.rows = state.variation.rows(state.parents)
         return state.variation
@@ -287,24 +286,24 @@ class Evolution:
     def _promising(self, variation: Variation) -> Integers:
         """Return the candidates that a model expects most of, best first; none without a model."""
         nothing = np.empty((0, len(variation.names)), np.int64)
-        if self._memory is None or not self._state.parents:
+        if self._archive is None or not self._state.parents:
             return nothing
         rng = np.random.default_rng((self._seed, self._state.generation, 1))
         with one_thread():
-            model = self._memory.model()
+            model = self._archive.model()
             if model is None:
                 return nothing
-            known = {row.tobytes() for row in self._memory.rows}
+            known = {row.tobytes() for row in self._archive.rows}
             pending = variation.rows([*self.pending.values()])
             known.update(row.tobytes() for row in pending)
             if not model.informed:
                 # Far from failures success is hardly more probable: prefer it, but stay random.
-                return self._ranked(model, _unique(self._strays(variation, TRIED, rng), known), pending, rng)
+                return self._ranked(model, _unique(self._immigrants(variation, TRIED, rng), known), pending, rng)
             if self._state.generation % 2 and model.stalled > 2 * model.parameters:
                 # Neighbours in all directions were no better: models mislead, and breed without them every other time.
-                bred = self._bred(variation, np.zeros(TRIED, int), rng)
-                bred = bred[variation.present(bred).any(1)]
-                return self._ranked(model, _unique(bred, known), pending, rng, by_gain=False)
+                offspring = self._offspring(variation, np.zeros(TRIED, int), rng)
+                offspring = offspring[variation.present(offspring).any(1)]
+                return self._ranked(model, _unique(offspring, known), pending, rng, by_gain=False)
             rows = _unique(self._candidates(variation, rng), known)
             if not len(rows):
                 return nothing
@@ -323,7 +322,7 @@ class Evolution:
         for position in range(len(rows), len(rows) + len(pending)):
             found.believe(position)
         left, chosen = np.arange(len(rows)), list[int]()
-        for _ in range(self.breeding.size_of(self._state.generation)):
+        for _ in range(self.parameters.size_of(self._state.generation)):
             if not len(left):
                 break
             worth = (found.worth(rng) if by_gain else found.probability())[left]
@@ -341,26 +340,26 @@ class Evolution:
         first = rng.permutation(min(len(rows), NEAR))
         near = np.vstack([variation.neighbours(rows[n], VALUES, rng) for n in first])
         near = near[rng.permutation(len(near))[:MOST_NEAR]]
-        bred = self._bred(variation, np.arange(BRED) % 40, rng)
-        bred = bred[variation.present(bred).any(1)]
-        return np.vstack((near, bred, self._strays(variation, STRAYS, rng)))
+        offspring = self._offspring(variation, np.arange(BRED) % 40, rng)
+        offspring = offspring[variation.present(offspring).any(1)]
+        return np.vstack((near, offspring, self._immigrants(variation, IMMIGRANTS, rng)))
 
-    def _strays(self, variation: Variation, count: int, rng: np.random.Generator) -> Integers:
+    def _immigrants(self, variation: Variation, count: int, rng: np.random.Generator) -> Integers:
         """Return random designs with the same sets of genes as parents."""
         rows = self._state.rows
         return variation.random(rows[rng.integers(len(rows), size=count)], rng)
 
-    def _bred(self, variation: Variation, attempts: Integers, rng: np.random.Generator) -> Integers:
+    def _offspring(self, variation: Variation, attempts: Integers, rng: np.random.Generator) -> Integers:
         """Return children, the later the wilder; some have no genes, so that all are drawn."""
-        rows, breeding, count = self._state.rows, self.breeding, len(attempts)
+        rows, parameters, count = self._state.rows, self.parameters, len(attempts)
         if not len(rows):
             return np.repeat(variation.absent[None], count, 0)
         # Parents are ordered best first, so the smaller position wins a tournament.
         one, other = rows[rng.integers(len(rows), size=(4, count)).reshape(2, 2, count).min(1)]
-        crossed = rng.random(count) < breeding.crossover
+        crossed = rng.random(count) < parameters.crossover
         children = np.where(crossed[:, None], variation.cross(one, other, rng), one)
-        children = variation.mutate(children, breeding.mutations * (1 + attempts / 20), rng)
-        wild = rng.random(count) < breeding.wild + 0.3 * np.minimum(1.0, attempts / 100)
+        children = variation.mutate(children, parameters.mutations * (1 + attempts / 20), rng)
+        wild = rng.random(count) < parameters.wild + 0.3 * np.minimum(1.0, attempts / 100)
         children[wild] = variation.absent
         return children
 
@@ -368,25 +367,25 @@ class Evolution:
         """Choose the parents of a generation, and let models learn from those before it."""
         state = self._state
         # Results may already belong to the generation that begins. Leave them out, as a resumed run would.
-        end = self.breeding.first_of(generation) if generation > state.generation else sys.maxsize
+        end = self.parameters.first_of(generation) if generation > state.generation else sys.maxsize
         state.generation = generation
-        told = sorted((i for i in state.told if i.number < end), key=lambda i: i.number)
+        evaluated = sorted((i for i in state.evaluated if i.number < end), key=lambda i: i.number)
         known = dict(zip(state.selection.best.numbers.tolist(), state.parents, strict=True))
-        known.update((individual.number, individual.genes) for individual in told)
-        results = Results.of(told)
+        known.update((individual.number, individual.genes) for individual in evaluated)
+        results = Results.of(evaluated)
         state.selection.renew(results)
         state.front = front_with(state.front, results)
         state.parents = [known[number] for number in state.selection.best.numbers.tolist()]
-        self._memorise(told)
-        state.told = [i for i in state.told if i.number >= end]
+        self._add_to_archive(evaluated)
+        state.evaluated = [i for i in state.evaluated if i.number >= end]
 
-    def _memorise(self, told: Sequence[Individual]) -> None:
+    def _add_to_archive(self, evaluated: Sequence[Individual]) -> None:
         """Let models learn of designs, as long as they are used."""
         self._state.promising = self._state.variation = None
-        if self._memory is not None:
-            self._memory.add(told)
-            if sum(np.isfinite(i.losses).all() for i in self._memory.designs) >= self.breeding.modelled:
-                self._memory = None
+        if self._archive is not None:
+            self._archive.add(evaluated)
+            if sum(np.isfinite(i.losses).all() for i in self._archive.designs) >= self.parameters.modelled:
+                self._archive = None
 
 
 def _noting(suggest: Suggest, names: list[str]) -> Suggest:
@@ -403,3 +402,120 @@ def _unique(rows: Integers, known: Set[bytes]) -> Integers:
     """Return the different rows that are not known, in their order."""
     found = {key: n for n, row in reversed([*enumerate(rows)]) if (key := row.tobytes()) not in known}
     return rows[sorted(found.values())]
+
+
+FINE_STEPS = (0.5, 5.0)  # steps of a fine gene, as negative powers of ten of its range
+ANY = 0.25  # probability that a mutation draws any value instead of a near one
+
+
+class Variation:
+    """Makes designs from others. A design is a row of values, one per gene, below the gene's range for an absent one.
+
+    Args:
+        names: names of the genes, sorted.
+        genes: range of each gene.
+    """
+
+    def __init__(self, names: Sequence[str], genes: Mapping[str, Gene]) -> None:
+        self.names, self.ranges = tuple(names), [genes[name] for name in names]
+        self._low = np.array([gene.low for gene in self.ranges], np.int64)
+        self._high = np.array([gene.high for gene in self.ranges], np.int64)
+        kinds = np.array([gene.kind for gene in self.ranges], object)
+        self._is = {kind: kinds == kind for kind in ("log", "fine", "categorical")}
+        _, self._groups = np.unique([_group(name) for name in names], return_inverse=True)
+
+    @property
+    def absent(self) -> Integers:
+        """A row without genes."""
+        return self._low - 1
+
+    def rows(self, designs: Sequence[Mapping[str, int]]) -> Integers:
+        """Return designs as rows, (designs, genes)."""
+        return as_rows(designs, self.names, self.ranges)
+
+    def genes(self, row: Integers) -> Genes:
+        """Return a row as a design."""
+        pairs = zip(self.names, row.tolist(), self.ranges, strict=True)
+        return {name: value for name, value, gene in pairs if value >= gene.low}
+
+    def present(self, rows: Integers) -> Booleans:
+        """Return a mask of the genes that designs have, (designs, genes)."""
+        found: Booleans = rows >= self._low
+        return found
+
+    def draw(self, columns: Integers, rng: np.random.Generator) -> Integers:
+        """Draw a value for each of these genes; each octave of a logarithmic gene is equally likely."""
+        low, high, share = self._low[columns], self._high[columns], rng.random(len(columns))
+        found = low + np.floor(share * (high - low + 1.0)).astype(np.int64)
+        if (logarithmic := self._is["log"][columns]).any():
+            first, last = np.log(low[logarithmic] - 0.5), np.log(high[logarithmic] + 0.5)
+            found[logarithmic] = np.rint(np.exp(first + (last - first) * share[logarithmic]))
+        return np.clip(found, low, high)
+
+    def step(self, values: Integers, columns: Integers, rng: np.random.Generator) -> Integers:
+        """Draw another value for each of these genes: a near one three times out of four where they are ordered."""
+        low, high = self._low[columns], self._high[columns]
+        values = np.clip(values, low, high)
+        other = self.draw(columns, rng)
+        other = np.where(other == values, low + (values - low + 1) % (high - low + 1), other)
+        up = rng.random(len(columns)) < 0.5
+        # The distance to the best value is unknown: fine genes take steps of all sizes.
+        fine = np.rint((high - low) * 10.0 ** -rng.uniform(*FINE_STEPS, len(columns))).astype(np.int64)
+        is_fine = self._is["fine"][columns]
+        size = np.where(is_fine, np.maximum(1, fine), np.where(self._is["log"][columns], values, 1))
+        moved = np.where(up, values + size, values - np.where(is_fine, size, (size + 1) // 2))
+        back = np.where(up, -1, 1)
+        for turned in (values + back, values - back):  # at an end of the range, step back
+            moved = np.where((moved < low) | (moved > high), turned, moved)
+        anywhere = self._is["categorical"][columns] | (rng.random(len(columns)) < ANY)
+        return np.where(anywhere, other, np.clip(moved, low, high))
+
+    def random(self, like: Integers, rng: np.random.Generator) -> Integers:
+        """Return random designs with the same sets of genes as others, (designs, genes)."""
+        found, present = like.copy(), self.present(like)
+        found[present] = self.draw(np.nonzero(present)[1], rng)
+        return found
+
+    def neighbours(self, one: Integers, count: int, rng: np.random.Generator) -> Integers:
+        """Return designs that differ from one in a gene, (designs, genes): all of a gene with few values.
+
+        Args:
+            count: most values per gene.
+        """
+        columns = np.flatnonzero(self.present(one))
+        low, span = self._low[columns], (self._high - self._low)[columns]
+        few, many = columns[span < count], np.repeat(columns[span >= count], count)
+        every = [low[n] + np.arange(span[n] + 1) for n in np.flatnonzero(span < count).tolist()]
+        values = np.concatenate((*every, self.step(one[many], many, rng)))
+        columns = np.concatenate((np.repeat(few, [len(of) for of in every]), many))
+        found = np.repeat(one[None], len(columns), 0)
+        found[np.arange(len(columns)), columns] = values
+        different: Integers = found[values != one[columns]]
+        return different
+
+    def cross(self, one: Integers, other: Integers, rng: np.random.Generator) -> Integers:
+        """Return children that have each group of genes from either parent, (children, genes)."""
+        groups = int(self._groups.max(initial=-1)) + 1
+        take = (rng.random((len(one), groups)) < 0.5)[:, self._groups] | ~self.present(one)
+        return np.where(take & self.present(other), other, one)
+
+    def mutate(self, rows: Integers, rates: Floats, rng: np.random.Generator) -> Integers:
+        """Change genes of designs, at least one each.
+
+        Args:
+            rates: expected number of genes that change beside that one, (designs,).
+        """
+        present = self.present(rows)
+        drawn = np.where(present, rng.random(rows.shape), np.inf)
+        forced = np.where(present, rng.random(rows.shape), np.inf)
+        chosen = drawn < np.minimum(0.5, rates / np.maximum(1, present.sum(1)))[:, None]
+        chosen |= present & (forced == forced.min(1, keepdims=True, initial=np.inf))
+        found, columns = rows.copy(), np.nonzero(chosen)[1]
+        found[chosen] = self.step(rows[chosen], columns, rng)
+        return found
+
+
+@cache
+def _group(name: str) -> str:
+    """Genes that cross over together: those of one mesh axis."""
+    return name.rpartition(".")[0] if name.startswith("fold.") else name

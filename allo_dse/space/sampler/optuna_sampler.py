@@ -20,7 +20,7 @@ from allo_dse.common.records import replace
 
 from ..choice import FINE, Gene, Genes, Suggest
 from ..params import rising
-from .evolution import Breeding, Evolution, check_sizes, default_sizes
+from .evolution import Evolution, EvolutionParameters, check_sizes, default_sizes
 from .pareto import FAILED, Individual, Results
 
 GRID = 2**52
@@ -145,13 +145,13 @@ class EvolutionSampler(BaseSampler):
         given = {"initial": initial, "population": population, "children": children, "modelled": modelled}
         check_sizes({name: size for name, size in given.items() if size is not None})
         self._sizes = {"initial": initial, "population": population, "children": children}
-        self._breeding = Breeding(crossover=crossover, mutations=mutations, wild=wild, modelled=modelled)
+        self._parameters = EvolutionParameters(crossover=crossover, mutations=mutations, wild=wild, modelled=modelled)
         self._searches: WeakKeyDictionary[Study, _StudySearch] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The rest of the state follows from the trials of a study.
-        options: dict[str, Any] = {**structs.asdict(self._breeding), **self._sizes}
+        options: dict[str, Any] = {**structs.asdict(self._parameters), **self._sizes}
         return functools.partial(EvolutionSampler, **options), (self._seed,)
 
     def search(self, genes: Mapping[str, Gene], objectives: int) -> Evolution:
@@ -162,7 +162,7 @@ class EvolutionSampler(BaseSampler):
             objectives: number of objectives.
         """
         sizes = {**default_sizes(objectives), **{name: size for name, size in self._sizes.items() if size is not None}}
-        return Evolution(self._seed, genes, replace(self._breeding, **sizes))
+        return Evolution(self._seed, genes, replace(self._parameters, **sizes))
 
     # The objective asks for parameters one by one; their names and ranges may depend on earlier values. To Optuna this
     # is all "independent" sampling.
@@ -201,7 +201,7 @@ class _StudySearch:
         self._genes: dict[str, Gene] = {}
         self._codings: dict[str, Coding] = {}
         self._evolution = sampler.search(self._genes, objectives)
-        self._generation = self._evolution.breeding.generation
+        self._generation = self._evolution.parameters.generation
         self._current = -1  # the generation for which trials were last read
         self._looked = 0  # number of trials read so far
         self._open: list[int] = []  # those among them that had not finished

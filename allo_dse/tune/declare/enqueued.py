@@ -22,9 +22,9 @@ from allo_dse.space.choices.folds import Fold
 from allo_dse.space.design import Design
 from allo_dse.space.space import Candidate
 
-from ..search.judge import Judge
-from ..search.ladder import Rung, promoted
-from ..search.least import metric_of
+from ..search.lower_bounds import metric_of
+from ..search.promotion import Rung, promoted
+from ..search.scoring import Scorer
 from ..store.log import read_log
 from ..store.record import Record, decode_entry
 from ..store.rundir import LOG, find_run
@@ -242,12 +242,12 @@ class StartingDesigns(Struct, frozen=True):
 
     def _best_of(self, run: Path) -> Iterator[Record]:
         """The feasible designs by the objectives of this study: its front first, then the front of the rest."""
-        judge, known = Judge(self.study.objectives, self.study.constraints), dict[str, Record]()
+        scorer, known = Scorer(self.study.objectives, self.study.constraints), dict[str, Record]()
         for line in read_log(run / LOG).lines:
             entry = decode_entry(line)
             if isinstance(entry, Record) and entry.evaluated and not entry.rung:
-                known[entry.key] = judge.judged(entry)
-        values = {key: found for key, record in known.items() if (found := judge.values(record)) is not None}
+                known[entry.key] = scorer.scored(entry)
+        values = {key: found for key, record in known.items() if (found := scorer.values(record)) is not None}
         best = Rung(lambda: self.study.make_evaluator(), best=1.0, at_most=LOOKED_AT)
         yield from (known[key] for key in promoted(best, values, tuple(o.sign for o in self.study.objectives)))
 

@@ -16,9 +16,9 @@ from allo_dse.space.sampler.evolution import check_sizes
 from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Candidate, Space
 
-from ..search.ladder import Rung, as_rung
-from ..search.least import LeastLosses
+from ..search.lower_bounds import LowerBounds
 from ..search.objectives import Constraint, Measure, MetricError, Objective, as_constraint, as_objective
+from ..search.promotion import Rung, as_rung
 from ..store.record import Record, Verification
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class StudySpec:
         return self._made(self._evaluator)
 
     def make_evaluators(self) -> list[Evaluator]:
-        """The evaluators of the ladder, the cheapest first; noisy ones repeat measurements."""
+        """The evaluators of all rungs, the cheapest first; noisy ones repeat measurements."""
         made = [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
         return [self._repeating(evaluator) for evaluator in made]
 
@@ -313,7 +313,7 @@ class StudySpec:
         evaluator: Evaluator = made
         return evaluator
 
-    def least_losses(self, evaluator: Evaluator | None) -> LeastLosses:
+    def lower_bounds(self, evaluator: Evaluator | None) -> LowerBounds:
         """Return lower bounds of the objectives, as an evaluator of every design will find them.
 
         Nothing is known without an evaluator. With rungs above the first nothing is known either, because their
@@ -322,7 +322,7 @@ class StudySpec:
         from allo_dse.eval.evaluator import bounding_of
 
         bounding = None if self.rungs or evaluator is None else bounding_of(evaluator)
-        return LeastLosses(self.objectives, self.constraints, bounding)
+        return LowerBounds(self.objectives, self.constraints, bounding)
 
     def check(self, design: Design) -> Sequence[Any]:
         """Return the device limits that a design breaks."""

@@ -14,7 +14,7 @@ from allo_dse.space.choice import Gene
 
 from ..declare.spec import StudySpec
 from ..declare.trial_parameters import TrialParameter, TrialParameters
-from ..search.judge import Judge
+from ..search.scoring import Scorer
 from ..store.record import Record
 from .causes import choices_of
 
@@ -24,7 +24,7 @@ class Trials:
 
     def __init__(self, study: StudySpec) -> None:
         self.study = study
-        self._judge = Judge(study.objectives, study.constraints)
+        self._scorer = Scorer(study.objectives, study.constraints)
         self._parameters = TrialParameters(study)
 
     def parameter(self, gene_name: str, gene: Gene) -> TrialParameter:
@@ -38,7 +38,7 @@ class Trials:
             attributes: user attributes in addition to key, parameters of the program, evaluator, metrics, error and
                 seconds.
         """
-        told, chosen = self._judge.told(record), choices_of(record)
+        outcome, chosen = self._scorer.outcome(record), choices_of(record)
         params: dict[str, Any] = {}
         distributions: dict[str, BaseDistribution] = {}
         genes = record.genes
@@ -51,10 +51,10 @@ class Trials:
             distributions[one.name] = one.distribution
         return optuna.trial.create_trial(
             state=state,
-            values=list(told.values) if told.values and state == TrialState.COMPLETE else None,
+            values=list(outcome.values) if outcome.values and state == TrialState.COMPLETE else None,
             params=params,
             distributions=distributions,
-            constraints=dict(told.constraints),
+            constraints=dict(outcome.constraints),
             user_attrs={
                 "key": record.key, **attributes, "params": record.params, "evaluator": record.measured_by,
                 "metrics": record.metrics, "error": record.error, "seconds": record.seconds,
@@ -71,7 +71,7 @@ def _contains(distribution: BaseDistribution, value: Any) -> bool:
         return False
 
 
-class Outcome(Protocol):
+class OptunaResult(Protocol):
     """The part of a result that decides the states of trials; see `Result`."""
 
     @property
@@ -82,7 +82,7 @@ class Outcome(Protocol):
     def front_keys(self) -> list[str]: ...
 
 
-def states_of(result: Outcome) -> Callable[[Record], TrialState]:
+def states_of(result: OptunaResult) -> Callable[[Record], TrialState]:
     """Return a function that gives the state of each design's trial, so that Optuna's `best_trials` are the front.
 
     Failures, also of higher evaluators and of verification, are FAIL. Designs that were not promoted to the evaluator
@@ -102,7 +102,7 @@ def states_of(result: Outcome) -> Callable[[Record], TrialState]:
     return state
 
 
-def study_in_memory(study: StudySpec, records: Sequence[Record], result: Outcome) -> optuna.Study:
+def study_in_memory(study: StudySpec, records: Sequence[Record], result: OptunaResult) -> optuna.Study:
     """Return records as trials of a study of Optuna in memory, in the order of the results."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     trials, state = Trials(study), states_of(result)

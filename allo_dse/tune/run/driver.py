@@ -10,9 +10,9 @@ from allo_dse.common.records import replace
 from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals
-from ..search.doubt import Doubt
+from ..search.early_stop import EarlyStop
 from ..search.exact import ExactProposer, Proposer, certificate_of
-from ..search.ladder import Ladder
+from ..search.promotion import Promotion
 from ..show.reporters import Reporter
 from ..show.run_view import View
 from ..store.record import Measurement
@@ -25,7 +25,7 @@ PROPOSE_AT_ONCE = 16  # designs; small, so that an idle worker need not wait unt
 
 @dataclass
 class Driver:
-    """Runs a study until its budget is spent, its space exhausted or a stop requested, then finishes the ladder.
+    """Runs a study until its budget is spent, its space exhausted or a stop requested, then finishes the promotions.
 
     Args:
         proposer: source of designs.
@@ -45,7 +45,7 @@ class Driver:
     stop: StopSignals
     renew: Callable[[], Proposer]
     _pending: dict[tuple[int, int], Candidate] = field(default_factory=dict, init=False)
-    _doubt: Doubt = field(init=False)
+    _early_stop: EarlyStop = field(init=False)
     _enqueued: list[Candidate] = field(init=False)
     _refuted: int = field(init=False)
     """Designs that are known to the proposer to fail above the first rung."""
@@ -59,10 +59,10 @@ class Driver:
         usable = zip(study.rungs, self.setup.usable[1:], strict=True)
         rungs = [rung if there else None for rung, there in usable]
         signs, space = [o.sign for o in study.objectives], study.space
-        self._ladder = Ladder(rungs, ledger.tally, signs, space.genes, space.learn)
+        self._promotion = Promotion(rungs, ledger.tally, signs, space.genes, space.learn)
         self._executor = self.setup.executor
         self._refuted = len(ledger.tally.refuted)
-        self._doubt = Doubt(ledger.tally.records)
+        self._early_stop = EarlyStop(ledger.tally.records)
         self.budget.reached, self._stalled_before = "", ledger.tally.done
         self._view = View(
             study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
@@ -75,7 +75,7 @@ class Driver:
     def _begin(self) -> None:
         """Let a proposer that decides about designs show how far it is, and stop when time is up."""
         if isinstance(self.proposer, ExactProposer):
-            self.proposer.ground.meanwhile = self._meanwhile
+            self.proposer.open_designs.meanwhile = self._meanwhile
 
     def _renew(self) -> None:
         """Go on without bounds, as a run that begins with all that was measured."""
@@ -170,9 +170,9 @@ class Driver:
     def _promote(self) -> None:
         """Promote designs: during the search to evaluators with workers of their own, after it to all."""
         over = self._executor.outstanding(0) == 0
-        for rung in self._ladder.usable:
+        for rung in self._promotion.usable:
             if over or self._executor.separate(rung):
-                records = self._ladder.next(rung, self._executor.room(rung), over=over)
+                records = self._promotion.next(rung, self._executor.room(rung), over=over)
                 rebuilt = self.ledger.study.candidate
                 self._submit(rung, [(record.number, rebuilt(record)) for record in records])
             over = over and self._executor.outstanding(rung) == 0
@@ -204,15 +204,15 @@ class Driver:
             record = self.ledger.record(candidate, measured, at=self._at, log=log)
             self._withdrawn |= self.ledger.compare(candidate, record)
             if record.number < 0:  # enqueued
-                number = self.proposer.learn(record.key, record.genes, self.ledger.judge.told(record))
+                number = self.proposer.learn(record.key, record.genes, self.ledger.scorer.outcome(record))
                 record = replace(record, number=number)
             elif not record.rung:
                 proposed.append(record)
             records.append(record)
         self.ledger.add(records)
-        self._doubt.look(records)
+        self._early_stop.look(records)
         for record in proposed:
-            self.proposer.tell(record.number, self.ledger.judge.told(record))
+            self.proposer.tell(record.number, self.ledger.scorer.outcome(record))
 
     def _learn(self) -> None:
         """Revise the proposer's results after corrections of predictions or failures at higher rungs."""
@@ -220,7 +220,7 @@ class Driver:
         if changed or len(refuted) > self._refuted:
             self._refuted = len(refuted)
             records = changed or self.ledger.first
-            self.proposer.revise({record.number: self.ledger.judge.told(record, refuted) for record in records})
+            self.proposer.revise({record.number: self.ledger.scorer.outcome(record, refuted) for record in records})
 
     def _show(self) -> None:
         for text in (*self._executor.messages(), *self.ledger.messages()):

@@ -17,8 +17,8 @@ from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..search.exact import certificate_of
-from ..search.judge import Judge
 from ..search.proposals import make_proposer
+from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..show.run_view import format_duration
 from ..store.certificate import Certificate
@@ -86,23 +86,23 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
     began = time.monotonic()
     evaluator, screen = study.make_evaluator(), Screen(study.space, study.check, study.check_soon)
     study.check_metric_names([evaluator])
-    budget = options.budget(study.trials, study.objectives, ladder=bool(study.rungs))
-    least = study.least_losses(evaluator)
+    budget = options.budget(study.trials, study.objectives, has_rungs=bool(study.rungs))
+    lower_bounds = study.lower_bounds(evaluator)
     proposer = make_proposer(
-        options.sampler, screen, least,
+        options.sampler, screen, lower_bounds,
         seed=options.seed or 0, done=0, trials=budget.trials, strict=True, sizes={**study.sizes, **options.sizes},
     )  # fmt: skip
-    judge, looked_at, listed = Judge(study.objectives, study.constraints), 0, began
-    if certificate_of(proposer) is not None and not least.unbounded:
+    scorer, looked_at, listed = Scorer(study.objectives, study.constraints), 0, began
+    if certificate_of(proposer) is not None and not lower_bounds.unbounded:
         proposals = proposer.ask(1, 0)
         listed = time.monotonic()
         while proposals:
             (proposal,) = proposals
-            proposer.tell(proposal.number, judge.told(_measured(evaluator, judge, proposal.candidate)))
+            proposer.tell(proposal.number, scorer.outcome(_measured(evaluator, scorer, proposal.candidate)))
             proposals = proposer.ask(1, 0) if time.monotonic() - listed < SECONDS else []
     else:
         for candidate in itertools.islice(study.space.designs(), LOOKED_AT):
-            screen.judge(candidate)
+            screen.admit(candidate)
             looked_at += 1
     return SpaceEstimate(
         study=study.name,
@@ -116,7 +116,7 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
     )
 
 
-def _measured(evaluator: Evaluator, judge: Judge, candidate: Candidate) -> Record:
+def _measured(evaluator: Evaluator, scorer: Scorer, candidate: Candidate) -> Record:
     """The record of a design that is evaluated here and not kept."""
     found = InProcessEvaluator(evaluator, Measurement(evaluator=evaluator.name), interruptible=True).run(0, candidate)
-    return judge.judged(record_of(candidate, found))
+    return scorer.scored(record_of(candidate, found))

@@ -21,8 +21,8 @@ from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..results.result import Result
-from ..search.exact import Told
-from ..search.judge import Judge
+from ..search.exact import Outcome
+from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.certificate import Certificate
@@ -48,14 +48,14 @@ class Ledger:
     Attributes:
         names: names of these evaluators.
         history: earlier runs.
-        least: bounds of designs before evaluation; none after a measurement has contradicted them.
+        lower_bounds: bounds of designs before evaluation; none after a measurement has contradicted them.
     """
 
     def __init__(self, study: StudySpec, directory: RunDirectory, evaluators: Sequence[Evaluator]) -> None:
         self.study = study
         self.directory = directory
         self.names = [full_name(evaluator) for evaluator in evaluators]
-        self.judge = Judge(study.objectives, study.constraints)
+        self.scorer = Scorer(study.objectives, study.constraints)
         self.tally = Tally(study.objectives)
         self.screen = Screen(study.space, study.check, study.check_soon)
         self._storage: StorageCopy | None = None
@@ -70,13 +70,13 @@ class Ledger:
         except BaseException:
             self._log.close()
             raise
-        self.least = study.least_losses(None if self.history.withdrawn else evaluators[0])
+        self.lower_bounds = study.lower_bounds(None if self.history.withdrawn else evaluators[0])
         self._compare_restored()
 
     def _compare_restored(self) -> None:
         """Compare earlier measurements with today's first bounds, which may be others than those of their time."""
         for record in self.history.designs:
-            if self.least.bounding is None:
+            if self.lower_bounds.bounding is None:
                 return
             with suppress(StudyError):
                 self.compare(self.study.candidate(record), record, levels=1)
@@ -84,9 +84,9 @@ class Ledger:
     @no_collections()
     def _restored(self) -> History:
         with sensible(self.directory.log):
-            history = read_history(self._log.content.lines, self.judge, self.screen, self.names)
+            history = read_history(self._log.content.lines, self.scorer, self.screen, self.names)
         self._log.forget()
-        changed = history.count(self.tally, self.judge)
+        changed = history.count(self.tally, self.scorer)
         self.tally.correction = history.correction
         self._measured = history.correction.unused
         self.write(changed)
@@ -170,8 +170,8 @@ class Ledger:
         """
         made = record_of(candidate, found, at=at, log=log)
         if not found.rung:
-            return self.judge.judged(corrected(made, self.tally.correction))
-        together = self.judge.merged(self.tally.record(made.key), made)
+            return self.scorer.scored(corrected(made, self.tally.correction))
+        together = self.scorer.merged(self.tally.record(made.key), made)
         return replace(together, metrics=made.metrics, rungs=())
 
     def add(self, records: Sequence[Record]) -> None:
@@ -181,10 +181,10 @@ class Ledger:
         for record in records:
             if record.rung:
                 self._measured += 1
-                together = self.judge.merged(self.tally.record(record.key), record)
-                self.tally.add_higher(together, self.judge.values(together))
+                together = self.scorer.merged(self.tally.record(record.key), record)
+                self.tally.add_higher(together, self.scorer.values(together))
             else:
-                self.tally.add(record, self.judge.values(record))
+                self.tally.add(record, self.scorer.values(record))
             self._copy(record)
 
     def compare(self, candidate: Candidate, record: Record, *, levels: int | None = None) -> bool:
@@ -197,13 +197,13 @@ class Ledger:
         Returns:
             Whether bounds were withdrawn.
         """
-        if self.least.bounding is None or record.metrics is None or record.rung:
+        if self.lower_bounds.bounding is None or record.metrics is None or record.rung:
             return False
-        regions = regions_with(self.study.space, candidate) if self.least.knows_regions else ()
-        reason = self.least.contradiction(candidate.design, record.metrics, regions, levels=levels)
+        regions = regions_with(self.study.space, candidate) if self.lower_bounds.knows_regions else ()
+        reason = self.lower_bounds.contradiction(candidate.design, record.metrics, regions, levels=levels)
         if not reason:
             return False
-        self.least, self.history.withdrawn = self.study.least_losses(None), True
+        self.lower_bounds, self.history.withdrawn = self.study.lower_bounds(None), True
         self.write([Withdrawal(self.names[0], record.key, reason)])
         self._messages.append(
             f"BOUNDS WITHDRAWN: design {record.key} contradicts the bounds of {self.names[0]}: {reason}. All that they "
@@ -216,13 +216,13 @@ class Ledger:
         """Designs of a front that verification has refused."""
         return {key for key, verification in self.history.verified.items() if not verification.ok}
 
-    def told(self) -> Callable[[Record], Told]:
+    def outcome_of(self) -> Callable[[Record], Outcome]:
         """Return a function that turns records into results for a proposer.
 
         Designs with wrong numbers, or that fail at a higher rung, count as failed.
         """
         refuted = self.wrong | self.tally.refuted
-        return lambda record: self.judge.told(record, refuted)
+        return lambda record: self.scorer.outcome(record, refuted)
 
     @property
     def next_number(self) -> int:
@@ -246,18 +246,18 @@ class Ledger:
         first = self.first
         higher = [(rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys]
         self.tally.begin_again(found)
-        self.tally.restore(first, [self.judge.values(record) for record in first])
+        self.tally.restore(first, [self.scorer.values(record) for record in first])
         for rung, record in higher:
             (own,) = (replace(record, **structs.asdict(m), rungs=()) for m in record.rungs if m.rung == rung)
-            together = self.judge.merged(self.tally.record(record.key), own)
-            self.tally.add_higher(together, self.judge.values(together))
+            together = self.scorer.merged(self.tally.record(record.key), own)
+            self.tally.add_higher(together, self.scorer.values(together))
         self.write(revaluations(self.tally, stated))
         return first
 
     @property
     def first(self) -> list[Record]:
         """First-rung records of all designs, under the present correction."""
-        return [self.judge.judged(corrected(_first(record), self.tally.correction)) for record in self.tally.records]
+        return [self.scorer.scored(corrected(_first(record), self.tally.correction)) for record in self.tally.records]
 
     def _correction(self) -> Correction:
         records = ((rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys)
@@ -297,7 +297,7 @@ class Ledger:
                 f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
                 hint=f"{self.screen.advice}; {self.directory.log} has the violations in full",
             )
-        self.screen.examine(suggest_from({}))  # any proposal shows the problem
+        self.screen.decode_and_admit(suggest_from({}))  # any proposal shows the problem
         parameters = parameters_of(self.study.space)
         if parameters is not None and (refused := parameters.refused):
             raise StudyError(

@@ -139,12 +139,12 @@ class RunOptions:
             return self.deadline
         return {} if self.deadline is None else {"": self.deadline}
 
-    def budget(self, trials: int, objectives: Sequence[Objective] = (), *, ladder: bool) -> Budget:
+    def budget(self, trials: int, objectives: Sequence[Objective] = (), *, has_rungs: bool) -> Budget:
         """Return the budget of a run that starts now.
 
         Args:
             trials: limit of a run that sets neither trials nor time.
-            ladder: whether to reserve some of the time for rungs above the first.
+            has_rungs: whether to reserve some of the time for rungs above the first.
 
         Raises:
             StudyError: for a target of something else than an objective.
@@ -159,7 +159,7 @@ class RunOptions:
             [s * self.target[n] if n in self.target else math.inf for n, s in names.items()] if self.target else None
         )
         gap = None if self.gap is None else parse_share(self.gap)
-        return Budget(wanted, seconds, SEARCH_SHARE if ladder else 1.0, target, self.patience, gap)
+        return Budget(wanted, seconds, SEARCH_SHARE if has_rungs else 1.0, target, self.patience, gap)
 
     @classmethod
     def help(cls) -> dict[str, str]:

@@ -24,7 +24,7 @@ from allo_dse.common.errors import StudyError
 from ..declare.spec import StudySpec
 from ..results.optuna_trials import Trials, name_metrics, states_of
 from ..results.result import Result
-from ..search.judge import Judge
+from ..search.scoring import Scorer
 from ..store.log import stored
 from ..store.record import Record
 
@@ -56,7 +56,7 @@ class StorageCopy:
     """
 
     def __init__(self, url: str, study: StudySpec, run_dir: Path, identity: dict[str, Any]) -> None:
-        self._trials, self._judge = Trials(study), Judge(study.objectives, study.constraints)
+        self._trials, self._scorer = Trials(study), Scorer(study.objectives, study.constraints)
         self._signs = [objective.sign for objective in study.objectives]
         self._climbs = bool(study.rungs)
         self._storage = reach_storage(url, run_dir)
@@ -136,13 +136,13 @@ class StorageCopy:
                 self._storage.set_trial_user_attr(number, "evaluator", record.measured_by)
             if record.status == "infeasible":  # at a higher evaluator: the trial's constraints are the first one's
                 state = TrialState.PRUNED
-            values = self._judge.told(record).values if state == TrialState.COMPLETE else None
+            values = self._scorer.outcome(record).values if state == TrialState.COMPLETE else None
             self._storage.set_trial_state_values(number, state, values)
             self._open.discard(record.key)
 
     def _is_beaten(self, record: Record) -> bool:
         """Return whether a design is dominated; finish the trials of those that it dominates."""
-        values = self._judge.values(record) or ()
+        values = self._scorer.values(record) or ()
         losses = tuple(sign * value for sign, value in zip(self._signs, values, strict=True))
         if any(_dominates(other.losses, losses) for other in self._front.values()):
             return True

@@ -15,8 +15,8 @@ from allo_dse.eval.evaluator import full_name
 
 from ..declare.spec import StudySpec
 from ..search.exact import Proposer
-from ..search.judge import Judge
 from ..search.proposals import make_proposer
+from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..store.record import Record, Session, decode_entry
 from .restore import read_history
@@ -99,26 +99,26 @@ def _runs(lines: Sequence[bytes]) -> Iterator[_Run]:
 
 def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_requested: Callable[[], str]) -> None:
     """Make the proposals of one run again."""
-    judge = Judge(study.objectives, study.constraints)
+    scorer = Scorer(study.objectives, study.constraints)
     violations: list[str] = []
     screen = Screen(study.space, study.check, study.check_soon)
     evaluators = study.make_evaluators()
     names = [full_name(evaluator) for evaluator in evaluators]
-    history = read_history(run.before, judge, screen, names)
-    least = study.least_losses(None if history.withdrawn else evaluators[0])
+    history = read_history(run.before, scorer, screen, names)
+    lower_bounds = study.lower_bounds(None if history.withdrawn else evaluators[0])
     proposer = make_proposer(
-        how.sampler, screen, least, seed=how.seed, done=how.done, trials=None,
+        how.sampler, screen, lower_bounds, seed=how.seed, done=how.done, trials=None,
         strict=True, sizes=how.sizes,
     )  # fmt: skip
     try:
-        proposer.restore(history.designs, history.told(judge), how.done)
+        proposer.restore(history.designs, history.outcome_of(scorer), how.done)
         begun = {candidate.key for candidate in screen.new_of(how.enqueued)}  # enqueued, not proposed
         for record in run.designs:
             found.stopped = stop_requested()
             if found.stopped:
                 return
             if record.key in begun:
-                proposer.learn(record.key, record.genes, judge.told(judge.judged(record)))
+                proposer.learn(record.key, record.genes, scorer.outcome(scorer.scored(record)))
                 found.proposed += 1
                 continue
             found.difference = _ask(proposer, record)
@@ -126,7 +126,7 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
             found.difference = found.difference or _broken(run.violations, violations)
             if found.difference:
                 return
-            proposer.tell(record.number, judge.told(judge.judged(record)))
+            proposer.tell(record.number, scorer.outcome(scorer.scored(record)))
             found.proposed += 1
     except AlloDseError as error:  # the study has changed
         found.difference = error.message

@@ -13,8 +13,8 @@ from allo_dse.space.choice import Genes
 from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Space
 
-from ..search.exact import Told
-from ..search.judge import Judge
+from ..search.exact import Outcome
+from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.record import (
@@ -65,29 +65,29 @@ class History:
         """Number of the next proposal."""
         return max((record.number for record in (*self.designs, *self.outside)), default=-1) + 1
 
-    def told(self, judge: Judge) -> Callable[[Record], Told]:
+    def outcome_of(self, scorer: Scorer) -> Callable[[Record], Outcome]:
         """Return a function that turns records into results for a proposer.
 
         Designs with wrong numbers, or that fail at a higher rung, count as failed.
         """
         refuted = {key for key, verification in self.verified.items() if not verification.ok}
         if self.higher:
-            tally = Tally(judge.objectives)
-            self.count(tally, judge)
+            tally = Tally(scorer.objectives)
+            self.count(tally, scorer)
             refuted |= tally.refuted
-        return lambda record: judge.told(record, refuted)
+        return lambda record: scorer.outcome(record, refuted)
 
-    def count(self, tally: Tally, judge: Judge) -> list[Revaluation]:
+    def count(self, tally: Tally, scorer: Scorer) -> list[Revaluation]:
         """Count everything.
 
         Returns:
             Entries for the log on designs whose status or values have changed, for its readers. The study may have
             new objectives or constraints.
         """
-        tally.restore(self.designs, [judge.values(record) for record in self.designs])
+        tally.restore(self.designs, [scorer.values(record) for record in self.designs])
         for record in self.higher:
-            together = judge.merged(tally.record(record.key), record)
-            tally.add_higher(together, judge.values(together))
+            together = scorer.merged(tally.record(record.key), record)
+            tally.add_higher(together, scorer.values(together))
         gone = [Revaluation(key=one.key, status="infeasible", values={}) for one in self.outside]
         return [*revaluations(tally, self.stated), *(one for one in gone if _differ(one, self.stated[one.key]))]
 
@@ -106,7 +106,7 @@ def _differ(now: Stated, before: Stated) -> bool:
     return now is not before and (now.status, now.values or None) != (before.status, before.values or None)
 
 
-def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Sequence[str]) -> History:
+def read_history(lines: Iterable[bytes], scorer: Scorer, screen: Screen, names: Sequence[str]) -> History:
     """Take over the intact lines of a log; the screen learns which designs are known.
 
     Args:
@@ -145,7 +145,7 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
             continue
         screen.remember(record.key, record.violations)
         if record.evaluated:
-            history.designs.append(judge.judged(corrected(record, history.correction)))
+            history.designs.append(scorer.scored(corrected(record, history.correction)))
     return history
 
 

@@ -47,7 +47,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
     Raises:
         StudyError: when the run cannot start, e.g. because the directory holds a run of something else.
     """
-    budget = options.budget(study.trials, study.objectives, ladder=bool(study.rungs))
+    budget = options.budget(study.trials, study.objectives, has_rungs=bool(study.rungs))
     reporter = make_reporter(options.progress)
     opened = RunDirectory(
         Path(options.run_dir or default_run_dir(study.name, study.source.settings if study.source else {}))
@@ -175,7 +175,7 @@ def _proposer(
     study, done = ledger.study, ledger.next_number
     sizes = _sizes(study, options, evaluator)
     make = partial(
-        make_proposer, screen=ledger.screen, least=ledger.least,
+        make_proposer, screen=ledger.screen, lower_bounds=ledger.lower_bounds,
         seed=seed, done=done, trials=budget.trials, strict=options.inline, sizes=sizes,
     )  # fmt: skip
     try:
@@ -189,13 +189,13 @@ def _proposer(
         sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=done,
         strict=options.inline, sizes=sizes, enqueued=study.enqueued,
     )  # fmt: skip
-    if budget.gap is not None and (certificate_of(proposer) is None or ledger.least.unbounded):
+    if budget.gap is not None and (certificate_of(proposer) is None or ledger.lower_bounds.unbounded):
         raise StudyError(
             "gap= needs bounds of every objective", hint="a simulator has them; or end by trials or patience"
         )
     ledger.write([session])
     with no_collections():
-        proposer.restore(ledger.first, ledger.told(), done)
+        proposer.restore(ledger.first, ledger.outcome_of(), done)
     return proposer
 
 

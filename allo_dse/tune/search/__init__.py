@@ -1,4 +1,4 @@
-"""State of a search: objectives, front, ladder of evaluators, budgets, proposals.
+"""State of a search: objectives, front, promotion to further evaluators, budgets, proposals.
 
 Imports: common, eval, space, tune.store.
 Imported by: allo_dse, cli, dashboard, networks, tune, tune.declare, tune.results, tune.run, tune.show, tune.workers.

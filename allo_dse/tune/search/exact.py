@@ -7,18 +7,23 @@ next proposal depends on bounds and results alone, so an interrupted run resumes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
 
+from allo_dse.common.records import replace
+from allo_dse.space.regions import Region, regions_of
 from allo_dse.space.space import Candidate, Space
 
 from ..store.certificate import Certificate, Gap
 from ..store.record import Record
-from .least import LeastLosses, Losses
-from .prospect import Prospect
+from .best_first_queue import REGION, BestFirstQueue
+from .lower_bounds import Losses, LowerBounds
+from .pareto_front import Points
 from .screening import Screen
 
 # The protocol between proposers and the driver's loop.
@@ -31,7 +36,7 @@ class Proposal(Struct, frozen=True):
     candidate: Candidate
 
 
-class Told(NamedTuple):
+class Outcome(NamedTuple):
     """Result of a design as a model learns it: its values, or why it has none that count."""
 
     values: tuple[float, ...] | None
@@ -56,23 +61,23 @@ class Proposer(Protocol):
         """Return up to `count` proposals; fewer, or none, if results of the `outstanding` ones are needed first."""
         ...
 
-    def tell(self, number: int, told: Told) -> None:
+    def tell(self, number: int, outcome: Outcome) -> None:
         """Report the result of a proposal."""
         ...
 
-    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
         """Take in an evaluated design that was proposed elsewhere; returns the number it gets here."""
         ...
 
-    def revise(self, told: Mapping[int, Told]) -> None:
+    def revise(self, outcome: Mapping[int, Outcome]) -> None:
         """Take in that results have changed, by the numbers of their proposals."""
         ...
 
-    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         """Resume after an earlier run with `next_number` proposals.
 
         Args:
-            told: turns a record into the result that a model learns.
+            outcome_of: turns a record into the result that a model learns.
         """
         ...
 
@@ -84,27 +89,188 @@ def certificate_of(proposer: Proposer) -> Certificate | None:
     return found
 
 
+MOST_KEPT = 256
+"""Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""
+_AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
+
+
+class Next(NamedTuple):
+    """A design to evaluate, with its bounds."""
+
+    candidate: Candidate
+    bounds: Losses
+
+
+class OpenDesigns:
+    """The designs of a space that an exact search has not decided.
+
+    Attributes:
+        designs: number of listed designs.
+        listed: whether these are all.
+        meanwhile: called often during long decisions; returns whether time is up. Then the next design is proposed
+            without computing tighter bounds.
+    """
+
+    def __init__(self, space: Space, screen: Screen, lower_bounds: LowerBounds) -> None:
+        self._space, self._screen, self._lower_bounds = space, screen, lower_bounds
+        self._queue = BestFirstQueue(len(lower_bounds.objectives))
+        self._built: OrderedDict[int, None] = OrderedDict()
+        self._listing: Iterator[list[tuple[int, Region | Candidate]]] | None = None
+        self.meanwhile: Callable[[], bool] = lambda: False
+        self.designs, self.listed = 0, False
+
+    @property
+    def open(self) -> int:
+        """Number of designs that are not decided."""
+        return self._queue.open
+
+    @property
+    def bounds(self) -> Points:
+        """Bounds of all that is open."""
+        return self._queue.open_bounds
+
+    @property
+    def front(self) -> Points:
+        return self._queue.front
+
+    def found(self, points: Points) -> None:
+        """Take in losses of evaluated designs."""
+        for point in points:
+            self._queue.found(point)
+
+    def left(self) -> bool:
+        """Return whether a design is open."""
+        return self._ahead() is not None
+
+    def next(self) -> Next | None:
+        """The next design to evaluate; None when all are decided."""
+        queue = self._queue
+        while (position := self._ahead()) is not None:
+            item, bounds = queue.items[position], tuple(queue.bounds[position].tolist())
+            queue.decide(position)
+            if isinstance(item, Candidate) and self._screen.admit(item) == "new":
+                return Next(item, bounds)
+        return None
+
+    def _ahead(self) -> int | None:
+        """Return the position of the next unknown design with all its bounds; None if all are decided."""
+        if not self.listed:
+            self._list()
+        queue = self._queue
+        while (position := queue.next()) is not None:
+            item = queue.items[position]
+            if isinstance(item, Region):
+                self._expand(position, item)
+                continue
+            assert isinstance(item, Candidate)
+            # Keys are slow to compute, and this search never repeats its own designs: check only if there are others.
+            if self._screen.has_others and self._screen.knows(item.key):
+                queue.decide(position)
+                continue
+            # A tighter bound costs less than an evaluation. So evaluate a design only if its last bound does not rule
+            # it out, or time is up.
+            level = queue.level[position]
+            if level + 1 >= self._lower_bounds.levels or self.meanwhile():
+                return position
+            if level == 0 and self._screen.refuses_soon(item):
+                queue.decide(position)
+            else:
+                self._refine(position, item)
+        return None
+
+    def _list(self) -> None:
+        """Take in all regions, or all designs, with their first bounds."""
+        self._listing = self._listing or batched(self._every())
+        for batch in self._listing:
+            for _, item in batch:
+                self.designs += item.size if isinstance(item, Region) else 1
+            self._take_in(batch)
+        self.listed = True
+
+    def _every(self) -> Iterator[tuple[int, Region | Candidate]]:
+        """Regions or designs, by their ranks."""
+        regions = regions_of(self._space) if self._lower_bounds.knows_regions else None
+        if regions is None:
+            return ((BestFirstQueue.rank(0, place), one) for place, one in enumerate(self._space.designs(), 1))
+        return ((BestFirstQueue.rank(number), region) for number, region in enumerate(regions))
+
+    def _take_in(self, items: Iterable[tuple[int, Region | Candidate]]) -> None:
+        """Add regions or designs by rank; those that break a constraint or are known count as decided."""
+        for batch in batched(items):
+            bounded: list[tuple[int, Region | Candidate, Losses]] = []
+            for rank, item in batch:
+                self.meanwhile()
+                bounds = (
+                    self._lower_bounds.of_region(item)
+                    if isinstance(item, Region)
+                    else self._lower_bounds(item.design, 0)
+                )
+                if bounds is not None:
+                    bounded.append((rank, item, bounds))
+            if bounded:
+                ranks, found, bounds = zip(*bounded, strict=True)
+                level = REGION if isinstance(found[0], Region) else 0
+                self._queue.add(found, np.array(bounds, float), ranks, level)
+
+    def _expand(self, position: int, region: Region) -> None:
+        """Make the parts of a region, or the designs of a part."""
+        rank = self._queue.rank_of(position)
+        self._queue.decide(position)
+        if region.layout is None:
+            parts = list(region.parts())
+            ranks = accumulate((part.size for part in parts), initial=rank)
+            self._take_in(zip(ranks, parts, strict=False))
+        else:
+            self._take_in(enumerate(region.candidates(), rank))
+        if self._queue.compact():
+            self._built.clear()
+
+    def _refine(self, position: int, candidate: Candidate) -> None:
+        """Compute the next bounds of a design, which may bring it nearer to the front or decide it."""
+        queue = self._queue
+        queue.level[position] += 1
+        found = self._lower_bounds(candidate.design, int(queue.level[position]))
+        if found is None:
+            queue.decide(position)
+        elif queue.tighten(position, found):
+            self._built[position] = None
+            if len(self._built) > MOST_KEPT:
+                oldest, _ = self._built.popitem(last=False)
+                kept = queue.items[oldest]
+                if isinstance(kept, Candidate):
+                    queue.items[oldest] = replace(kept, design=replace(kept.design))
+
+
+def batched(
+    items: Iterable[tuple[int, Region | Candidate]],
+) -> Iterator[list[tuple[int, Region | Candidate]]]:
+    """Items in lists that are not too long."""
+    rest = iter(items)
+    while batch := list(islice(rest, _AT_ONCE)):
+        yield batch
+
+
 class ExactProposer:
     """Proposes the design whose bounds are furthest from the front, until all are decided.
 
-    No design is further away from the front than its bounds (`undecided.py`). So the front soon is near to all open
-    designs. A region is expanded into parts, and then into designs, when it is the furthest item (`prospect.py`).
+    No design is further away from the front than its bounds (`best_first_queue.py`), so the front is soon near all open
+    designs. A region is expanded into parts, and then into designs, when it is the furthest item (`OpenDesigns`).
 
     Args:
         strict: whether proposals must not depend on evaluation times.
 
     Attributes:
-        ground: source of designs.
+        open_designs: source of designs.
     """
 
     name = "exact"
 
-    def __init__(self, space: Space, screen: Screen, least: LeastLosses, *, strict: bool) -> None:
-        self._space, self._screen, self._least, self._strict = space, screen, least, strict
-        self._signs = [o.sign for o in least.objectives]
+    def __init__(self, space: Space, screen: Screen, lower_bounds: LowerBounds, *, strict: bool) -> None:
+        self._space, self._screen, self._lower_bounds, self._strict = space, screen, lower_bounds, strict
+        self._signs = [o.sign for o in lower_bounds.objectives]
         self._proposed: dict[int, Losses] = {}  # bounds, by proposal
         self._number = self._evaluated = self._failed = 0
-        self.ground = Prospect(space, screen, least)
+        self.open_designs = OpenDesigns(space, screen, lower_bounds)
         self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
@@ -112,66 +278,66 @@ class ExactProposer:
             count = min(count, 0 if outstanding else 1)
         proposals: list[Proposal] = []
         while len(proposals) < count:
-            found = self.ground.next()
+            found = self.open_designs.next()
             if found is None:
-                self.exhausted = not self.ground.left()
+                self.exhausted = not self.open_designs.left()
                 break
             self._proposed[self._number] = found.bounds
             proposals.append(Proposal(self._number, found.candidate))
             self._number += 1
         return proposals
 
-    def tell(self, number: int, told: Told) -> None:
+    def tell(self, number: int, outcome: Outcome) -> None:
         del self._proposed[number]
-        self._take(told)
+        self._take(outcome)
 
-    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
-        self._take(told)
+    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
+        self._take(outcome)
         self._number += 1
         return self._number - 1
 
-    def _take(self, told: Told) -> None:
+    def _take(self, outcome: Outcome) -> None:
         self._evaluated += 1
-        self._failed += told.values is None
-        if told.values is None or told.penalty > 0:
+        self._failed += outcome.values is None
+        if outcome.values is None or outcome.penalty > 0:
             return
-        self.ground.found(np.array([[s * v for s, v in zip(self._signs, told.values, strict=True)]]))
+        self.open_designs.found(np.array([[s * v for s, v in zip(self._signs, outcome.values, strict=True)]]))
 
-    def revise(self, told: Mapping[int, Told]) -> None:
+    def revise(self, outcome: Mapping[int, Outcome]) -> None:
         """Do nothing: values only change with rungs above the first, and then bounds rule nothing out."""
 
-    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         for record in history:
-            self._take(told(record))
+            self._take(outcome_of(record))
         self._number = next_number
 
     def certificate(self) -> Certificate:
         """Return the decisions made so far."""
-        ground, evaluated, refused = self.ground, self._evaluated, self._screen.invalid
+        open_designs, evaluated, refused = self.open_designs, self._evaluated, self._screen.invalid
         # Designs that an earlier run decided stay open until it is their turn.
-        still = ground.open + len(self._proposed)
+        still = open_designs.open + len(self._proposed)
         return Certificate(
-            designs=ground.designs,
-            listed=ground.listed,
+            designs=open_designs.designs,
+            listed=open_designs.listed,
             evaluated=evaluated,
             failed=self._failed,
             refused=refused,
-            bounded=max(0, ground.designs - evaluated - refused - still) if ground.listed else 0,
+            bounded=max(0, open_designs.designs - evaluated - refused - still) if open_designs.listed else 0,
             open=still,
             gaps=self._gaps(),
-            unbounded=tuple(self._least.unbounded),
-            feasible=len(ground.front) > 0,
+            unbounded=tuple(self._lower_bounds.unbounded),
+            feasible=len(open_designs.front) > 0,
             scope="; ".join(filter(None, (getattr(choice, "scope", "") for choice in self._space.choices))),
         )
 
     def _gaps(self) -> tuple[Gap, ...]:
         """Return the largest improvement that an undecided design can bring, for each objective."""
-        objectives = self._least.objectives
-        if not self.ground.listed:
+        objectives = self._lower_bounds.objectives
+        if not self.open_designs.listed:
             return tuple(Gap(o.name, o.direction, None) for o in objectives)
-        best = self.ground.front.min(0, initial=math.inf)
+        best = self.open_designs.front.min(0, initial=math.inf)
         # An open design may be as good as its bound; one under evaluation, as good as the bound it was proposed with.
-        undecided = np.vstack([best, self.ground.least, *self._proposed.values()])
+        undecided = np.vstack([best, self.open_designs.bounds, *self._proposed.values()])
         return tuple(
             Gap(o.name, o.direction, _share(found, bound), None if math.isinf(bound) else o.sign * bound)
             for o, found, bound in zip(objectives, best.tolist(), undecided.min(0).tolist(), strict=True)

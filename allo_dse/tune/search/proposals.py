@@ -1,35 +1,148 @@
-"""Proposers: Optuna's ask/tell with any sampler, or every design of a small space in turn."""
+"""Proposers: evolution, Optuna's ask/tell with any sampler, bounds and evolution in turn, or a small space in order."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from allo_dse.common.errors import StudyError
-from allo_dse.space.choice import Genes
+from allo_dse.common.records import keep
+from allo_dse.space.choice import Genes, Suggest
+from allo_dse.space.design import Design
 from allo_dse.space.regions import regions_of
 from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record
-from .bred import EvolutionProposer
-from .exact import ExactProposer, Proposal, Proposer, Told
-from .least import LeastLosses, Losses
+from .best_first_queue import distance, magnitude
+from .exact import ExactProposer, Outcome, Proposal, Proposer
+from .lower_bounds import Losses, LowerBounds
 from .objectives import Objective
 from .screening import Screen
-from .undecided import distance, magnitude
 
 if TYPE_CHECKING:
     import optuna
 
-# `sampler="auto"` for designs with bounds: propose by bounds alone, or alternate between bounds and breeding.
+    from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
+    from allo_dse.space.sampler.pareto import Individual
+
+
+MOST_DOMINATED = 100_000  # keys that are kept
+
+
+class EvolutionProposer:
+    """Evolutionary sampler of this package, outside Optuna.
+
+    Children are screened before they count. No Optuna trials are made, which would take a fifth of the driver's time.
+
+    Args:
+        strict: whether proposals must not depend on evaluation times.
+        alone: whether to propose unseen designs that it did not breed once it breeds nothing new, until all designs of
+            the space are known.
+    """
+
+    name = "evolution"
+
+    def __init__(
+        self,
+        screen: Screen,
+        lower_bounds: LowerBounds,
+        sampler: EvolutionSampler,
+        *,
+        strict: bool,
+        alone: bool = True,
+    ) -> None:
+        self._alone, space = alone, screen.space
+        self._lower_bounds = lower_bounds
+        self._search = sampler.search(space.genes, len(lower_bounds.objectives))
+        self._screen = screen
+        self._space = space
+        self._signs = [o.sign for o in lower_bounds.objectives]
+        self._strict = strict
+        self._genes: dict[int, dict[str, int]] = {}
+        self._dominated: dict[str, None] = {}  # keys of designs found to be dominated
+        self.exhausted = False
+
+    def ask(self, count: int, outstanding: int) -> list[Proposal]:
+        proposals: list[Proposal] = []
+        for _ in range(count):
+            if self._strict and self._search.room(outstanding + len(proposals)) == 0:
+                break
+            number = self._search.next_number
+            candidate = self._search.propose(self._decode, self._screen.any_new if self._alone else None)
+            if candidate is None:
+                self.exhausted = True
+                break
+            self._genes[number] = self._search.pending[number] = candidate.genes
+            proposals.append(Proposal(number, candidate))
+        return proposals
+
+    def _decode(self, suggest: Suggest, picky: bool) -> Candidate | Literal[False] | None:
+        return self._screen.decode_unless(self._is_dominated if picky else None, suggest)
+
+    def _is_dominated(self, design: Design) -> bool:
+        """Return whether a design that was found is at least as good as this one can be.
+
+        Bounds reveal a change that leaves the bottleneck as it was.
+        """
+        if design.key in self._dominated:
+            return True
+        bounds = (self._lower_bounds(design, level) for level in range(self._lower_bounds.levels))
+        if not any(found is None or self._search.dominates_bounds(found) for found in bounds):
+            return False
+        keep(self._dominated, design.key, None, MOST_DOMINATED)
+        return True
+
+    def tell(self, number: int, outcome: Outcome) -> None:
+        self._search.learn(self._individual(number, self._genes.pop(number), outcome))
+
+    def take_over(self, number: int, genes: dict[str, int]) -> None:
+        """Count a design that was proposed elsewhere as proposed, as the next one."""
+        self._search.pass_over()
+        self._genes[number] = self._search.pending[number] = self._space.learn(genes)
+
+    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
+        number = self._search.next_number
+        self._search.adopt(self._individual(number, genes, outcome))
+        return number
+
+    def _individual(self, number: int, genes: dict[str, int], outcome: Outcome) -> Individual:
+        from allo_dse.space.sampler.pareto import Individual
+
+        return Individual(number, genes, self._losses(outcome), outcome.constraints)
+
+    def _losses(self, outcome: Outcome) -> tuple[float, ...]:
+        if not outcome.values:
+            return (math.inf,) * len(self._signs)
+        return tuple(s * v for s, v in zip(self._signs, outcome.values, strict=True))
+
+    def revise(self, outcome: Mapping[int, Outcome]) -> None:
+        self._search.revise({number: (self._losses(found), found.constraints) for number, found in outcome.items()})
+
+    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
+        from allo_dse.space.sampler.pareto import Results
+
+        # Convert results one by one: to keep a million of them takes as long to allocate as to compute.
+        rows = ((*self._losses(one), one.penalty) for one in map(outcome_of, history))
+        found = np.fromiter(chain.from_iterable(rows), float).reshape(-1, len(self._signs) + 1)
+        numbers = np.array([record.number for record in history], np.int64)
+        results = Results(numbers, np.ascontiguousarray(found[:, :-1]), found[:, -1])
+
+        def individual(n: int) -> Individual:
+            return self._individual(history[n].number, self._space.learn(history[n].genes), outcome_of(history[n]))
+
+        self._search.restore(results, individual, next_number)
+
+
+# `sampler="auto"` for designs with bounds: propose by bounds alone, or alternate between bounds and evolution.
 #
 # Tight bounds, nearer to the values than designs are to each other, rank designs; a search by bounds alone then ends
-# soonest. With loose bounds every other design is bred. Neither search then costs more than twice what it would alone,
-# each learns from the other, and the run still ends with a proof. The first evaluated designs decide, whoever proposed
-# them, so that an interrupted run resumes as if it had not been interrupted.
+# soonest. With loose bounds evolution proposes every other design. Neither search then costs more than twice what it
+# would alone, each learns from the other, and the run still ends with a proof. The first evaluated designs decide,
+# whoever proposed them, so that an interrupted run resumes as if it had not been interrupted.
 
 
 FIRST = 32
@@ -37,7 +150,7 @@ FIRST = 32
 
 
 class GuidedProposer(ExactProposer):
-    """Proposes designs by bounds, and breeds every other design if bounds are loose.
+    """Proposer by bounds; if they are loose, evolution proposes every other design.
 
     Args:
         breeder: makes the evolutionary proposer when it is needed.
@@ -49,23 +162,23 @@ class GuidedProposer(ExactProposer):
         self,
         space: Space,
         screen: Screen,
-        least: LeastLosses,
-        breeder: Callable[[], EvolutionProposer],
+        lower_bounds: LowerBounds,
+        make_evolution: Callable[[], EvolutionProposer],
         *,
         strict: bool,
     ) -> None:
-        super().__init__(space, screen, least, strict=strict)
-        self._breeder = breeder
-        self._bred: EvolutionProposer | None = None
+        super().__init__(space, screen, lower_bounds, strict=strict)
+        self._make_evolution = make_evolution
+        self._evolution: EvolutionProposer | None = None
         self._asked: dict[int, Genes] = {}  # all designs, until the first results show how tight bounds are
-        self._first: dict[int, Told] = {}  # in the order of results
+        self._first: dict[int, Outcome] = {}  # in the order of results
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         if self._strict:
             count = min(count, 0 if outstanding else 1)
         proposals: list[Proposal] = []
         while len(proposals) < count:
-            found = self._breed() if self._bred and self._number % 2 else []
+            found = self._ask_evolution() if self._evolution and self._number % 2 else []
             if not found:
                 found = super().ask(1, 0)
                 for proposal in found:
@@ -75,9 +188,9 @@ class GuidedProposer(ExactProposer):
             proposals += found
         return proposals
 
-    def _breed(self) -> list[Proposal]:
-        assert self._bred is not None
-        found = self._bred.ask(1, 0) if self.ground.left() else []
+    def _ask_evolution(self) -> list[Proposal]:
+        assert self._evolution is not None
+        found = self._evolution.ask(1, 0) if self.open_designs.left() else []
         for proposal in found:
             self._proposed[proposal.number] = self._bounds_of(proposal.candidate.genes)
             self._number += 1
@@ -85,50 +198,52 @@ class GuidedProposer(ExactProposer):
 
     def _bounds_of(self, genes: Genes) -> Losses:
         """Return a design's tightest bounds before it is evaluated."""
-        candidate, found = self._space.decode_genes(genes), self._least.nothing
-        for level in range(self._least.levels if candidate else 0):
-            own = self._least(candidate.design, level) if candidate else None
+        candidate, found = self._space.decode_genes(genes), self._lower_bounds.nothing
+        for level in range(self._lower_bounds.levels if candidate else 0):
+            own = self._lower_bounds(candidate.design, level) if candidate else None
             found = tuple(map(max, found, own or found))
         return found
 
     def _note(self, number: int, genes: Genes) -> None:
         """A design has been proposed by bounds, or elsewhere."""
-        if self._bred:
-            self._bred.take_over(number, genes)
+        if self._evolution:
+            self._evolution.take_over(number, genes)
         elif len(self._first) < FIRST:
             self._asked[number] = genes
 
-    def tell(self, number: int, told: Told) -> None:
-        super().tell(number, told)
-        self._hear(number, told)
+    def tell(self, number: int, outcome: Outcome) -> None:
+        super().tell(number, outcome)
+        self._add_outcome(number, outcome)
 
-    def learn(self, key: str, genes: Genes, told: Told) -> int:
-        number = super().learn(key, genes, told)
+    def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
+        number = super().learn(key, genes, outcome)
         self._note(number, genes)
-        self._hear(number, told)
+        self._add_outcome(number, outcome)
         return number
 
-    def _hear(self, number: int, told: Told) -> None:
-        if self._bred:
-            self._bred.tell(number, told)
+    def _add_outcome(self, number: int, outcome: Outcome) -> None:
+        if self._evolution:
+            self._evolution.tell(number, outcome)
         elif len(self._first) < FIRST:
-            self._first[number] = told
+            self._first[number] = outcome
             if len(self._first) == FIRST:
                 self._begin_to_breed()
 
     def _begin_to_breed(self) -> None:
-        """Start to breed if the first designs show that bounds are too loose."""
+        """Start evolution if the first designs show that bounds are too loose."""
         if not self._bounds_tell_apart():
-            self._bred = self._breeder()
+            self._evolution = self._make_evolution()
             for number, genes in sorted(self._asked.items()):
-                self._bred.take_over(number, genes)
+                self._evolution.take_over(number, genes)
                 if number in self._first:
-                    self._bred.tell(number, self._first[number])
+                    self._evolution.tell(number, self._first[number])
         self._asked.clear()
 
     def _bounds_tell_apart(self) -> bool:
         """Return whether half of the first designs are nearer to their bounds than to any other of them."""
-        known = [(self._bounds_of(self._asked[n]), told.values) for n, told in self._first.items() if told.values]
+        known = [
+            (self._bounds_of(self._asked[n]), outcome.values) for n, outcome in self._first.items() if outcome.values
+        ]
         if not known:
             return False
         losses = np.array([values for _, values in known], float) * self._signs
@@ -139,14 +254,14 @@ class GuidedProposer(ExactProposer):
         np.fill_diagonal(apart, np.inf)
         return bool(2 * np.count_nonzero(loose < apart.min(1)) >= FIRST)
 
-    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
-        super().restore(history, told, next_number)
+    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
+        super().restore(history, outcome_of, next_number)
         self._asked = {record.number: record.genes for record in history[:FIRST]}
-        self._first = {record.number: told(record) for record in history[:FIRST]}
+        self._first = {record.number: outcome_of(record) for record in history[:FIRST]}
         if len(self._first) == FIRST:
             if not self._bounds_tell_apart():
-                self._bred = self._breeder()
-                self._bred.restore(history, told, next_number)
+                self._evolution = self._make_evolution()
+                self._evolution.restore(history, outcome_of, next_number)
             self._asked.clear()
 
 
@@ -177,22 +292,22 @@ class ExhaustiveProposer:
             if candidate is None:
                 self.exhausted = True
                 break
-            if self._screen.judge(candidate) == "new":
+            if self._screen.admit(candidate) == "new":
                 proposals.append(Proposal(self._number, candidate))
                 self._number += 1
         return proposals
 
-    def tell(self, number: int, told: Told) -> None:
+    def tell(self, number: int, outcome: Outcome) -> None:
         pass
 
-    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
         self._number += 1
         return self._number - 1
 
-    def revise(self, told: Mapping[int, Told]) -> None:
+    def revise(self, outcome: Mapping[int, Outcome]) -> None:
         pass
 
-    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         self._number = next_number
 
 
@@ -222,7 +337,7 @@ class OptunaProposer:
         self._strict = strict
         self._seed = seed
         self._trials: dict[int, optuna.trial.Trial] = {}
-        self._told: dict[str, Told] = {}
+        self._outcomes: dict[str, Outcome] = {}
         self._keys: dict[int, str] = {}
         self._next = 0
 
@@ -249,10 +364,10 @@ class OptunaProposer:
 
         for _ in range(MAX_FRUITLESS):
             trial = self.study.ask()
-            candidate, verdict = self._screen.examine(suggest_with(trial))
+            candidate, verdict = self._screen.decode_and_admit(suggest_with(trial))
             if candidate is not None and verdict == "new":
                 return self._accept(trial, candidate)
-            known = self._told.get(candidate.key) if candidate is not None else None
+            known = self._outcomes.get(candidate.key) if candidate is not None else None
             if known is not None:
                 self._tell(trial, known)
             else:
@@ -278,50 +393,50 @@ class OptunaProposer:
         self._trials[number], self._keys[number] = trial, candidate.key
         return Proposal(number, candidate)
 
-    def tell(self, number: int, told: Told) -> None:
-        self._told[self._keys.pop(number)] = told
-        self._tell(self._trials.pop(number), told)
+    def tell(self, number: int, outcome: Outcome) -> None:
+        self._outcomes[self._keys.pop(number)] = outcome
+        self._tell(self._trials.pop(number), outcome)
 
-    def _tell(self, trial: optuna.trial.Trial, told: Told) -> None:
+    def _tell(self, trial: optuna.trial.Trial, outcome: Outcome) -> None:
         # Designs without values are reported as complete with a violated constraint: samplers ignore failed trials.
-        for name, violation in told.constraints.items():
+        for name, violation in outcome.constraints.items():
             trial.set_constraint(name, violation)
-        self.study.tell(trial, list(told.values or self.worst))
+        self.study.tell(trial, list(outcome.values or self.worst))
 
     @property
     def worst(self) -> list[float]:
         """Values for designs that have none."""
         return [sign * math.inf for sign in self._signs]
 
-    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
         import optuna
 
         from allo_dse.space.sampler.optuna_sampler import distribution
 
-        self._told[key] = told
+        self._outcomes[key] = outcome
         trial = optuna.trial.create_trial(
-            values=list(told.values or self.worst),
+            values=list(outcome.values or self.worst),
             params=dict(genes),
             distributions={name: distribution(self._space.genes[name]) for name in genes},
-            constraints=dict(told.constraints),
+            constraints=dict(outcome.constraints),
         )
         self.study.add_trial(trial)
         self._next += 1
         return self._next - 1
 
-    def revise(self, told: Mapping[int, Told]) -> None:
+    def revise(self, outcome: Mapping[int, Outcome]) -> None:
         """Do nothing: Optuna's trials are final until a run is resumed."""
 
-    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         for record in history:
-            self.learn(record.key, self._space.learn(record.genes), told(record))
+            self.learn(record.key, self._space.learn(record.genes), outcome_of(record))
         self._next = next_number
 
 
 def make_proposer(
     sampler: Any,
     screen: Screen,
-    least: LeastLosses,
+    lower_bounds: LowerBounds,
     *,
     seed: int,
     done: int,
@@ -335,7 +450,7 @@ def make_proposer(
     enumerates spaces with no more designs than trials, and breeds in larger ones.
 
     Args:
-        least: the objectives, with their bounds before a design is evaluated.
+        lower_bounds: the objectives, with their bounds before a design is evaluated.
         done: number of proposals of earlier runs. Optuna's samplers cannot resume their random numbers, and start from
             another seed then.
         strict: whether results must not depend on evaluation times.
@@ -344,26 +459,26 @@ def make_proposer(
     Raises:
         StudyError: for an unknown name.
     """
-    objectives, space = least.objectives, screen.space
+    objectives, space = lower_bounds.objectives, screen.space
     if not isinstance(sampler, str):
         from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 
         if isinstance(sampler, EvolutionSampler):
-            return EvolutionProposer(screen, least, sampler, strict=strict)
+            return EvolutionProposer(screen, lower_bounds, sampler, strict=strict)
         return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
-    by_region = least.knows_regions and regions_of(space) is not None
+    by_region = lower_bounds.knows_regions and regions_of(space) is not None
 
-    def breeder(*, alone: bool = False) -> EvolutionProposer:
+    def make_evolution(*, alone: bool = False) -> EvolutionProposer:
         from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 
-        return EvolutionProposer(screen, least, EvolutionSampler(seed, **sizes), strict=strict, alone=alone)
+        return EvolutionProposer(screen, lower_bounds, EvolutionSampler(seed, **sizes), strict=strict, alone=alone)
 
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
         at_once = LISTED_BY_REGION if by_region else LISTED  # more designs than either limit
-        designs = space.count(limit if least.unbounded else at_once)
-        if designs is not None and not least.unbounded:
-            return GuidedProposer(space, screen, least, breeder, strict=strict)
+        designs = space.count(limit if lower_bounds.unbounded else at_once)
+        if designs is not None and not lower_bounds.unbounded:
+            return GuidedProposer(space, screen, lower_bounds, make_evolution, strict=strict)
         sampler = "evolution" if designs is None else "exhaustive"
     if sampler == "exact":
         most = MOST_BY_REGION if by_region else MOST_LISTED
@@ -372,11 +487,11 @@ def make_proposer(
                 f"the space has more than {most:,} designs, and sampler='exact' lists them all",
                 hint='narrow the parameters, or take sampler="evolution"',
             )
-        return ExactProposer(space, screen, least, strict=strict)
+        return ExactProposer(space, screen, lower_bounds, strict=strict)
     if sampler == "exhaustive":
         return ExhaustiveProposer(space, screen)
     if sampler == "evolution":
-        return breeder(alone=True)
+        return make_evolution(alone=True)
     import optuna
 
     optuna_samplers = {

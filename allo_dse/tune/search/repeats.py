@@ -11,7 +11,7 @@ from typing import Any
 from allo_dse.eval.evaluator import Evaluator, Metrics
 from allo_dse.space.design import Design
 
-from .least import metric_of
+from .lower_bounds import metric_of
 from .objectives import Constraint, MetricError, Objective
 
 WORTH = 0.02  # gain of a repeat below which it is left out, as a share of the standard deviation of the noise

@@ -16,11 +16,11 @@ from allo_dse.space.design import Design
 from allo_dse.space.space import Candidate, Space
 
 Check = Callable[[Design], Sequence[Any]]
-Doubt = Callable[[Design], bool]
-Verdict = Literal["new", "repeat", "invalid", "illegal", "outdone"]
+IsDominated = Callable[[Design], bool]
+Verdict = Literal["new", "repeat", "invalid", "illegal", "dominated"]
 FOLDING_RULES = "folding rules"  # name of the constraint that an unfoldable design breaks
 UNIFORM = 200  # invalid designs in a row that exceed one limit alike, before such a run gives up
-HOPELESS = 20_000  # invalid designs in a row before a run without any legal design gives up
+MOST_INVALID = 20_000  # invalid designs in a row before a run without any legal design gives up
 
 
 class Screen:
@@ -33,7 +33,7 @@ class Screen:
     Attributes:
         killed: number of distinct designs that each constraint has ruled out (a design may break several).
         invalid: number of distinct designs that broke a limit.
-        was_told: whether designs may be known that did not come from listing the space: bred or enqueued ones.
+        has_others: whether designs may be known that did not come from listing the space: proposed or enqueued ones.
         repeats, illegal: proposals of known designs; proposals without a corresponding design.
     """
 
@@ -43,7 +43,7 @@ class Screen:
         self._refused_soon = 0  # refused by cheap limits, less those that these limits let through
         self._broken: list[tuple[Candidate, list[dict[str, str]]]] = []
         self._known: set[str] = set()
-        self.was_told = False
+        self.has_others = False
         self.killed: Counter[str] = Counter()
         self.examples: dict[str, str] = {}  # text of the first violation, by constraint
         self.invalid = 0
@@ -59,7 +59,7 @@ class Screen:
     def remember(self, key: str, violations: Iterable[dict[str, str]] | None) -> None:
         """Take over a design that an earlier run evaluated or found invalid."""
         self._known.add(key)
-        self.was_told = True
+        self.has_others = True
         if violations is None:
             self._any_legal = True
         else:
@@ -71,9 +71,9 @@ class Screen:
 
     def new_of(self, enqueued: Sequence[Genes]) -> list[Candidate]:
         """Return the enqueued designs that are new and legal; they count as known from now on."""
-        self.was_told |= bool(enqueued)
+        self.has_others |= bool(enqueued)
         decoded = map(self.space.decode_genes, enqueued)
-        return [candidate for candidate in decoded if candidate is not None and self.judge(candidate) == "new"]
+        return [candidate for candidate in decoded if candidate is not None and self.admit(candidate) == "new"]
 
     def decode(self, suggest: Suggest) -> Candidate | None:
         """Decode and screen a proposal; None unless it is new and legal.
@@ -83,20 +83,22 @@ class Screen:
         """
         return self.decode_unless(None, suggest) or None
 
-    def decode_unless(self, outdone: Doubt | None, suggest: Suggest) -> Candidate | Literal[False] | None:
-        """Decode and screen a proposal like `decode`; False for an unknown design that is `outdone` and stays unknown.
+    def decode_unless(self, is_dominated: IsDominated | None, suggest: Suggest) -> Candidate | Literal[False] | None:
+        """Decode and screen a proposal like `decode`; False for an unknown design that is dominated and stays unknown.
 
         Raises:
             StudyError: when no design seems to keep the limits.
         """
-        candidate, verdict = self.examine(suggest, outdone)
+        candidate, verdict = self.decode_and_admit(suggest, is_dominated)
         if verdict == "invalid":
-            self._doubt()
-        return False if verdict == "outdone" else candidate if verdict == "new" else None
+            self._raise_if_none_is_legal()
+        return False if verdict == "dominated" else candidate if verdict == "new" else None
 
-    def examine(self, suggest: Suggest, outdone: Doubt | None = None) -> tuple[Candidate | None, Verdict]:
+    def decode_and_admit(
+        self, suggest: Suggest, is_dominated: IsDominated | None = None
+    ) -> tuple[Candidate | None, Verdict]:
         """Decode and classify a proposal."""
-        self.was_told = True
+        self.has_others = True
         try:
             candidate = self.space.decode(suggest)
         except AlloDseError as error:  # e.g. a program that does not compile for these parameters
@@ -106,14 +108,14 @@ class Screen:
         if candidate is None:
             self.illegal += 1
             return None, "illegal"
-        if outdone is not None and not self.knows(candidate.key):
+        if is_dominated is not None and not self.knows(candidate.key):
             if self.refuses_soon(candidate):
                 return candidate, "invalid"
-            if outdone(candidate.design):
-                return candidate, "outdone"
-        return candidate, self.judge(candidate)
+            if is_dominated(candidate.design):
+                return candidate, "dominated"
+        return candidate, self.admit(candidate)
 
-    def judge(self, candidate: Candidate) -> Verdict:
+    def admit(self, candidate: Candidate) -> Verdict:
         """Classify a design as new, repeated or invalid; a new one counts as known from now on."""
         key = candidate.key
         if key in self._known:
@@ -159,18 +161,18 @@ class Screen:
         for candidate in self._rest:
             if self.knows(candidate.key):
                 continue
-            if (verdict := self.judge(candidate)) == "new":
+            if (verdict := self.admit(candidate)) == "new":
                 self.space.learn(candidate.genes)
                 return candidate
             if verdict == "invalid":
-                self._doubt()
+                self._raise_if_none_is_legal()
             if (drawn := self.decode(random_suggest(rng))) is not None:
                 return drawn
         return None
 
-    def _doubt(self) -> None:
+    def _raise_if_none_is_legal(self) -> None:
         self._refused += 1
-        if self._any_legal or self._refused < (UNIFORM if self._common else HOPELESS):
+        if self._any_legal or self._refused < (UNIFORM if self._common else MOST_INVALID):
             return
         name, count = self.killed.most_common(1)[0]
         raise StudyError(

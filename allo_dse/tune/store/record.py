@@ -29,7 +29,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         number: number of the proposal, -1 if there is none; unique within a run together with the rung.
-        rung: position of the evaluator in the study's ladder.
+        rung: position of the evaluator among the study's evaluators.
         evaluator: its name and version.
         worker: worker that evaluated the design.
         metrics: measured metrics, as the log keeps them; None if the evaluation failed.

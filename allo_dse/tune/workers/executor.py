@@ -19,7 +19,7 @@ INLINE_SECONDS = 0.02  # time to evaluate before reporting
 
 
 class Job(Struct, frozen=True):
-    """A design to evaluate at a rung of the ladder.
+    """A design to evaluate at a rung.
 
     Attributes:
         number: number of the proposal; with the rung it identifies the job.

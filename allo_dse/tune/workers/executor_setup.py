@@ -17,7 +17,7 @@ from .executor import Executor, InlineExecutor
 
 
 class ExecutorSetup(Struct, frozen=True):
-    """An executor, and which rungs of the ladder it can serve.
+    """An executor, and which rungs it can serve.
 
     Attributes:
         notes: messages for the start of a run about rungs that it cannot serve.

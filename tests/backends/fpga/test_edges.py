@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga.cost.loops import rounds
 from allo_dse.backends.fpga.cost.loops.events import Again, Part, Pipe, cycles_of
-from allo_dse.backends.fpga.cost.loops.repeats import interval_parts
+from allo_dse.backends.fpga.cost.loops.rounds import interval_parts
 from allo_dse.backends.fpga.hls import csim
 from allo_dse.backends.fpga.hls.design_project import hls_project
 from allo_dse.backends.fpga.mapping import FpgaMapping

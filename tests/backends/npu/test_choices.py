@@ -3,7 +3,7 @@
 import pytest
 
 from allo_dse import NpuSimulator, check
-from allo_dse.backends.npu.choices import KernelLibrary
+from allo_dse.backends.npu.backend import KernelLibrary
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.lang.types import DType

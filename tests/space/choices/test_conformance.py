@@ -16,7 +16,7 @@ import allo_dse as dse
 from allo_dse.backends.fpga.choices.auto_schedules import AutoSchedules
 from allo_dse.backends.fpga.choices.schedules import DeclaredSchedules
 from allo_dse.backends.fpga.choices.stream_depths import StreamDepths
-from allo_dse.backends.npu.choices import KernelLibrary
+from allo_dse.backends.npu.backend import KernelLibrary
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import FpgaDevice

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.space.choice import Gene, Genes
-from allo_dse.space.sampler.acquisition import Candidates, Memory, _milestone, log_gain, log_normal
+from allo_dse.space.sampler.acquisition import Archive, Candidates, _milestone, log_gain, log_normal
 from allo_dse.space.sampler.optuna_sampler import coding_of
 from allo_dse.space.sampler.pareto import FAILED, Individual
 from allo_dse.space.sampler.surrogate import (
@@ -151,7 +151,7 @@ def test_the_categories_of_a_gene_are_equally_far_from_each_other() -> None:
 
 
 def predicted(designs: list[Individual], candidates: list[Genes]) -> Candidates:
-    memory = Memory(GENES, designs)
+    memory = Archive(GENES, designs)
     rows = as_rows(candidates, memory.names, [GENES[name] for name in memory.names])
     return present(memory.model()).candidates(rows)
 
@@ -194,18 +194,18 @@ def test_what_is_learnt_of_losses_of_both_signs_does_not_depend_on_their_unit(po
 
 
 def test_there_is_no_model_of_nothing() -> None:
-    assert Memory(GENES).model() is None
-    assert Memory(GENES, told([drawn(1)[0]] * 5)).model() is None
+    assert Archive(GENES).model() is None
+    assert Archive(GENES, told([drawn(1)[0]] * 5)).model() is None
 
 
 def test_failures_are_learnt_from_before_anything_works() -> None:
     failed = [Individual(n, {"a": n, "d": n % 2}, (np.inf,), {FAILED: 1.0}) for n in range(4)]
-    model = present(Memory(GENES, failed).model())
+    model = present(Archive(GENES, failed).model())
     assert not model.informed
     found = model.candidates(np.array([[1, 0], [8, 0], [15, 1]])).probability()
     assert 0 < found[0] < found[1] < found[2]
     works = [*failed, Individual(4, {"a": 12, "d": 0}, (3.0,))]
-    model = present(Memory(GENES, works).model())
+    model = present(Archive(GENES, works).model())
     near, far = model.candidates(np.array([[13, 0], [1, 0]])).probability()
     assert model.informed
     assert near > 3 * far
@@ -216,7 +216,7 @@ def test_a_constraint_that_says_by_how_much_is_met_at_its_border() -> None:
 
     def border(value: Callable[[int], float]) -> int:
         designs = [Individual(n, {"a": n}, (1.0,), {"c": value(n)}) for n in (0, 1, 2, 12, 13, 14, 15)]
-        found = present(Memory(GENES, designs).model()).candidates(np.arange(16)[:, None]).probability()
+        found = present(Archive(GENES, designs).model()).candidates(np.arange(16)[:, None]).probability()
         return int((found > 0.5).argmax())
 
     assert border(lambda n: 4.5 - n) in (4, 5)
@@ -235,14 +235,14 @@ def test_genes_that_some_designs_do_not_have() -> None:
 def test_a_model_does_not_depend_on_when_earlier_ones_were_made() -> None:
     """So that a search that is resumed goes on as it would have."""
     individuals, candidates = told(drawn(50)), drawn(30, seed=3)
-    step_by_step = Memory(GENES)
+    step_by_step = Archive(GENES)
     for individual in individuals:
         step_by_step.add([individual])
         step_by_step.model()
     rows = as_rows(candidates, step_by_step.names, [GENES[name] for name in step_by_step.names])
     grown, at_once = (
         present(memory.model()).candidates(rows).worth(np.random.default_rng(0))
-        for memory in (step_by_step, Memory(GENES, individuals[::-1]))
+        for memory in (step_by_step, Archive(GENES, individuals[::-1]))
     )
     assert grown.tolist() == at_once.tolist()
 
@@ -290,9 +290,9 @@ def best(seed: int, **options: Any) -> tuple[float, int]:
 @pytest.mark.filterwarnings("ignore")
 def test_in_few_trials_it_finds_the_best_and_leaves_what_fails() -> None:
     by_model = [best(seed) for seed in range(3)]
-    bred = [best(seed, modelled=0) for seed in range(3)]
+    offspring = [best(seed, modelled=0) for seed in range(3)]
     assert np.mean([value for value, _ in by_model]) < 1.15
-    assert np.mean([value for value, _ in by_model]) <= np.mean([value for value, _ in bred])
+    assert np.mean([value for value, _ in by_model]) <= np.mean([value for value, _ in offspring])
     assert np.mean([count for _, count in by_model]) < 8
 
 

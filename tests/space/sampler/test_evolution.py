@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.space.choice import Gene
-from allo_dse.space.sampler.candidates import Variation
-from allo_dse.space.sampler.evolution import Breeding, Evolution
+from allo_dse.space.sampler.evolution import Evolution, EvolutionParameters, Variation
 from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 from allo_dse.space.sampler.pareto import (
     Individual,
@@ -22,9 +21,9 @@ from allo_dse.space.sampler.pareto import (
     domination_ranks,
     front_with,
 )
-from allo_dse.tune.search.bred import EvolutionProposer
-from allo_dse.tune.search.exact import Told
-from allo_dse.tune.search.least import LeastLosses
+from allo_dse.tune.search.exact import Outcome
+from allo_dse.tune.search.lower_bounds import LowerBounds
+from allo_dse.tune.search.proposals import EvolutionProposer
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.study import Study
 
@@ -33,7 +32,7 @@ from ...tune.fakes import FakeEvaluator, check, fake_study
 
 def proposer(study: Study, seed: int = 0) -> Any:
     screen = Screen(study.space, check)
-    return EvolutionProposer(screen, LeastLosses(study.objectives), EvolutionSampler(seed), strict=True), screen
+    return EvolutionProposer(screen, LowerBounds(study.objectives), EvolutionSampler(seed), strict=True), screen
 
 
 def losses_of(candidate: Any) -> Any:
@@ -46,7 +45,7 @@ def run(asker: Any, count: int) -> Any:
     while len(keys) < count:
         for proposal in asker.ask(count - len(keys), 0):
             keys.append(proposal.candidate.key)
-            asker.tell(proposal.number, Told(losses_of(proposal.candidate), {}))
+            asker.tell(proposal.number, Outcome(losses_of(proposal.candidate), {}))
     return keys
 
 
@@ -57,7 +56,7 @@ def test_same_seed_same_proposals_whatever_the_batches() -> None:
     singles = []
     for _ in range(100):
         (proposal,) = second.ask(1, 0)
-        second.tell(proposal.number, Told(losses_of(proposal.candidate), {}))
+        second.tell(proposal.number, Outcome(losses_of(proposal.candidate), {}))
         singles.append(proposal.candidate.key)
     assert keys == singles
     assert keys != run(proposer(fake_study(), seed=1)[0], 100)
@@ -84,7 +83,7 @@ def test_exhaustion_is_noticed() -> None:
     while not asker.exhausted:
         for proposal in asker.ask(8, 0):
             keys.append(proposal.candidate.key)
-            asker.tell(proposal.number, Told(losses_of(proposal.candidate), {}))
+            asker.tell(proposal.number, Outcome(losses_of(proposal.candidate), {}))
     assert set(keys) == legal
     assert len(keys) == len(legal)
 
@@ -107,10 +106,10 @@ def test_a_study_takes_the_sampler_with_options_of_its_own(tmp_path: Path) -> No
 AXES = {f"fold.k.{axis}.{field}": Gene(0, 99, "categorical") for axis in range(6) for field in ("spatial", "how")}
 
 
-def bred(genes: Any, parents: Any, count: int = 400, **options: Any) -> Any:
+def offspring(genes: Any, parents: Any, count: int = 400, **options: Any) -> Any:
     """Children of given parents, which are equally good."""
-    breeding = Breeding(initial=len(parents), wild=0.0, mutations=0.0, modelled=0, **options)
-    evolution = Evolution(0, genes, breeding)
+    parameters = EvolutionParameters(initial=len(parents), wild=0.0, mutations=0.0, modelled=0, **options)
+    evolution = Evolution(0, genes, parameters)
     for number, parent in enumerate(parents):
         evolution.learn(Individual(number, parent, (float(number), -float(number))))
     return [next(evolution.children(len(parents) + n))[0] for n in range(count)]
@@ -123,7 +122,7 @@ def shares(children: Any, *values: int) -> Any:
 
 def test_a_child_of_two_parents_has_about_half_of_its_genes_from_each() -> None:
     one, other = dict.fromkeys(AXES, 10), dict.fromkeys(AXES, 20)
-    found = shares(bred(AXES, [one, other], crossover=1.0), 10, 20)
+    found = shares(offspring(AXES, [one, other], crossover=1.0), 10, 20)
     both = [(a, b) for a, b in found if min(a, b) >= 2]
     # Two tournaments choose the better one with 3/4 each, so that 3/8 of the children have different parents; of six
     # axes all or all but one come from the same parent 14 times in 64.
@@ -135,14 +134,14 @@ def test_a_child_of_two_parents_has_about_half_of_its_genes_from_each() -> None:
 
 def test_without_crossover_a_child_has_one_parent() -> None:
     one, other = dict.fromkeys(AXES, 10), dict.fromkeys(AXES, 20)
-    found = shares(bred(AXES, [one, other], crossover=0.0), 10, 20)
+    found = shares(offspring(AXES, [one, other], crossover=0.0), 10, 20)
     assert all(max(a, b) >= len(AXES) - 1 and min(a, b) <= 1 for a, b in found)
     assert {a > b for a, b in found} == {True, False}
 
 
 def test_the_genes_of_a_mesh_axis_cross_over_together() -> None:
     one, other = dict.fromkeys(AXES, 10), dict.fromkeys(AXES, 20)
-    for child in bred(AXES, [one, other], crossover=1.0):
+    for child in offspring(AXES, [one, other], crossover=1.0):
         torn = [axis for axis in range(6) if {child[f"fold.k.{axis}.{f}"] for f in ("spatial", "how")} == {10, 20}]
         assert len(torn) <= 1  # by the gene that changes at random
 
@@ -150,7 +149,7 @@ def test_the_genes_of_a_mesh_axis_cross_over_together() -> None:
 def test_a_child_inherits_genes_that_only_the_other_parent_has() -> None:
     genes = {name: Gene(0, 99, "categorical") for name in "abcdef"}
     one, other = {"a": 10, "b": 10, "c": 10}, {"d": 20, "e": 20, "f": 20}
-    children = bred(genes, [one, other], crossover=1.0)
+    children = offspring(genes, [one, other], crossover=1.0)
     crossed = [child for child in children if len(child) == 6]
     assert len(crossed) / len(children) == pytest.approx(3 / 8, abs=0.07)
     assert all(sum(child[name] == 20 for name in "def") >= 2 for child in crossed)
@@ -269,10 +268,10 @@ def test_restoring_gives_the_state_of_the_uninterrupted_run(generations: Any, mi
         first, end = max(0, 4 * generation), 4 * generation + 4
         parents.renew(Results.of([i for i in told if first <= i.number < end]))
     random.shuffle(shuffled := list(told))
-    sampler = Evolution(0, {"g": Gene(0, 200)}, Breeding(initial=4, children=4, population=6, modelled=0))
+    sampler = Evolution(0, {"g": Gene(0, 200)}, EvolutionParameters(initial=4, children=4, population=6, modelled=0))
     sampler.restore(Results.of(shuffled), shuffled.__getitem__, next_number)
     assert [genes["g"] for genes in sampler._state.parents] == parents.best.numbers.tolist()
-    assert sampler._state.told == [i for i in told if i.number >= 4 * current]
+    assert sampler._state.evaluated == [i for i in told if i.number >= 4 * current]
     assert sampler.next_number == next_number
 
 

@@ -215,6 +215,6 @@ def test_values_of_genes_are_in_the_distribution_and_come_back(given_distributio
 def test_the_documented_example_runs() -> None:
     page = Path(__file__).parents[3] / "docs" / "sampler.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 3
     for block in blocks:
         exec(compile(block, str(page), "exec"), {})

@@ -15,8 +15,8 @@ from allo_dse.eval.evaluator import Metrics, full_name
 from allo_dse.tune.rerun import replay_run
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.run.restore import read_history
-from allo_dse.tune.search.judge import Judge
-from allo_dse.tune.search.ladder import Rung
+from allo_dse.tune.search.promotion import Rung
+from allo_dse.tune.search.scoring import Scorer
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.study import load_studies
@@ -85,13 +85,13 @@ class FewCores(FakeEvaluator):
 def test_a_design_that_fails_at_a_higher_rung_is_told_as_failed(tmp_path: Path) -> None:
     study = fake_study(rungs=[Rung(FewCores, best=1.0)])
     result = study.run(20, run_dir=tmp_path, sampler="random", progress="quiet", verify=False)
-    judge = Judge(study.objectives, study.constraints)
+    scorer = Scorer(study.objectives, study.constraints)
     names = [full_name(evaluator) for evaluator in study.make_evaluators()]
-    history = read_history(read_log(tmp_path / "log.jsonl").lines, judge, Screen(study.space, study.check), names)
-    told = history.told(judge)
-    failed = {record.key for record in history.designs if told(record).penalty}
+    history = read_history(read_log(tmp_path / "log.jsonl").lines, scorer, Screen(study.space, study.check), names)
+    outcome_of = history.outcome_of(scorer)
+    failed = {record.key for record in history.designs if outcome_of(record).penalty}
     assert failed == {record.key for record in result.records if (record.metrics or {})["pe_count"] > 4} != set()
-    assert all(told(record).values for record in history.designs)
+    assert all(outcome_of(record).values for record in history.designs)
 
 
 def entries(run: Path) -> list[Any]:

@@ -100,9 +100,9 @@ def _inside(wrong: Any, run_dir: Path) -> dict[str, Any]:
 
 
 def test_a_run_that_is_told_nothing_makes_the_trials_of_its_study() -> None:
-    assert RunOptions().budget(500, ladder=False).trials == 500
-    assert RunOptions(time="1m").budget(500, ladder=False).trials is None
-    assert RunOptions(7, time="1m").budget(500, ladder=True).trials == 7
+    assert RunOptions().budget(500, has_rungs=False).trials == 500
+    assert RunOptions(time="1m").budget(500, has_rungs=False).trials is None
+    assert RunOptions(7, time="1m").budget(500, has_rungs=True).trials == 7
 
 
 def test_the_shortest_time_is_enough_for_one_design(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run import optuna_storage
 from allo_dse.tune.run.optuna_storage import without_password
-from allo_dse.tune.search.ladder import Rung
+from allo_dse.tune.search.promotion import Rung
 from allo_dse.tune.study import Study
 
 from ..fakes import FakeEvaluator, fake_study

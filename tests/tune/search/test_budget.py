@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.budget import SIGNALS, Budget, StepLeft, StopSignals, parse_duration, parse_share
-from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.search.objectives import maximize, minimize
 from allo_dse.tune.search.pareto_front import Front, hypervolume
+from allo_dse.tune.search.promotion import Rung
 
 from ...support.values import present
 from ..fakes import FakeEvaluator, fake_study

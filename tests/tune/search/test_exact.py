@@ -19,9 +19,8 @@ from allo_dse.space.choice import suggest_from
 from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.run.reproposal import propose_again
-from allo_dse.tune.search.exact import ExactProposer, Told
+from allo_dse.tune.search.exact import ExactProposer, OpenDesigns, Outcome
 from allo_dse.tune.search.objectives import minimize, require
-from allo_dse.tune.search.prospect import Prospect
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.show.reporter_of_run import LiveReporter
 from allo_dse.tune.show.reporters import PlainReporter
@@ -144,7 +143,7 @@ def test_what_is_left_is_never_better_than_the_gap_says(tmp_path: Path) -> None:
 def test_results_may_come_in_any_order(seed: int, batch: int) -> None:
     study, rng = small(), random.Random(seed)
     screen = Screen(study.space, check)
-    proposer = ExactProposer(study.space, screen, study.least_losses(Bounded()), strict=False)
+    proposer = ExactProposer(study.space, screen, study.lower_bounds(Bounded()), strict=False)
     outstanding: list[tuple[int, Any]] = []
     values = set()
     while not proposer.exhausted or outstanding:
@@ -154,7 +153,7 @@ def test_results_may_come_in_any_order(seed: int, batch: int) -> None:
             metrics = dict(FakeEvaluator().evaluate(candidate.design))
             found = tuple(float(o.measure(Metrics(**metrics))) for o in study.objectives)
             values.add(found)
-            proposer.tell(number, Told(found, {}))
+            proposer.tell(number, Outcome(found, {}))
     assert proposer.certificate().complete
     beaten = {a for a in values for b in values if a != b and all(y <= x for x, y in zip(a, b, strict=True))}
     assert values - beaten == _true_front(study)
@@ -316,16 +315,16 @@ def test_designs_that_were_bred_are_not_left() -> None:
     screen = Screen(study.space, lambda design: [])
     for candidate in study.space.designs():
         screen.decode(suggest_from(candidate.genes))
-    prospect = Prospect(study.space, screen, study.least_losses(Bounded()))
-    assert not prospect.left()
-    assert prospect.open == 0
+    open_designs = OpenDesigns(study.space, screen, study.lower_bounds(Bounded()))
+    assert not open_designs.left()
+    assert open_designs.open == 0
 
 
 def test_what_is_to_be_done_meanwhile_is_done_however_few_designs_keep_the_limits() -> None:
     study, calls = small(), iter(range(10**6))
     screen = Screen(study.space, check, soon=lambda design: [FakeViolation("luck", 1, 0)])
-    prospect = Prospect(study.space, screen, study.least_losses(Bounded()))
-    prospect.meanwhile = lambda: next(calls) < 0  # time is not up
-    assert prospect.next() is None
-    assert screen.invalid == prospect.designs
+    open_designs = OpenDesigns(study.space, screen, study.lower_bounds(Bounded()))
+    open_designs.meanwhile = lambda: next(calls) < 0  # time is not up
+    assert open_designs.next() is None
+    assert screen.invalid == open_designs.designs
     assert next(calls) >= 2 * screen.invalid - 1  # when it is listed, and before it is decided

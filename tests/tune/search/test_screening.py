@@ -53,7 +53,7 @@ def test_a_run_gives_up_when_no_design_seems_to_keep_the_limits(
     def refuse(design: Any) -> list[Violation]:
         return [Violation("core_memory", "core 0", 2, 1, "too much")]
 
-    monkeypatch.setattr(screening, "HOPELESS", 40)
+    monkeypatch.setattr(screening, "MOST_INVALID", 40)
     study = fake_study(check=refuse)
     for again in (1, 2):  # the second run looks at others
         with pytest.raises(StudyError, match="designs keeps the limits: core_memory rules out 100%"):
@@ -63,7 +63,7 @@ def test_a_run_gives_up_when_no_design_seems_to_keep_the_limits(
 
 @pytest.mark.parametrize(("limit", "hint"), [("core_memory", "a larger device"), ("static_control", "inputs=")])
 def test_a_run_that_gives_up_says_what_helps(monkeypatch: pytest.MonkeyPatch, limit: str, hint: str) -> None:
-    monkeypatch.setattr(screening, "HOPELESS", 3)
+    monkeypatch.setattr(screening, "MOST_INVALID", 3)
     study = fake_study(**SMALL)
     screen = Screen(study.space, lambda design: [Violation(limit, "core 0", 2, 1, "for i in range(n)")])
     with pytest.raises(StudyError) as error:
@@ -72,7 +72,7 @@ def test_a_run_that_gives_up_says_what_helps(monkeypatch: pytest.MonkeyPatch, li
 
 
 def test_a_run_that_has_found_a_legal_design_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screening, "HOPELESS", 1)
+    monkeypatch.setattr(screening, "MOST_INVALID", 1)
     study = fake_study(**SMALL)
     (first, *_) = legal(study)
     screen = Screen(study.space, check)

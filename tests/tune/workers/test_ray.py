@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.search.ladder import Rung
+from allo_dse.tune.search.promotion import Rung
 from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_WORKER_FAILURES, Pool, Task
 
 from ...support.values import present

@@ -10,18 +10,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
 from ortools.sat.python import cp_model
 
 from allo_dse.common.cp_sat import answer
+from allo_dse.mapper.graph.ports import Direction
 from allo_dse.mapper.violation import Violation
 
-from .exact_model import JointModel
+from .array import FIRST_CORE_ROW, MEMORY_ROW, SHIM_ROW, Link, Tile
 from .placed_design import Infeasible, PlacedDesign
-from .placement_model import Excess, PlacementModel
+from .placement_model import Excess, Literal, PlacementModel
 from .problem import Placement, Problem
-from .router import nets_of, numbered, route, routed
+from .router import Net, Tree, nets_of, numbered, route, routed
 
 MAX_REASONS = 8
 """Messages beyond these say nothing new."""
@@ -161,3 +163,173 @@ def _buffers(problem: Problem, model: PlacementModel, solver: cp_model.CpSolver,
         for number in numbers:
             if solver.boolean_value(held[number]):
                 yield f"{problem.streams[number].stream} {problem.streams[number].bytes:,}"
+
+
+class _Net(Struct, frozen=True):
+    """Variables of a route between cores and memory tiles: its links, and the tiles that it reaches."""
+
+    used: dict[Link, Literal]
+    reached: dict[Tile, Literal]
+
+
+class JointModel(PlacementModel):
+    """A placement model with the memory and shim tiles of transfers, and a route for each flow and routed stream.
+
+    Attributes:
+        column: per transfer and column, whether the transfer is there.
+    """
+
+    def __init__(self, problem: Problem, *, soft: bool = False) -> None:
+        super().__init__(problem, soft=soft)
+        new = self.model.new_bool_var
+        columns = range(problem.limits.columns)
+        self.column = [[new("") for _ in columns] for _ in problem.transfers]
+        for places in self.column:
+            self.model.add_exactly_one(places)
+        for column in columns:
+            self._shim_tile(column)
+            self._memory_tile(column)
+        self.flow_nets = [self._flow(number) for number in range(len(problem.flows))]
+        self.stream_nets = [self._stream(number) for number in range(len(problem.streams))]
+        self._capacities()
+
+    # -- memory tiles and shim tiles ----------------------------------------------------------------------------------
+
+    def _shim_tile(self, column: int) -> None:
+        shim = self.problem.limits.shim
+        here = [(t, self.column[number][column]) for number, t in enumerate(self.problem.transfers)]
+        self._at_most("shim_dma_out", column, sum(y for t, y in here if t.direction == "in"), shim.dma_out)
+        self._at_most("shim_dma_in", column, sum(y for t, y in here if t.direction == "out"), shim.dma_in)
+        self._at_most("shim_descriptors", column, sum(y for _, y in here), shim.descriptors)
+        for side, tile, direction in (("north", SHIM_ROW, "in"), ("south", MEMORY_ROW, "out")):
+            capacity = self.problem.limits.links.get(Link(Tile(column, tile), side), 0)
+            self._at_most("switch_ports", column, sum(y for t, y in here if t.direction == direction), capacity)
+
+    def _memory_tile(self, column: int) -> None:
+        """Channels and descriptors by bank (channel c uses those of bank c modulo the banks), bytes, locks."""
+        problem, memory = self.problem, self.problem.limits.memory
+        here = [(t, self.column[number][column]) for number, t in enumerate(problem.transfers)]
+        held = sum(t.staged_bytes * y for t, y in here)
+        self._at_most("memory_tile_memory", column, held, memory.bytes)
+        self._at_most("memory_tile_locks", column, sum(t.locks * y for t, y in here), memory.locks)
+        loads: list[list[cp_model.LinearExpr]] = [[] for _ in range(memory.banks)]
+        channels_of: dict[Direction, int] = {"in": memory.dma_in, "out": memory.dma_out}
+        for direction, channels in channels_of.items():
+            taken: list[list[Literal]] = [[] for _ in range(memory.banks)]
+            for transfer, place in here:
+                for descriptors in transfer.ends(direction):
+                    banks = [self.model.new_bool_var("") for _ in range(memory.banks)]
+                    self.model.add(sum(banks) == place)
+                    for bank, literal in enumerate(banks):
+                        taken[bank].append(literal)
+                        loads[bank].append(descriptors * literal)
+            for bank in range(memory.banks):
+                own = len(range(bank, channels, memory.banks))
+                self._at_most(f"memory_tile_dma_{direction}", column, sum(taken[bank]), own)
+        for bank in range(memory.banks):
+            self._at_most("memory_tile_descriptors", column, sum(loads[bank]), memory.descriptors // memory.banks)
+
+    # -- routes -------------------------------------------------------------------------------------------------------
+
+    def _flow(self, number: int) -> _Net:
+        problem = self.problem
+        flow = problem.flows[number]
+        memory = {Tile(c, MEMORY_ROW): y for c, y in enumerate(self.column[problem.carriers[number]])}
+        if flow.direction == "in":
+            net = self._net(memory)
+            for node in flow.nodes:
+                self._ends(net, self.on[node])
+        else:
+            (node,) = flow.nodes
+            net = self._net(self.on[node])
+            self._ends(net, memory)
+        return net
+
+    def _stream(self, number: int) -> _Net:
+        """The route of a stream, which is empty when it runs through shared memory."""
+        stream, shared = self.problem.streams[number], self.shared[number]
+        sources: dict[Tile, Literal] = {}
+        sinks: dict[Tile, Literal] = {}
+        for tile in self.cores:
+            for ends, node in ((sources, stream.source), (sinks, stream.target)):
+                ends[tile] = end = self.model.new_bool_var("")
+                self.model.add_bool_and(self.on[node][tile], ~shared).only_enforce_if(end)
+                self.model.add_bool_or(end, ~self.on[node][tile], shared)
+        net = self._net(sources)
+        self._ends(net, sinks)
+        return net
+
+    def _net(self, sources: dict[Tile, Literal]) -> _Net:
+        """A tree from wherever the source is: a tile is reached from exactly one other, nearer to the source."""
+        model, limits = self.model, self.problem.limits
+        from_core = all(tile.row >= FIRST_CORE_ROW for tile in sources)
+        used = {link: model.new_bool_var("") for link in limits.links if _leads_on(link, from_core)}
+        tiles = {end for link in used for end in (link.source, link.target)} | set(sources)
+        reached = {tile: model.new_bool_var("") for tile in sorted(tiles)}
+        depth = {tile: model.new_int_var(0, len(tiles), "") for tile in sorted(tiles)}
+        for tile in sorted(tiles):
+            entering = [literal for link, literal in used.items() if link.target == tile]
+            start = [sources[tile]] if tile in sources else []
+            model.add(sum(entering) + sum(start) == reached[tile])
+        for link, taken in used.items():
+            model.add_implication(taken, reached[link.source])
+            # Depths that grow along links keep out cycles apart from the source (Miller, Tucker and Zemlin 1960).
+            model.add(depth[link.target] > depth[link.source]).only_enforce_if(taken)
+        return _Net(used, reached)
+
+    def _ends(self, net: _Net, sinks: dict[Tile, Literal]) -> None:
+        for tile, literal in sinks.items():
+            if tile in net.reached:
+                self.model.add_implication(literal, net.reached[tile])
+            else:
+                self.model.add_bool_or(~literal)
+
+    def _capacities(self) -> None:
+        for number, (link, capacity) in enumerate(self.problem.limits.links.items()):
+            nets = [net.used[link] for net in (*self.flow_nets, *self.stream_nets) if link in net.used]
+            if len(nets) > capacity:
+                self._at_most("switch_ports", self.problem.limits.columns + number, sum(nets), capacity)
+
+    # -- solutions ----------------------------------------------------------------------------------------------------
+
+    def hint(self, placement: Placement) -> None:
+        """Start the search from a placement that could not be routed."""
+        for places, tile in zip(self.on, placement.tiles, strict=True):
+            for other, literal in places.items():
+                self.model.add_hint(literal, tile == other)
+        for columns, column in zip(self.column, placement.columns, strict=True):
+            for number, literal in enumerate(columns):
+                self.model.add_hint(literal, column == number)
+
+    def columns(self, solver: cp_model.CpSolver) -> list[int]:
+        """The column of each transfer in the solution."""
+        return [next(c for c, y in enumerate(places) if solver.boolean_value(y)) for places in self.column]
+
+    def trees(self, solver: cp_model.CpSolver, nets: Sequence[Net]) -> list[Tree]:
+        """The routes of the solution for nets (flows, then streams), from their sources; empty where there is none."""
+        result = []
+        for variables, net in zip((*self.flow_nets, *self.stream_nets), nets, strict=True):
+            chosen = {link.target: link for link, literal in variables.used.items() if solver.boolean_value(literal)}
+            result.append(_ordered(chosen, net))
+        return result
+
+
+def _leads_on(link: Link, from_core: bool) -> bool:
+    """Return whether a route may take a link: between cores, or from or to a memory tile at the route's ends."""
+    low, high = sorted((link.source.row, link.target.row))
+    if low >= FIRST_CORE_ROW:
+        return True
+    return low == MEMORY_ROW < high and (link.target if from_core else link.source).row == low
+
+
+def _ordered(arrivals: dict[Tile, Link], net: Net) -> Tree:
+    """The links that lead to a net's sinks (the link by which each tile is reached), from the source on."""
+    result: list[Link] = []
+    for sink in net.sinks:
+        path: list[Link] = []
+        tile = sink
+        while tile != net.source and arrivals[tile] not in result:
+            path.append(arrivals[tile])
+            tile = path[-1].source
+        result += reversed(path)
+    return tuple(result)

@@ -1,7 +1,7 @@
 """Routing by negotiated congestion: nets are routed one by one, the price of overused links rises, until all fit
 (McMurchie and Ebeling, PathFinder, FPGA 1995).
 
-Quick, but it may miss a routing that exists; `exact_model.py` decides those cases.
+Quick, but it may miss a routing that exists; `by_models.py` decides those cases.
 """
 
 from __future__ import annotations

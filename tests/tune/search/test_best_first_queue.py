@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from allo_dse.tune.search import undecided
-from allo_dse.tune.search.undecided import Undecided, distance, magnitude
+from allo_dse.tune.search import best_first_queue
+from allo_dse.tune.search.best_first_queue import BestFirstQueue, distance, magnitude
 
 POINTS = st.tuples(*[st.sampled_from([-4.0, -1.0, 0.5, 1.0, 2.0, 3.0, 8.0])] * 2)
 STEPS = st.lists(
@@ -24,7 +24,7 @@ STEPS = st.lists(
 )
 
 
-def expected(queue: Undecided) -> int | None:
+def expected(queue: BestFirstQueue) -> int | None:
     """The item of the lowest rank among those that are worth most, by looking at all."""
     worth = {}
     for position, item in enumerate(queue.items):
@@ -38,7 +38,7 @@ def expected(queue: Undecided) -> int | None:
 
 @pytest.mark.filterwarnings("error")
 def test_what_may_be_anything_in_one_objective_and_nothing_in_another() -> None:
-    queue = Undecided(2)
+    queue = BestFirstQueue(2)
     queue.add(["a", "b"], np.array([[1.0, 1.0], [-np.inf, np.inf]]), [0, 1], level=0)  # type: ignore[list-item]
     assert queue.next() == 1
 
@@ -54,14 +54,14 @@ def test_what_may_be_anything_in_one_objective_and_nothing_in_another() -> None:
     kept=1,
 )
 def test_the_next_item_is_that_which_the_front_is_furthest_from(steps: Any, kept: int) -> None:
-    before, undecided._MOST_DECIDED = undecided._MOST_DECIDED, kept
+    before, best_first_queue._MOST_DECIDED = best_first_queue._MOST_DECIDED, kept
     try:
-        queue, added = Undecided(2), 0
+        queue, added = BestFirstQueue(2), 0
         for step, given_ in steps:
             position = queue.next()
             assert position == expected(queue)
             if step == "add":
-                ranks = [Undecided.rank(0, 1000 - added - n) for n in range(len(given_))]
+                ranks = [BestFirstQueue.rank(0, 1000 - added - n) for n in range(len(given_))]
                 queue.add([object()] * len(given_), np.array(given_), ranks, 0)  # type: ignore[list-item]
                 added += len(given_)
             elif step == "found":
@@ -74,4 +74,4 @@ def test_the_next_item_is_that_which_the_front_is_furthest_from(steps: Any, kept
             assert queue.open == sum(item is not None for item in queue.items)
         assert queue.next() == expected(queue)
     finally:
-        undecided._MOST_DECIDED = before
+        best_first_queue._MOST_DECIDED = before

@@ -11,7 +11,7 @@ import pytest
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.eval.evaluator import Bounds
-from allo_dse.tune.search.least import LeastLosses, metric_of
+from allo_dse.tune.search.lower_bounds import LowerBounds, metric_of
 from allo_dse.tune.search.objectives import maximize, minimize, require
 
 DESIGN: Any = SimpleNamespace()
@@ -50,11 +50,11 @@ def test_an_objective_is_a_metric_only_where_it_computes_nothing(measure: Any, m
 
 def test_losses_have_the_sign_of_the_objective() -> None:
     objectives = [minimize("latency_us"), maximize("throughput_gops"), minimize(lambda m: m.pe_count**2, name="area")]
-    least = LeastLosses(objectives, (), Fixed())
+    least = LowerBounds(objectives, (), Fixed())
     assert least(DESIGN, 0) == (3.0, -70.0, -math.inf)
     assert least.unbounded == ["area"]
-    assert LeastLosses(objectives)(DESIGN, 0) == (-math.inf,) * 3
-    assert LeastLosses(objectives).unbounded == ["latency_us", "throughput_gops", "area"]
+    assert LowerBounds(objectives)(DESIGN, 0) == (-math.inf,) * 3
+    assert LowerBounds(objectives).unbounded == ["latency_us", "throughput_gops", "area"]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_losses_have_the_sign_of_the_objective() -> None:
     ],
 )
 def test_what_exceeds_a_bound_for_certain_is_no_design(constraint: Any, possible: bool) -> None:
-    assert (LeastLosses([minimize("latency_us")], [constraint], Fixed())(DESIGN, 0) is not None) is possible
+    assert (LowerBounds([minimize("latency_us")], [constraint], Fixed())(DESIGN, 0) is not None) is possible
 
 
 def test_what_cannot_be_bounded_may_be_anything() -> None:
@@ -78,7 +78,7 @@ def test_what_cannot_be_bounded_may_be_anything() -> None:
         def __call__(self, design: Any, level: int) -> Bounds:
             raise SimulationError("it is not known how many cycles the vendor kernel takes")
 
-    assert LeastLosses([minimize("latency_us")], (), Unknown())(DESIGN, 0) == (-math.inf,)
+    assert LowerBounds([minimize("latency_us")], (), Unknown())(DESIGN, 0) == (-math.inf,)
 
 
 def _falls_back(m: Any) -> Any:
@@ -132,6 +132,6 @@ def test_a_function_is_not_executed_to_see_what_it_is() -> None:
     ],
 )
 def test_a_measurement_outside_its_bounds_contradicts_them(metrics: Any, contradicts: str) -> None:
-    found = LeastLosses([minimize("latency_us")], (), Fixed()).contradiction(DESIGN, metrics)
+    found = LowerBounds([minimize("latency_us")], (), Fixed()).contradiction(DESIGN, metrics)
     assert found.startswith(contradicts)
     assert bool(found) is bool(contradicts)

@@ -15,9 +15,9 @@ from allo_dse.eval.evaluator import Metrics
 from allo_dse.lang import install
 from allo_dse.space.choice import Gene, Genes
 from allo_dse.space.params import divisors
-from allo_dse.tune.search.ladder import FEWEST, Ladder, Rung, promoted
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.search.pareto_front import pareto_positions
+from allo_dse.tune.search.promotion import FEWEST, Promotion, Rung, promoted
 from allo_dse.tune.search.tally import Tally
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.record import Record, json_text
@@ -142,10 +142,10 @@ def met(designs: list[tuple[int, int]]) -> Tally:
 
 def climbed(tally: Tally, rung: Rung, workers: int = 1, most: int = 1000, order: list[str] | None = None) -> list[str]:
     """Keys in the order in which they go up, when so many are measured at a time; at most so many more."""
-    ladder = Ladder([rung], tally, (1.0, 1.0), {"a": Gene(0, 9), "b": Gene(0, 9)})
+    promotion = Promotion([rung], tally, (1.0, 1.0), {"a": Gene(0, 9), "b": Gene(0, 9)})
     order, under_way = [] if order is None else order, list[Record]()
     for _ in range(most):
-        under_way += ladder.next(1, workers - len(under_way), over=True)
+        under_way += promotion.next(1, workers - len(under_way), over=True)
         if not under_way:
             break
         record = under_way.pop(0)
@@ -193,12 +193,12 @@ def test_what_was_measured_decides_what_is_measured_next() -> None:
 
 def test_the_first_fronts_of_a_search_are_not_worth_much() -> None:
     rung = Rung(FakeEvaluator, best=1.0, at_most=10)
-    ladder = Ladder([rung], met([(a, 5) for a in range(10)]), (1.0, 1.0), {"a": Gene(0, 9), "b": Gene(0, 9)})
-    assert ladder.next(1, 10, over=False) == []
-    ladder = Ladder([rung], met([(a, b) for a in range(10) for b in range(2)]), (1.0, 1.0), {})
-    assert len(ladder.next(1, 10, over=False)) == 5
-    assert ladder.next(1, 10, over=False) == []
-    assert len(ladder.next(1, 10, over=True)) == 5
+    promotion = Promotion([rung], met([(a, 5) for a in range(10)]), (1.0, 1.0), {"a": Gene(0, 9), "b": Gene(0, 9)})
+    assert promotion.next(1, 10, over=False) == []
+    promotion = Promotion([rung], met([(a, b) for a in range(10) for b in range(2)]), (1.0, 1.0), {})
+    assert len(promotion.next(1, 10, over=False)) == 5
+    assert promotion.next(1, 10, over=False) == []
+    assert len(promotion.next(1, 10, over=True)) == 5
 
 
 def nodes(design: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The ladder of evaluators: which designs a more expensive evaluator measures."""
+"""Promotion of designs to more expensive evaluators, as in successive halving."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EXACT = 1e-9  # standard deviation up to which residuals are rounding
 Losses = tuple[float, ...]
 
 
-class Foresight:
+class MultiFidelityModel:
     """Prediction of a rung's results. It does not depend on the order of the designs.
 
     Args:
@@ -74,7 +74,7 @@ class Foresight:
         predicted = np.array([below[key] for key in self.keys], float)
         found = np.array(list(values.values()), float).reshape(len(values), predicted.shape[1])
         self._scales = [_Scale.of(np.concatenate(both)) for both in zip(predicted.T, found.T, strict=True)]
-        self._prior, self._measured = self._evened(predicted), self._evened(found)
+        self._prior, self._measured = self._scaled(predicted), self._scaled(found)
         self._known, self._held = self._rows(known), self._rows(list(values))
         designs = [genes[key] for key in self.keys]
         names = sorted({name for design in designs for name in design})
@@ -87,10 +87,10 @@ class Foresight:
         excess = self._measured - self._prior[self._held]
         mean = excess.mean(0) if len(excess) else np.zeros(excess.shape[1])
         with one_thread():
-            rows = self._telling(self._held)
+            rows = self._training_rows(self._held)
             self._excess = [self._process(self._held[rows], *of) for of in zip(excess[rows].T, mean, strict=True)]
             self.means = self._prior + self._expected(self._coded)[0]
-            self.probability = self._holding()
+            self.probability = self._success_probability()
 
     def _process(self, rows: Integers, values: Floats, mean: float, fewest: int = FEWEST) -> _Process:
         return _Process(self._coded[rows], self._groups, values, mean, fewest)
@@ -98,25 +98,25 @@ class Foresight:
     def _rows(self, keys: Sequence[str]) -> Integers:
         return np.array([self._row[key] for key in keys], np.int64)
 
-    def _evened(self, losses: Floats) -> Floats:
+    def _scaled(self, losses: Floats) -> Floats:
         return np.stack([scale.to(column) for scale, column in zip(self._scales, losses.T, strict=True)], 1)
 
-    def _telling(self, measured: Integers) -> Integers:
+    def _training_rows(self, measured: Integers) -> Integers:
         """Select the designs to learn from: if there are many, the best by the rung below."""
         prior = self._prior[measured]
         total = ((prior - prior.mean(0)) / np.maximum(prior.std(0), EXACT)).sum(1) if len(prior) else np.zeros(0)
         return np.sort(np.argsort(np.round(total, 7), kind="stable")[:MOST])
 
-    def _holding(self) -> Floats:
+    def _success_probability(self) -> Floats:
         """Probability that each design neither fails nor breaks a constraint."""
         holds = np.isin(self._known, self._held)
         if holds.all():
             return np.ones(len(self.keys))
         rest = 1 / (len(holds) + 2)  # nothing is impossible, or certain
         mean = rest + (1 - 2 * rest) * holds.mean()
-        rows = self._telling(self._known)
-        said, _ = self._process(self._known[rows], holds[rows].astype(float), mean, 1).predict(self._coded)
-        probability: Floats = np.clip(said, rest, 1 - rest)
+        rows = self._training_rows(self._known)
+        predicted, _ = self._process(self._known[rows], holds[rows].astype(float), mean, 1).predict(self._coded)
+        probability: Floats = np.clip(predicted, rest, 1 - rest)
         return probability
 
     def _expected(self, coded: Floats, believed: Floats | None = None) -> tuple[Floats, Floats]:
@@ -143,13 +143,13 @@ class Foresight:
         chosen: list[str] = []
         with one_thread():
             while len(chosen) < count and len(left):
-                worth = self._worth(left, believed)
-                row = left[int(np.round(worth, 7).argmax())]  # so that ties do not depend on rounding
+                gains = self._log_gains(left, believed)
+                row = left[int(np.round(gains, 7).argmax())]  # so that ties do not depend on rounding
                 chosen.append(self.keys[row])
                 left, believed = left[left != row], np.append(believed, row)
         return chosen
 
-    def _worth(self, left: Integers, believed: Integers) -> Floats:
+    def _log_gains(self, left: Integers, believed: Integers) -> Floats:
         excess, deviations = self._expected(self._coded[left], self._coded[believed])
         means = self._prior[left] + excess
         front = np.concatenate((self._measured, self.means[believed[self.probability[believed] >= 0.5]]))
@@ -162,8 +162,8 @@ class Foresight:
         reference = np.maximum(reach.max(0), front.max(0, initial=-np.inf)) + REFERENCE_MARGIN * span
         rng = np.random.default_rng((len(self._known), len(believed)))
         gain = log_gain((means - low) / span, deviations / span, (front - low) / span, (reference - low) / span, rng)
-        worth: Floats = gain + np.log(self.probability[left])
-        return worth
+        gains: Floats = gain + np.log(self.probability[left])
+        return gains
 
 
 class _Scale(Struct, frozen=True):
@@ -299,7 +299,7 @@ def _by_distance(losses: Points, positions: np.ndarray) -> np.ndarray:
     return positions[np.argsort((scaled**2).sum(1), kind="stable")]
 
 
-class Gate:
+class PrunerGate:
     """Promotion by an Optuna pruner, with one trial per design that ends at the last rung.
 
     Args:
@@ -337,7 +337,7 @@ class Gate:
             self._study.tell(self._trials[key], loss)
 
 
-class Ladder:
+class Promotion:
     """Choice of the designs to promote, and when.
 
     Args:
@@ -358,7 +358,9 @@ class Ladder:
         self._tally = tally
         self._signs = tuple(signs)
         self._ranges, self._learn = ranges, learn
-        self._gates = {n: Gate(rung.pruner, len(rungs)) for n, rung in enumerate(rungs, 1) if rung and rung.pruner}
+        self._gates = {
+            n: PrunerGate(rung.pruner, len(rungs)) for n, rung in enumerate(rungs, 1) if rung and rung.pruner
+        }
         self._sent: dict[int, set[str]] = {n: set(tally.rungs.get(n, ())) for n in range(1, len(rungs) + 1)}
         self._genes: dict[str, Genes] = {}
 
@@ -394,23 +396,23 @@ class Ladder:
         if number in self._gates:
             keys = self._gates[number].passed(keys, self._losses, below)
         if len(measured) >= FEWEST or None in measured.values():
-            keys = self._foresight(values, in_order, measured).best(room, keys, sent - measured.keys())
+            keys = self._model(values, in_order, measured).best(room, keys, sent - measured.keys())
         chosen = keys[:room]
         sent.update(chosen)
         return [self._tally.record(key) for key in chosen]
 
-    def _foresight(
+    def _model(
         self,
         values: Mapping[str, tuple[float, ...]],
         pool: Sequence[str],
         measured: Mapping[str, tuple[float, ...] | None],
-    ) -> Foresight:
+    ) -> MultiFidelityModel:
         below = {key: values[key] for key in {*pool, *(measured.keys() & values.keys())}}
         for key in below.keys() - self._genes.keys():
             self._genes[key] = self._learn(self._tally.record(key).genes)
         losses = {key: self._as_losses(of) for key, of in below.items()}
         found = {key: values and self._as_losses(values) for key, values in measured.items()}
-        return Foresight(self._genes, self._ranges, losses, found)
+        return MultiFidelityModel(self._genes, self._ranges, losses, found)
 
     def _as_losses(self, values: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(sign * value for sign, value in zip(self._signs, values, strict=True))

@@ -7,7 +7,7 @@ import pytest
 
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.results.result import failure_words
-from allo_dse.tune.search.doubt import FAILED, MISSING, UNMET, Doubt
+from allo_dse.tune.search.early_stop import FAILED, MISSING, UNMET, EarlyStop
 from allo_dse.tune.search.objectives import minimize, require
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.record import NOTHING, Record
@@ -70,14 +70,14 @@ def record(status: Any, error: str | None = None, **more: Any) -> Record:
 )
 def test_what_good_designs_came_beside_before_is_not_doubted(later: Record, count: int) -> None:
     before = [record("failed", "no licence for process 3"), record("ok")]
-    Doubt(before).look([later] * count)
+    EarlyStop(before).look([later] * count)
     with pytest.raises(StudyError):
-        Doubt(before[:1]).look([later] * count)
+        EarlyStop(before[:1]).look([later] * count)
 
 
 def test_designs_that_fail_as_none_did_before_are_doubted() -> None:
     with pytest.raises(StudyError, match="all failed"):
-        Doubt([record("failed", "no licence"), record("ok")]).look([record("failed", "no board")] * FAILED)
+        EarlyStop([record("failed", "no licence"), record("ok")]).look([record("failed", "no board")] * FAILED)
 
 
 def test_what_no_design_satisfies_is_named(tmp_path: Path) -> None:

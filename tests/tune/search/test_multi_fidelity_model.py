@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.space.choice import Gene, Genes
-from allo_dse.tune.search.ladder import FEWEST, MOST, Foresight, Losses, _Scale
+from allo_dse.tune.search.promotion import FEWEST, MOST, Losses, MultiFidelityModel, _Scale
 
 RANGES = {"a": Gene(0, 9), "b": Gene(0, 9), "c": Gene(0, 2, "categorical")}
 GENES: dict[str, Genes] = {
@@ -28,13 +28,13 @@ def cheap(genes: Genes) -> Losses:
 BELOW = {key: cheap(genes) for key, genes in GENES.items()}
 
 
-def expected(found: Foresight) -> dict[str, Losses]:
+def expected(found: MultiFidelityModel) -> dict[str, Losses]:
     """Of the designs that it chooses among."""
     return dict(zip(found.keys, map(tuple, np.exp(found.means).tolist()), strict=True))
 
 
-def foresight(true: Callable[[Genes], Losses | None], keys: list[str]) -> Foresight:
-    return Foresight(GENES, RANGES, BELOW, {key: true(GENES[key]) for key in keys})
+def model_of(true: Callable[[Genes], Losses | None], keys: list[str]) -> MultiFidelityModel:
+    return MultiFidelityModel(GENES, RANGES, BELOW, {key: true(GENES[key]) for key in keys})
 
 
 def some(count: int, seed: int = 0) -> list[str]:
@@ -53,7 +53,7 @@ def off(said: dict[str, Losses], keys: set[str]) -> float:
 
 def test_what_was_measured_says_what_others_will_measure() -> None:
     measured = some(30)
-    said = expected(foresight(slow, measured))
+    said = expected(model_of(slow, measured))
     others = GENES.keys() - set(measured)
     assert off(said, others) < 0.3 * off(BELOW, others)
     assert all(said[key][1] == pytest.approx(BELOW[key][1]) for key in others)  # which the cheap one has right
@@ -62,8 +62,10 @@ def test_what_was_measured_says_what_others_will_measure() -> None:
 @given(st.permutations(some(12)), st.permutations(sorted(GENES)[::3] + some(12)))
 def test_the_order_of_designs_makes_no_difference(measured: list[str], keys: list[str]) -> None:
     true = {key: slow(GENES[key]) for key in measured}
-    found = Foresight(GENES, RANGES, {key: BELOW[key] for key in keys}, true)
-    again = Foresight(GENES, RANGES, {key: BELOW[key] for key in sorted(keys)}, {key: true[key] for key in some(12)})
+    found = MultiFidelityModel(GENES, RANGES, {key: BELOW[key] for key in keys}, true)
+    again = MultiFidelityModel(
+        GENES, RANGES, {key: BELOW[key] for key in sorted(keys)}, {key: true[key] for key in some(12)}
+    )
     left = [key for key in found.keys if key not in true]
     assert found.best(3, left) == again.best(3, left[::-1])
     assert expected(found) == expected(again)
@@ -80,7 +82,7 @@ def test_of_designs_that_were_predicted_right_none_is_measured_before_a_better_o
     genes = {key: {"a": n % 10} for n, key in enumerate(below)}
     measured: dict[str, Losses | None] = {key: below[key] for key in list(below)[:FEWEST]}
     while left := below.keys() - measured.keys():
-        (chosen,) = Foresight(genes, RANGES, below, measured).best(1, list(left))
+        (chosen,) = MultiFidelityModel(genes, RANGES, below, measured).best(1, list(left))
         better = [k for k in left if below[k] != below[chosen] and np.all(np.array(below[k]) <= below[chosen])]
         assert not better or any(np.all(np.array(below[k]) <= below[better[0]]) for k in measured)
         measured[chosen] = below[chosen]
@@ -92,7 +94,7 @@ def test_designs_that_are_measured_at_the_same_time_are_not_alike() -> None:
     below = {key: (2.0 ** -genes[key]["a"], 2.0 ** genes[key]["a"] + 1e-6 * int(key[-1])) for key in genes}
     measured = {key: below[key] for key in ("0 0", "3 0", "9 0")}
     left = [key for key in below if key not in measured]
-    found = Foresight(genes, RANGES, below, measured)
+    found = MultiFidelityModel(genes, RANGES, below, measured)
     together = found.best(7, left)
     assert sorted(genes[key]["a"] for key in together) == [1, 2, 4, 5, 6, 7, 8]
     assert found.best(1, [key for key in left if key not in together[:3]], together[:3]) == together[3:4]
@@ -103,7 +105,7 @@ def test_what_fails_is_left_and_nothing_is_impossible() -> None:
         return None if genes["c"] == 0 and genes["a"] > 3 else cheap(genes)
 
     measured = some(40)
-    found = foresight(true, measured)
+    found = model_of(true, measured)
     says = dict(zip(found.keys, found.probability.tolist(), strict=True))
     fails = [p for key, p in says.items() if true(GENES[key]) is None]
     holds = [p for key, p in says.items() if true(GENES[key]) is not None]
@@ -112,19 +114,19 @@ def test_what_fails_is_left_and_nothing_is_impossible() -> None:
     assert np.mean(fails) + 0.4 < np.mean(holds)
     left = [key for key in GENES if key not in measured]
     assert all(true(GENES[key]) for key in found.best(3, left))
-    by_cheap = Foresight(GENES, RANGES, BELOW, {key: BELOW[key] for key in measured})
+    by_cheap = MultiFidelityModel(GENES, RANGES, BELOW, {key: BELOW[key] for key in measured})
     assert not all(true(GENES[key]) for key in by_cheap.best(3, left))
 
 
 def test_where_all_fail_others_are_tried() -> None:
-    found = foresight(lambda _: None, ["900", "910", "920"])
+    found = model_of(lambda _: None, ["900", "910", "920"])
     (chosen,) = found.best(1, [key for key in GENES if key not in ("900", "910", "920")])
     assert expected(found) == {key: pytest.approx(losses) for key, losses in BELOW.items()}
     assert GENES[chosen]["a"] < 9
 
 
 def test_of_many_measured_designs_the_promising_ones_are_learnt_from() -> None:
-    found = foresight(slow, some(2 * MOST))
+    found = model_of(slow, some(2 * MOST))
     assert off(expected(found), set(some(2 * MOST))) < 0.3 * off(BELOW, set(some(2 * MOST)))
     assert all(len(process._coded) == MOST for process in found._excess)
 
@@ -139,7 +141,7 @@ def test_a_scale_keeps_the_order(losses: list[float]) -> None:
 @pytest.mark.parametrize("unit", [1.0, 2.0**1000, 2.0**-1000])
 def test_losses_of_both_signs_differ_by_what_was_measured(unit: float) -> None:
     below = {key: (unit * (losses[0] - 5),) for key, losses in BELOW.items()}
-    found = Foresight(GENES, RANGES, below, {key: (below[key][0] + 2 * unit,) for key in some(5)})
+    found = MultiFidelityModel(GENES, RANGES, below, {key: (below[key][0] + 2 * unit,) for key in some(5)})
     means = np.ldexp(found.means[:, 0], found._scales[0].magnitude)
     np.testing.assert_allclose(means / unit, [below[key][0] / unit + 2 for key in found.keys])
     assert found.best(3, found.keys)

@@ -66,7 +66,7 @@ def _instructions(code: CodeType) -> list[tuple[str, Any]]:
     return [(one.opname, one.argval) for one in dis.get_instructions(code) if one.opname not in ("RESUME", "NOP")]
 
 
-class LeastLosses(Struct, frozen=True, dict=True):
+class LowerBounds(Struct, frozen=True, dict=True):
     """Lower bounds of the losses of designs that have not been evaluated.
 
     Args:
@@ -115,7 +115,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
             return self.nothing
         if any(_is_violated(constraint, bounds) for constraint in self.constraints):
             return None
-        return tuple(_least(o, m, bounds) for o, m in zip(self.objectives, self._metrics, strict=True))
+        return tuple(_lower_bound(o, m, bounds) for o, m in zip(self.objectives, self._metrics, strict=True))
 
     def contradiction(
         self, design: Design, metrics: Mapping[str, Any], regions: Iterable[Region] = (), *, levels: int | None = None
@@ -163,7 +163,7 @@ def _slack(bound: float) -> float:
     return ROUNDING * abs(bound) if math.isfinite(bound) else 0.0
 
 
-def _least(objective: Objective, metric: str | None, bounds: Bounds) -> float:
+def _lower_bound(objective: Objective, metric: str | None, bounds: Bounds) -> float:
     if metric is None or metric not in bounds:
         return -math.inf
     low, high = bounds[metric]

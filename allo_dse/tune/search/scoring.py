@@ -14,7 +14,7 @@ from allo_dse.eval.calibrate.correction import merged_metrics
 from allo_dse.eval.evaluator import Metrics
 
 from ..store.record import Record, Status
-from .exact import Told
+from .exact import Outcome
 from .objectives import Constraint, MetricError, Objective
 
 FAILED = "failed"
@@ -22,8 +22,8 @@ _Ruling: TypeAlias = tuple[Status, str | None, dict[str, float] | None, dict[str
 """Status, error, values and constraints of a record."""
 
 
-class Judge(Struct, frozen=True, dict=True):
-    """Turns metrics into objective values and constraint violations."""
+class Scorer(Struct, frozen=True, dict=True):
+    """Conversion of metrics to objective values and constraint violations."""
 
     objectives: Sequence[Objective]
     constraints: Sequence[Constraint]
@@ -35,23 +35,23 @@ class Judge(Struct, frozen=True, dict=True):
         return itemgetter(first, *more) if more else lambda values: (values[first],)
 
     def values(self, record: Record) -> tuple[float, ...] | None:
-        """Objective values of a feasible design, None for every other. The record is one that `judged` returned."""
+        """Objective values of a feasible design, None for every other. The record is one that `scored` returned."""
         return self._measured(record) if record.status == "ok" else None
 
     def _measured(self, record: Record) -> tuple[float, ...]:
         return self._pick(record.values or {})
 
-    def told(self, record: Record, refuted: Container[str] = ()) -> Told:
+    def outcome(self, record: Record, refuted: Container[str] = ()) -> Outcome:
         """Return the result of an evaluated design as a model learns it.
 
         Args:
             refuted: keys of designs that failed later, at a higher rung or in verification.
         """
         if record.status == "failed":
-            return Told(None, {FAILED: 1.0, **dict.fromkeys((c.name for c in self.constraints), 0.0)})
-        return Told(self._measured(record), {FAILED: float(record.key in refuted), **(record.constraints or {})})
+            return Outcome(None, {FAILED: 1.0, **dict.fromkeys((c.name for c in self.constraints), 0.0)})
+        return Outcome(self._measured(record), {FAILED: float(record.key in refuted), **(record.constraints or {})})
 
-    def judged(self, record: Record) -> Record:
+    def scored(self, record: Record) -> Record:
         """Return a record under today's objectives and constraints, which may have changed since it was made."""
         if not record.evaluated or record.metrics is None:
             return record
@@ -76,4 +76,4 @@ class Judge(Struct, frozen=True, dict=True):
         metrics = merged_metrics(below.metrics, record.metrics)
         rungs = (*below.measurements, record.measurement)
         together = replace(record, metrics=metrics, rungs=rungs)
-        return together if record.metrics is None else self.judged(together)
+        return together if record.metrics is None else self.scored(together)

@@ -16,8 +16,8 @@ UNMET = 200  # designs that break a constraint by the same amount, which gives t
 AGAIN = "the same command tries other designs, and keeps these"
 
 
-class Doubt:
-    """Watches the designs that a run evaluates, until one is feasible.
+class EarlyStop:
+    """Stopping rule of a run in which no evaluated design is feasible.
 
     Args:
         earlier: designs of the run before it was resumed. If one is feasible, the constraints can be met, and failures

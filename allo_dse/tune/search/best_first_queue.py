@@ -26,7 +26,7 @@ _AT_ONCE = 256  # items compared with the front in one batch
 _PLACES = 32  # bits of the place of a design within its region
 
 
-class Undecided:
+class BestFirstQueue:
     """Priority queue of items by the distance of their bounds from the front.
 
     The distance is the factor, as a logarithm, by which the nearest design of the front is worse than the bounds in its
@@ -75,7 +75,7 @@ class Undecided:
         return self._far > _DECIDED
 
     @property
-    def least(self) -> Points:
+    def open_bounds(self) -> Points:
         """Bounds of all that is open."""
         found: Points = self.bounds[self._is_open]
         return found
