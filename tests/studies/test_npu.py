@@ -45,7 +45,7 @@ def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype: str) -> None
 def test_programs_none_of_which_can_be_built_are_explained(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="none of 125 programs can be built: ") as error:
         study(size=16384).run(5, run_dir=tmp_path / "run", progress="quiet")
-    assert " as target 'allo' does not build programs of more than 32,768 tasks; " in error.value.message
+    assert " as target 'allo' does not build programs of more than 262,144 tasks; " in error.value.message
     assert " as an array has " in error.value.message  # more streams than a program may have
 
 
