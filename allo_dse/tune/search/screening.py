@@ -172,7 +172,7 @@ class Screen:
 
     def _raise_if_none_is_legal(self) -> None:
         self._refused += 1
-        if self._any_legal or self._refused < (UNIFORM if self._common else MOST_INVALID):
+        if self._any_legal or self._refused < (min(UNIFORM, MOST_INVALID) if self._common else MOST_INVALID):
             return
         name, count = self.killed.most_common(1)[0]
         raise StudyError(
