@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from allo_dse.common.errors import AlloDseError, SimulationError, StudyError
 from allo_dse.common.records import JsonObject
-from allo_dse.compiler.program.compiled import Hopeless
+from allo_dse.compiler.program.compiled import CompiledProgram, Hopeless
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering, Violation
@@ -161,6 +161,10 @@ class Backend(Maps, Protocol):
         """Return the limit that the tensor ports of a single task exceed on any node; None if they may fit."""
         return None
 
+    def rewrite(self, violation: Violation, program: CompiledProgram, device: Device) -> str:
+        """Return how to rewrite a program whose designs all exceed a limit; empty if nothing is known."""
+        return ""
+
     def evaluator(self, device: Device) -> Evaluator:
         """Return the evaluator of a study that names none."""
 
@@ -226,6 +230,12 @@ def backend_of(device: Device) -> Backend:
     return cast(Backend, lower.backend_of(device))
 
 
+def with_rewrite(violation: Violation, program: CompiledProgram, device: Device) -> str:
+    """Return a violation in words, with what to write instead."""
+    found = backend_of(device).rewrite(violation, program, device)
+    return f"{violation}: {found}" if found else str(violation)
+
+
 class Buildable(Struct, frozen=True):
     """A compile-time check that some design of a program can be built by a target for a device.
 
@@ -253,11 +263,18 @@ class Buildable(Struct, frozen=True):
             raise Hopeless(str(excess))
 
     def program(self, program: Program) -> None:
-        for task_class in program.task_classes:
-            self.ports(task_class.tensor_ports)
-        mapping = backend_of(self.device).map(program.vmg, self.device, self.buffering)
-        if refused := self.target.check_program(mapping):
-            raise Hopeless(str(refused[0]))
+        if found := self._obstacles(program):
+            raise Hopeless(str(found[0]))
+
+    def rewrites(self, program: Program) -> list[str]:
+        """Return the limits and rules that a program breaks under any fold, each with what to write instead."""
+        return [with_rewrite(violation, program, self.device) for violation in self._obstacles(program)]
+
+    def _obstacles(self, program: Program) -> list[Violation]:
+        backend = backend_of(self.device)
+        excess = (backend.task_excess(cls.tensor_ports, self.device, self.buffering) for cls in program.task_classes)
+        mapping = backend.map(program.vmg, self.device, self.buffering)
+        return list(dict.fromkeys([*filter(None, excess), *self.target.check_program(mapping)]))
 
 
 def target(name: str | None, device: Device) -> Target:

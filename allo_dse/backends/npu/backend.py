@@ -24,6 +24,7 @@ from allo_dse.space.choice import Ask, Choice, Question, QuestionChoice
 from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.design import Design, Draft
 
+from .advice import rewrite
 from .allo.target import ALLO
 from .evaluator import NpuSimulator
 from .fold_bounds import NpuFoldBounds, task_excess
@@ -129,6 +130,10 @@ class NpuBackend(Backend):
     def task_excess(self, ports: Sequence[TensorPort], device: Device, buffering: Buffering) -> Violation | None:
         """Return the limit of a core that the tensor ports of a task exceed; None if they fit."""
         return task_excess(ports, NpuDevice.of(device), buffering)
+
+    def rewrite(self, violation: Violation, program: CompiledProgram, device: Device) -> str:
+        """Return what to write instead, with sizes that fit."""
+        return rewrite(violation, program, NpuDevice.of(device))
 
     def evaluator(self, device: Device) -> Evaluator:
         """Return the simulator."""

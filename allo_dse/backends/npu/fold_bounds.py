@@ -22,6 +22,7 @@ from allo_dse.mapper.graph.ports import PortKey, PortSide, port_key
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.violation import Buffering, Violation
 
+from .movement.access import misaligned_tiles
 from .movement.assign import ColumnLimits
 from .movement.transport import column_limits
 
@@ -164,7 +165,7 @@ def task_excess(ports: Iterable[TensorPort], device: NpuDevice, buffering: Buffe
     """Return the limit of a core that the tensor ports of a task exceed; None if they fit."""
     sides = {port_key(port, way): port for port in ports for way in port.directions}
     if _ports_fit(sides, device, buffering):
-        return None
+        return next(misaligned_tiles(sides.values()), None)
     core = device.core
     for constraint, way, limit in (("core_dma_in", "in", core.dma_in), ("core_dma_out", "out", core.dma_out)):
         names = [port.tensor.name for key, port in sides.items() if key[1] == way]

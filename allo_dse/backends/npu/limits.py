@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.token_exchange import stream_deadlock
 from allo_dse.mapper.fold.vmg import VMG
@@ -21,7 +22,7 @@ from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
-from .movement.access import is_word_aligned, tile_loops
+from .movement.access import misaligned_tiles, tile_loops
 from .movement.flows import GroupTiles
 from .movement.movement import LOCKS_PER_END, WORD_BYTES, Channel, StreamFlow, Transfer, Transport
 from .movement.node_memory import NodeMemory
@@ -245,7 +246,7 @@ def core_violations(
 
 def movement_violations(view: MappingView, transport: Transport, device: NpuDevice) -> list[Violation]:
     """Return exceeded limits of memory tiles and shim tiles, and impossible movements between nodes."""
-    found = [*stream_deadlock(view.needed_depths), *_misaligned_tiles(view)]
+    found = [*stream_deadlock(view.needed_depths), *misaligned_tiles(_ports(view))]
     found += _far_rows(view, device)
     found += transport.violations
     found += tile_violations(transport, device)
@@ -386,34 +387,21 @@ def _core_descriptors(
             yield Violation("descriptor_length", where(), words, core.descriptor.max_words, port.tensor.name)
 
 
-def _misaligned_tiles(view: MappingView) -> Iterator[Violation]:
-    """Tiles whose rows are not whole 32-bit words, which no DMA channel can move."""
-    seen = set()
-    for group in view.groups:
-        for users in group.users.values():
-            port = users[0][1].port
-            if port.tile_shape and not is_word_aligned(port) and (port.tensor.name, port.tile_shape) not in seen:
-                seen.add((port.tensor.name, port.tile_shape))
-                rest = port.run_bytes % WORD_BYTES or WORD_BYTES
-                shape = "x".join(map(str, port.tile_shape))
-                detail = (
-                    f"rows of {port.run_bytes} bytes in tiles {shape} of {port.tensor.dtype}; DMA moves 32-bit words"
-                )
-                yield Violation("word_alignment", f"tensor {port.tensor.name}", rest, 0, detail)
-
-
 def _far_rows(view: MappingView, device: NpuDevice) -> Iterator[Violation]:
     """Tiles whose rows lie further apart in DRAM than a shim descriptor can step."""
     limit, seen = device.shim.descriptor.max_step_words, set()
-    for group in view.groups:
-        for users in group.users.values():
-            tensor, tile = users[0][1].port.tensor, users[0][1].port.tile_shape
-            _, *rows = tile_loops(tile, tensor.shape, tensor.dtype.bits)
-            words = max((step // WORD_BYTES for _, step in rows), default=0)
-            if words > limit and (tensor.name, tile) not in seen:
-                seen.add((tensor.name, tile))
-                shape = "x".join(map(str, tile))
-                yield Violation("descriptor_stride", f"tensor {tensor.name}", words, limit, f"tiles {shape}")
+    for port in _ports(view):
+        tensor, tile = port.tensor, port.tile_shape
+        _, *rows = tile_loops(tile, tensor.shape, tensor.dtype.bits)
+        words = max((step // WORD_BYTES for _, step in rows), default=0)
+        if words > limit and (tensor.name, tile) not in seen:
+            seen.add((tensor.name, tile))
+            shape = "x".join(map(str, tile))
+            yield Violation("descriptor_stride", f"tensor {tensor.name}", words, limit, f"tiles {shape}")
+
+
+def _ports(view: MappingView) -> Iterator[TensorPort]:
+    return (users[0][1].port for group in view.groups for users in group.users.values())
 
 
 def _tensors(group: GroupTiles, direction: str) -> list[str]:

@@ -53,9 +53,8 @@ def lint(
 
 def _findings(study: Study) -> list[str]:
     """Return the rules of the device's targets that the program of the study's first parameters breaks."""
-    from allo_dse.eval.backend import backend_of
+    from allo_dse.eval.backend import backend_of, with_rewrite
 
-    backend = backend_of(study.device)
-    mapping = backend.map(study.first_program().vmg, study.device)
-    found = (target.check_program(mapping) for target in backend.targets.values())
-    return [str(violation) for violations in found for violation in violations]
+    backend, program = backend_of(study.device), study.first_program()
+    found = (target.check_program(backend.map(program.vmg, study.device)) for target in backend.targets.values())
+    return [with_rewrite(violation, program, study.device) for violations in found for violation in violations]

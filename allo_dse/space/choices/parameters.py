@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from allo_dse.common.errors import AlloDseError
@@ -51,6 +52,21 @@ class Builder(Watch, Protocol):
             Hopeless: when there is none.
         """
         ...
+
+    def rewrites(self, program: Program) -> list[str]:
+        """Return why a program has none, and what to write instead, one text per reason."""
+        ...
+
+
+class _Size(NamedTuple):
+    """Stops the compilation of programs with too many tasks only."""
+
+    builder: Builder
+
+    def tasks(self, count: int) -> None:
+        self.builder.tasks(count)
+
+    def ports(self, ports: object) -> None: ...
 
 
 class ParameterChoice(QuestionChoice):
@@ -179,6 +195,24 @@ class ParameterChoice(QuestionChoice):
         """
         return _alike(error.message for error in self._refused.values())
 
+    def rewrites(self) -> tuple[dict[str, object], list[str]]:
+        """Return what to rewrite of the program with the fewest reasons against it, and its free parameters.
+
+        The first and the last program that each kind of reason refused are compared; without any, both are empty.
+        """
+        kinds: dict[str, list[tuple[tuple[str, int], ...]]] = {}
+        for key, error in self._refused.items():
+            kinds.setdefault(_kind(error.message), []).append(key)
+        found = []
+        for key in dict.fromkeys(key for alike in kinds.values() for key in (alike[0], alike[-1])):
+            at = dict(key)
+            params = self._parameters.assign(lambda name, _, at=at: at[name])  # type: ignore[misc]
+            assert self._builder is not None  # or nothing is refused
+            with suppress(AlloDseError):
+                reasons = self._builder.rewrites(self._programs.load(params, _Size(self._builder)))
+                found.append(({name: params[name] for name in self._free if name in params}, reasons))
+        return min(found, key=lambda one: len(one[1]), default=({}, []))
+
     @property
     def wrong(self) -> list[list[str]]:
         """Reasons why programs do not compile, grouped likewise."""
@@ -218,8 +252,12 @@ class ParameterChoice(QuestionChoice):
 def _alike(reasons: Iterable[str]) -> list[list[str]]:
     kinds: dict[str, list[str]] = {}
     for reason in reasons:
-        kinds.setdefault(re.sub(r"\d[\d,]*", "", reason), []).append(reason)
+        kinds.setdefault(_kind(reason), []).append(reason)
     return sorted(kinds.values(), key=len, reverse=True)
+
+
+def _kind(reason: str) -> str:
+    return re.sub(r"\d[\d,]*", "", reason)
 
 
 def _gene(parameter: str) -> str:

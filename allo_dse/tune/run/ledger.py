@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -295,23 +295,23 @@ class Ledger:
             limits = ", ".join(f"{name} ({count})" for name, count in self.screen.killed.most_common(5))
             raise StudyError(
                 f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
-                hint=f"{self._advice()}; {self.directory.log} has the violations in full",
+                hint=f"{self.screen.advice}; {self.directory.log} has the violations in full",
             )
         self.screen.decode_and_admit(suggest_from({}))  # any proposal shows the problem
         parameters = parameters_of(self.study.space)
         if parameters is not None and (refused := parameters.refused):
             raise StudyError(
                 f"none of {sum(map(len, refused)):,} programs can be built: {_reasons(refused)}",
-                hint="change what is named there, widen the parameters, or search for another target",
+                hint=_in_words(*parameters.rewrites()),
             )
         raise StudyError("no design of the space is legal", hint=self.screen.first_problem)
 
-    def _advice(self) -> str:
-        """Suggest a remedy for the limit that most designs break. Only the program can avoid control that depends on
-        data.
-        """
-        most, _ = self.screen.killed.most_common(1)[0]
-        return self.screen.examples[most] if most == "static_control" else "widen the parameters"
+
+def _in_words(params: Mapping[str, object], rewrites: Sequence[str]) -> str:
+    if not rewrites:
+        return "change what is named there, widen the parameters, or search for another target"
+    of = ", ".join(f"{name}={value}" for name, value in params.items()) or "the program"
+    return "\n".join([f"rewrite what stands against {of}, the fewest reasons:", *(f"  {one}" for one in rewrites)])
 
 
 def _reasons(kinds: Sequence[Sequence[str]]) -> str:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.eval.backend import backend_of
+from allo_dse.mapper.violation import Violation
 from allo_dse.space.choice import Genes, Suggest, random_suggest
 from allo_dse.space.design import Design
 from allo_dse.space.space import Candidate, Space
@@ -17,6 +19,7 @@ Check = Callable[[Design], Sequence[Any]]
 IsDominated = Callable[[Design], bool]
 Verdict = Literal["new", "repeat", "invalid", "illegal", "dominated"]
 FOLDING_RULES = "folding rules"  # name of the constraint that an unfoldable design breaks
+UNIFORM = 200  # invalid designs in a row that exceed one limit alike, before such a run gives up
 MOST_INVALID = 20_000  # invalid designs in a row before a run without any legal design gives up
 
 
@@ -46,6 +49,8 @@ class Screen:
         self.invalid = 0
         self.repeats = 0
         self.illegal = 0
+        self._samples: dict[str, tuple[Violation, Design]] = {}  # least violation, by constraint, with its design
+        self._common: set[tuple[Any, ...]] | None = None  # violations of all refused designs
         self.first_problem = ""
         self._rest: Iterator[Candidate] | None = None
         self._refused = 0
@@ -167,17 +172,26 @@ class Screen:
 
     def _raise_if_none_is_legal(self) -> None:
         self._refused += 1
-        if self._any_legal or self._refused < MOST_INVALID:
+        if self._any_legal or self._refused < (min(UNIFORM, MOST_INVALID) if self._common else MOST_INVALID):
             return
         name, count = self.killed.most_common(1)[0]
-        hint = "a smaller program or a larger device; the same command goes on with other designs"
-        if name == "static_control":
-            hint = "no other design helps: change the program, or give the study inputs= to time designs on"
         raise StudyError(
             f"none of {self.invalid:,} designs keeps the limits: {name} rules out {count / self.invalid:.0%}, "
             f"for example {self.examples[name]}",
-            hint=hint,
+            hint=self.advice,
         )
+
+    @property
+    def advice(self) -> str:
+        """A remedy for the limit that most designs break."""
+        most, _ = self.killed.most_common(1)[0]
+        if most == "static_control":
+            return "no other design helps: change the program, or give the study inputs= to time designs on"
+        rewrite = ""
+        if most in self._samples:
+            violation, design = self._samples[most]
+            rewrite = backend_of(design.device).rewrite(violation, design.program, design.device)
+        return rewrite or "widen the parameters; a smaller program or a larger device"
 
     def taken(self) -> list[tuple[Candidate, list[dict[str, str]]]]:
         """Return the invalid designs found since the last call, with their violations."""
@@ -190,6 +204,13 @@ class Screen:
             found = next(filter(None, (check(candidate.design) for check in checks)), ())
         except AlloDseError as error:
             return [{"constraint": FOLDING_RULES, "text": error.message}]
+        limits = [v for v in found if isinstance(v, Violation)]
+        if found:
+            same = {(v.constraint, v.needed, v.limit, v.detail) for v in limits}
+            self._common = same if self._common is None else self._common & same
+        for v in limits:
+            if v.constraint not in self._samples or v.needed < self._samples[v.constraint][0].needed:
+                self._samples[v.constraint] = v, candidate.design
         return [{"constraint": str(v.constraint), "text": str(v)} for v in found]
 
     def _count(self, violations: Iterable[dict[str, str]]) -> None:

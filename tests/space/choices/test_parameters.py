@@ -53,6 +53,9 @@ class Somebody:
 
     def ports(self, ports: Sequence[TensorPort]) -> None: ...
 
+    def rewrites(self, program: Program) -> list[str]:
+        return []
+
     def program(self, program: Program) -> None:
         p = program.params
         if (p["a"], p["b"], "xyz".index(str(p["c"]))) not in self.good:

@@ -71,6 +71,23 @@ def test_a_run_that_gives_up_says_what_helps(monkeypatch: pytest.MonkeyPatch, li
     assert hint in str(error.value.hint)
 
 
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_run_gives_up_sooner_when_all_designs_exceed_one_limit_alike(
+    monkeypatch: pytest.MonkeyPatch, alike: bool
+) -> None:
+    monkeypatch.setattr(screening, "UNIFORM", 5)
+    monkeypatch.setattr(screening, "MOST_INVALID", 9)
+    needs = itertools.count(2)
+
+    def refuse(design: Any) -> list[Violation]:
+        return [Violation("core_memory", "core 0", 2 if alike else next(needs), 1)]
+
+    screen = Screen(fake_study(**SMALL).space, refuse)
+    with pytest.raises(StudyError):
+        screen.any_new(np.random.default_rng(0))
+    assert screen.invalid == (5 if alike else 9)
+
+
 def test_a_run_that_has_found_a_legal_design_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(screening, "MOST_INVALID", 1)
     study = fake_study(**SMALL)

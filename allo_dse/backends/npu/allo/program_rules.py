@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.eval.target import Rule
 from allo_dse.mapper.violation import Violation
 
@@ -103,6 +104,14 @@ class TaskCount:
             yield Violation(self.name, subject.program.name, subject.vmg.task_count, MOST_TASKS, detail)
 
 
+def buffer_kinds(program: CompiledProgram) -> dict[str, tuple[str, str]]:
+    """Return the element type and the direction of each tensor that is used, in the order of the arguments."""
+    ports = [port for cls in program.task_classes for port in cls.used_ports]
+    written = {port.tensor.name: port.writes for port in sorted(ports, key=lambda port: port.writes)}
+    used = (tensor for tensor in program.tensors if tensor.name in written)
+    return {tensor.name: (str(tensor.dtype), "out" if written[tensor.name] else "in") for tensor in used}
+
+
 class HostBuffers:
     """Tensors of one element type and direction are packed into one buffer, or several while there are any left.
 
@@ -113,12 +122,7 @@ class HostBuffers:
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence"
 
     def check(self, subject: Subject) -> Iterator[Violation]:
-        ports = [port for cls in subject.program.task_classes for port in cls.used_ports]
-        written = {port.tensor.name: port.writes for port in sorted(ports, key=lambda port: port.writes)}
-        kinds: Counter[tuple[str, str]] = Counter()
-        for tensor in subject.program.tensors:
-            if tensor.name in written:
-                kinds[str(tensor.dtype), "out" if written[tensor.name] else "in"] += 1
+        kinds = Counter(buffer_kinds(subject.program).values())
         said = ", ".join(f"{dtype} {way}" for dtype, way in kinds)
         if len(kinds) > MOST_HOST_BUFFERS:
             detail = f"one per element type and direction: {said}"

@@ -7,7 +7,7 @@ descriptor holds a few loops and a repeat count; the host rewrites it for each i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 from allo_dse.common.records import divisors_of, replace
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.mapper.graph_algorithms import Nest, loop_nest
+from allo_dse.mapper.violation import Violation
 
 from .movement import WORD_BYTES, AccessPattern
 
@@ -157,3 +158,12 @@ def is_word_aligned(port: TensorPort) -> bool:
     """Return whether DMA channels can move the port's tiles: whole 32-bit words from word-aligned addresses."""
     loops = tile_loops(port.tile_shape, port.tensor.shape, port.tensor.dtype.bits)
     return loops[0][0] % WORD_BYTES == 0 and all(step % WORD_BYTES == 0 for _, step in loops[1:])
+
+
+def misaligned_tiles(ports: Iterable[TensorPort]) -> Iterator[Violation]:
+    """Yield tiles whose rows are not whole 32-bit words, which no DMA channel can move."""
+    wrong = {(p.tensor.name, p.tile_shape): p for p in ports if p.tile_shape and not is_word_aligned(p)}
+    for (name, tile), port in wrong.items():
+        rest, shape = port.run_bytes % WORD_BYTES or WORD_BYTES, "x".join(map(str, tile))
+        detail = f"rows of {port.run_bytes} bytes in tiles {shape} of {port.tensor.dtype}; DMA moves 32-bit words"
+        yield Violation("word_alignment", f"tensor {name}", rest, 0, detail)
