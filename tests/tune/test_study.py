@@ -69,14 +69,14 @@ def test_a_run_finds_the_front_of_what_it_evaluated(tmp_path: Path) -> None:
     assert len(result.trials) == 80
     assert result.stopped == "trials"
     values = np.array([result.values[r.key] for r in result.records])
-    expected = {result.records[p].key for p in pareto_positions(values)}
-    assert set(result.pareto["key"]) == expected
+    front = [result.values[key] for key in result.pareto["key"]]  # of equal designs the cheapest is on it
+    assert sorted(front) == sorted(map(tuple, values[pareto_positions(values)].tolist()))
     assert list(result.pareto["latency_us"]) == sorted(result.pareto["latency_us"])
     best = result.best("latency_us")
     assert best.metrics.latency_us == values[:, 0].min()
     assert best.mapping_primitives[0][0] == "chain"
     assert best.params["size"] == 2048
-    assert "cores" in best.explain()
+    assert "bound by the nodes" in best.explain()
 
 
 def test_the_files_of_a_run(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_verifier_that_breaks_has_not_shown_anything_right(
     result = run(fake_study(verifier=verifier), tmp_path / "run", 10)
     assert result.front == []
     assert "ValueError: shape mismatch" in result.verified[result.wrong[0]].message
-    assert "WRONG RESULT" in capsys.readouterr().err
+    assert "NOT VERIFIED: design" in capsys.readouterr().err
     with pytest.raises(StudyError, match="no design"):
         result.best()
 

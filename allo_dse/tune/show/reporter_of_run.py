@@ -21,7 +21,7 @@ from ..results.result import Result
 from ..search.screening import Screen
 from ..store.certificate import Certificate, Gap, percent
 from .output import searched
-from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
+from .reporters import ALARMS, JsonReporter, PlainReporter, QuietReporter, Reporter
 from .run_view import View, format_duration, format_value
 
 SECONDS = 0.25
@@ -130,7 +130,7 @@ class LiveReporter(QuietReporter):
             self._live.stop()
 
     def note(self, text: str) -> None:
-        style = "bold red" if text.startswith("WRONG") else "yellow"
+        style = "bold red" if text.startswith(ALARMS) else "yellow"
         self._console.print(Text(text, style=style))
 
     def searched(self, result: Result) -> None:

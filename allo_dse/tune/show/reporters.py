@@ -18,6 +18,8 @@ from .output import searched, summary
 from .run_view import View, device_name, progress_line
 
 PLAIN_SECONDS = 5.0
+ALARMS = ("WRONG RESULT", "DEADLOCK", "NOT VERIFIED")
+"""Beginnings of notes on designs that verification removes from the front."""
 JSON_SECONDS = 1.0
 
 
@@ -71,7 +73,7 @@ class QuietReporter:
         pass
 
     def note(self, text: str) -> None:
-        if text.startswith("WRONG"):
+        if text.startswith(ALARMS):
             self._say(text)
 
     def searched(self, result: Result) -> None:
