@@ -1,4 +1,4 @@
-"""Budgets of the package: size, distance and readability, each with a limit that may only fall.
+"""Budgets of the package: size, distance and readability, each with a limit that should only fall.
 
 python docs/budgets.py             # prints every measure beside its limit; exit code 1 where one is exceeded
 python docs/budgets.py --lower     # writes today's measures into pyproject.toml where they are below the limit
