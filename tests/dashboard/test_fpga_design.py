@@ -15,7 +15,6 @@ import pytest
 
 from allo_dse.backends.fpga import recording as fpga_recording
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
-from allo_dse.dashboard import recordings
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.pages.design import printed_text
 from allo_dse.dashboard.app.pages.timeline import moved
@@ -138,7 +137,7 @@ def test_parts_of_a_long_run_say_what_they_are_of(run: Any, brief: Any, monkeypa
     assert "more operations are not kept at a time" in part_words(found, first)
     assert last.timeline.end == whole
     assert found.opening == found.place("middle")
-    monkeypatch.setattr(recordings, "_FAR", 0)
+    monkeypatch.setattr("allo_dse.eval.recording._FAR", 0)
     assert found.opening == found.place("first")
     assert last.timeline.cycles >= length
 
