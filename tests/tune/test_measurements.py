@@ -83,9 +83,13 @@ def test_designs_of_a_run_that_something_else_than_the_simulator_timed(run: Any)
 
 
 def test_another_device_keeps_board_and_library_where_it_has_them() -> None:
-    library = NpuDevice.load("npu1_4col").with_options(board="ph", kernel_library="iron")
-    measured = [Measurement(gemm_design(device=library), 100.0)]
-    for name, board, kernels in (("npu1_2col", "ph", "iron"), ("npu2", "default", "allo")):
+    for name, board, library, kernels in (
+        ("npu1_2col", "ph", "iron", "iron"),
+        ("npu2", "default", "iron", "iron"),
+        ("npu2", "default", "convolution", "allo"),
+    ):
+        known = NpuDevice.load("npu1_4col").with_options(board="ph", kernel_library=library)
+        measured = [Measurement(gemm_design(device=known), 100.0)]
         (moved,) = on_device(measured, NpuDevice.load(name))
         device = NpuDevice.of(moved.design.device)
         assert (device.name, device.board_name, device.kernel_library) == (name, board, kernels)
