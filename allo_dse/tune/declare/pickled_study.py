@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import io
 import linecache
 import os
 import pickle
 import sys
+import textwrap
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from msgspec import Struct
@@ -59,6 +62,16 @@ class PickledStudy(Struct, frozen=True):
         return made if isinstance(made, StudySpec) else made()
 
 
+def _annotation_names(function: FunctionType) -> set[str]:
+    """Return the names in a function's annotations: programs need them, and code objects lack those of variables."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return set()
+    annotations = (getattr(node, "annotation", None) for node in ast.walk(tree))
+    return {name.id for part in annotations if part for name in ast.walk(part) if isinstance(name, ast.Name)}
+
+
 def _pickled(study: StudySpec) -> tuple[bytes, set[str]]:
     """Pickle a study by value; return the files of its functions as well."""
     from ray import cloudpickle  # imported late: Ray is slow to import
@@ -70,6 +83,14 @@ def _pickled(study: StudySpec) -> tuple[bytes, set[str]]:
             if isinstance(obj, CodeType):
                 files.add(obj.co_filename)
             return super().reducer_override(obj)  # type: ignore[no-untyped-call]
+
+        def _dynamic_function_reduce(self, func: Any) -> Any:
+            reduced = super()._dynamic_function_reduce(func)  # type: ignore[no-untyped-call]
+            known = reduced[2][1]["__globals__"]
+            for name in _annotation_names(func) - known.keys():
+                if name in func.__globals__:
+                    known[name] = func.__globals__[name]
+            return reduced
 
     buffer = io.BytesIO()
     try:
