@@ -177,6 +177,8 @@ class DepthSolver:
         found = dict(depths)
         while True:
             network, result = self.run(found)
+            if network.fifos * result.cycles > _MOST_WORK:
+                return found
             after = frames_run(network.network, result.cycles)
             if after.finished or _leaves_tokens(result):
                 return found
@@ -207,6 +209,10 @@ class DepthSolver:
         return int(result.occupancy[: network.fifos][own].max(initial=0))
 
 
+_MOST_WORK = 200_000
+"""Cycles times FIFOs of a frame up to which several frames are run: arrays of cells take seconds beyond."""
+
+
 def frames_run(network: Network, latency_cycles: int, *, less: int = 0) -> RunResult:
     """Run a network for frames in a row: each node begins its next frame when it has done one.
 
@@ -214,7 +220,8 @@ def frames_run(network: Network, latency_cycles: int, *, less: int = 0) -> RunRe
         latency_cycles: of one frame. Of long ones fewer are run.
         less: frames to leave out.
     """
-    frames = FRAMES if latency_cycles <= _LONG_FRAME else _FEW_FRAMES
+    is_long = latency_cycles > _LONG_FRAME or len(network.depth) * latency_cycles > _MOST_WORK
+    frames = _FEW_FRAMES if is_long else FRAMES
     return table_engine().run(repeated(network, frames - less), extrapolate=True)
 
 
@@ -226,6 +233,8 @@ def interval_of(network: Network, result: RunResult) -> int | None:
     """
     if _leaves_tokens(result):
         return None
+    if len(network.depth) * result.cycles > _MOST_WORK:
+        return int(result.cycles)  # an upper bound: frames that do not overlap
     several = frames_run(network, result.cycles)
     fewer = frames_run(network, result.cycles, less=1) if result.cycles <= _LONG_FRAME else result
     return int(several.cycles - fewer.cycles) if several.finished else None
