@@ -92,6 +92,8 @@ def make(name: str) -> None:
     study = load_studies(ROOT / "studies" / f"{name}.py", {})[0]
     with tempfile.TemporaryDirectory() as folder:
         result = study.run(TRIALS, run_dir=folder, progress="quiet", verify=False)
+        if result.stopped not in ("trials", "exhausted"):
+            raise SystemExit(f"{name}: stopped by {result.stopped}, no page is written")
         folder_of = PAGES / family(name)
         folder_of.mkdir(parents=True, exist_ok=True)
         objectives = [o.name for o in study.objectives]

@@ -45,7 +45,7 @@ class Trials:
         self.study.space.learn(genes)
         for gene_name, number in genes.items():
             one = self.parameter(gene_name, self.study.space.genes[gene_name])
-            # Genes state a wish; the design has the nearest legal value.
+            # Genes may be illegal together; the design has the nearest legal values.
             actual = chosen.get(one.name)
             params[one.name] = actual if _contains(one.distribution, actual) else one.value(number)
             distributions[one.name] = one.distribution

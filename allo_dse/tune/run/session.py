@@ -95,7 +95,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                                     _verify(ledger, reporter, stop, seed)
                             if len(ledger.wrong) == known:
                                 break
-                            reporter.note("what only wrong designs were better than is open again")
+                            reporter.note("the search goes on with designs that only wrong ones had ruled out")
                             proposer = renew()
                     certificate = certificate_of(proposer)
             if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds may rule all out
@@ -261,7 +261,7 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
             verified[best.key] = found
             if not found.ok:
                 what = _VERDICTS.get(found.verdict, "WRONG RESULT")
-                reporter.note(f"{what}: design {best.key} is removed from the front: {found.message}")
+                reporter.note(f"{what}: design {best.key} is removed from the front: {found.message}", alarm=True)
 
 
 _VERDICTS = {"deadlock": "DEADLOCK", "not run": "NOT VERIFIED"}

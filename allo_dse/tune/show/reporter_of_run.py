@@ -21,7 +21,7 @@ from ..results.result import Result
 from ..search.screening import Screen
 from ..store.certificate import Certificate, Gap, percent
 from .output import searched
-from .reporters import ALARMS, JsonReporter, PlainReporter, QuietReporter, Reporter
+from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
 from .run_view import View, format_duration, format_value
 
 SECONDS = 0.25
@@ -53,7 +53,7 @@ class NotebookReporter(QuietReporter):
         self._bar.n = view.tally.done
         self._bar.set_postfix_str(printable(", ".join([*words, f"front {len(view.tally.front.keys)}"])))
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, alarm: bool = False) -> None:
         print(printable(text))
 
     def verifying(self, done: int, of: int) -> None:
@@ -129,8 +129,8 @@ class LiveReporter(QuietReporter):
         if last:
             self._live.stop()
 
-    def note(self, text: str) -> None:
-        style = "bold red" if text.startswith(ALARMS) else "yellow"
+    def note(self, text: str, *, alarm: bool = False) -> None:
+        style = "bold red" if alarm else "yellow"
         self._console.print(Text(text, style=style))
 
     def searched(self, result: Result) -> None:

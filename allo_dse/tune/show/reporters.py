@@ -18,8 +18,6 @@ from .output import searched, summary
 from .run_view import View, device_name, progress_line
 
 PLAIN_SECONDS = 5.0
-ALARMS = ("WRONG RESULT", "DEADLOCK", "NOT VERIFIED")
-"""Beginnings of notes on designs that verification removes from the front."""
 JSON_SECONDS = 1.0
 
 
@@ -33,7 +31,10 @@ class Reporter(Protocol):
         """Called after every batch; shows something only as often as is useful."""
         ...
 
-    def note(self, text: str) -> None: ...
+    def note(self, text: str, *, alarm: bool = False) -> None:
+        """Show a sentence; an alarm must not be missed, also in quiet runs."""
+        ...
+
     def searched(self, result: Result) -> None:
         """Called when the search ends, before designs of the front are verified, placed and exported."""
         ...
@@ -72,8 +73,8 @@ class QuietReporter:
     def update(self, view: View, last: bool = False) -> None:
         pass
 
-    def note(self, text: str) -> None:
-        if text.startswith(ALARMS):
+    def note(self, text: str, *, alarm: bool = False) -> None:
+        if alarm:
             self._say(text)
 
     def searched(self, result: Result) -> None:
@@ -98,7 +99,7 @@ class PlainReporter(QuietReporter):
         if self._due(PLAIN_SECONDS, last):
             self._say(progress_line(view))
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, alarm: bool = False) -> None:
         self._say(text)
 
     def searched(self, result: Result) -> None:
@@ -131,7 +132,7 @@ class JsonReporter(QuietReporter):
         if self._due(JSON_SECONDS, last):
             self._emit("progress", **view.to_dict())
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, alarm: bool = False) -> None:
         self._emit("note", text=text)
 
     def searched(self, result: Result) -> None:

@@ -22,7 +22,7 @@ class Notes(QuietReporter):
         super().__init__()
         self.said: list[str] = []
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, alarm: bool = False) -> None:
         self.said.append(text)
 
 

@@ -63,14 +63,14 @@ def _choices(
     direction: Direction, users: Sequence[tuple[TaskClass, TensorPort]], device: NpuDevice
 ) -> list[LayoutChoice]:
     """Return one choice for each distinct layout that the users of one kind of tile want."""
-    wishes: dict[tuple[LayoutStep, ...], list[tuple[TaskClass, LayoutUse]]] = {}
+    users_by_steps: dict[tuple[LayoutStep, ...], list[tuple[TaskClass, LayoutUse]]] = {}
     for cls, port in users:
         for use in cls.layouts:
             if (use.arg, use.direction) == (port.arg, direction):
-                wishes.setdefault(use.steps, []).append((cls, use))
-    unanimous = len(wishes) == 1 and sum(len(found) for found in wishes.values()) == len(users)
+                users_by_steps.setdefault(use.steps, []).append((cls, use))
+    unanimous = len(users_by_steps) == 1 and sum(len(found) for found in users_by_steps.values()) == len(users)
     _, port = users[0]
-    return [_choice(port, steps, found, device, unanimous=unanimous) for steps, found in wishes.items()]
+    return [_choice(port, steps, found, device, unanimous=unanimous) for steps, found in users_by_steps.items()]
 
 
 def _choice(
