@@ -99,7 +99,7 @@ class ParameterChoice(QuestionChoice):
         self._repaired: dict[Positions, Draft | None] = {}
         self._made: dict[Positions, Draft] = {}  # since the last call of `meanings`
         self._known: set[Positions] = set()
-        self._told: dict[Positions, Meaning] = {}
+        self._shared: dict[Positions, Meaning] = {}
 
     def decide(self, draft: Draft, ask: Ask) -> Draft | None:
         """Return the draft with its program, or None if a condition of the study forbids the values.
@@ -125,10 +125,10 @@ class ParameterChoice(QuestionChoice):
         return decided
 
     def _meant(self, draft: Draft, params: Assignment, wanted: Mapping[str, int], key: Positions) -> Draft | None:
-        told = self._told.pop(key, None)
-        if told is not None:
-            params = self._params_at(told.found)
-            self._programs.unpack(params, told.program)
+        shared = self._shared.pop(key, None)
+        if shared is not None:
+            params = self._params_at(shared.found)
+            self._programs.unpack(params, shared.program)
             self._repaired[key] = replace(draft, params=params, program=self._programs.load(params))
         if self._builder is not None and key not in self._repaired:
             self._repaired[key] = self._nearest(draft, wanted)
@@ -162,7 +162,7 @@ class ParameterChoice(QuestionChoice):
         for meaning in meanings:
             if meaning.wanted not in self._known:
                 self._known.add(meaning.wanted)
-                self._told[meaning.wanted] = meaning
+                self._shared[meaning.wanted] = meaning
 
     def _nearest(self, draft: Draft, wanted: Mapping[str, int]) -> Draft | None:
         """Return the nearest program that can be built, or None when there is none near."""
@@ -232,13 +232,13 @@ class ParameterChoice(QuestionChoice):
         """Return whether the legal values of one parameter depend on others."""
         return self._parameters.conditional
 
-    def holds(self, said: Mapping[str, object]) -> bool:
+    def holds(self, logged: Mapping[str, object]) -> bool:
         """Return whether logged parameters are still legal."""
-        return self._parameters.holds(said)
+        return self._parameters.holds(logged)
 
-    def recorded(self, said: Mapping[str, object]) -> Genes | None:
+    def recorded(self, logged: Mapping[str, object]) -> Genes | None:
         """Return the genes of logged parameters; None if they are no longer legal."""
-        params = self._parameters.recorded(said)
+        params = self._parameters.recorded(logged)
         return None if params is None else self._genes(dict(params))
 
     def _genes(self, params: dict[str, object]) -> Genes:

@@ -179,8 +179,8 @@ class StartingDesigns(Struct, frozen=True):
         for name, value in params.items():
             values = free[name].values if name in free else ()
             if value not in values:
-                told = f"one of {', '.join(map(str, values))}" if values else f"there are {', '.join(free)}"
-                raise StudyError(f"no parameter {name}={value!r} can be enqueued", hint=told)
+                hint = f"one of {', '.join(map(str, values))}" if values else f"there are {', '.join(free)}"
+                raise StudyError(f"no parameter {name}={value!r} can be enqueued", hint=hint)
             given[f"param.{name}"] = free[name].position(value)
         return given
 
