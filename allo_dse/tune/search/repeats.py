@@ -43,6 +43,11 @@ class Repeating:
         self._freedom = 0
         self._front: list[tuple[float, ...]] = []  # mean losses of the best designs
 
+    @property
+    def evaluator(self) -> Evaluator:
+        """The evaluator that measures once."""
+        return self._evaluator
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # also while it is unpickled
             raise AttributeError(name)
