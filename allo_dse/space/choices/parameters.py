@@ -127,7 +127,7 @@ class ParameterChoice(QuestionChoice):
     def _meant(self, draft: Draft, params: Assignment, wanted: Mapping[str, int], key: Positions) -> Draft | None:
         shared = self._shared.pop(key, None)
         if shared is not None:
-            params = self._params_at(shared.found)
+            params = self._params_at(dict(zip(self._free, shared.found, strict=True)))
             self._programs.unpack(params, shared.program)
             self._repaired[key] = replace(draft, params=params, program=self._programs.load(params))
         if self._builder is not None and key not in self._repaired:
@@ -139,9 +139,8 @@ class ParameterChoice(QuestionChoice):
             return None
         return replace(draft, params=params, program=self._programs.load(params))
 
-    def _params_at(self, positions: Positions) -> Assignment:
-        at = dict(zip(self._free, positions, strict=True))
-        return self._parameters.assign(lambda name, _: at[name])
+    def _params_at(self, positions: Mapping[str, int]) -> Assignment:
+        return self._parameters.assign(lambda name, _: positions[name])
 
     def wanted(self, genes: Genes) -> Positions:
         """Return the positions that the genes of a design ask for."""
@@ -167,7 +166,7 @@ class ParameterChoice(QuestionChoice):
     def _nearest(self, draft: Draft, wanted: Mapping[str, int]) -> Draft | None:
         """Return the nearest program that can be built, or None when there is none near."""
         for positions in itertools.islice(nearest_first(wanted, self._parameters.free), MOST_TRIED):
-            params = self._parameters.assign(lambda name, _, at=positions: at[name])  # type: ignore[misc]
+            params = self._params_at(positions)
             found = self._decided(draft, params) if self._parameters.allows(params) else None
             if found is not None:
                 return found
@@ -205,8 +204,7 @@ class ParameterChoice(QuestionChoice):
             kinds.setdefault(_kind(error.message), []).append(key)
         found = []
         for key in dict.fromkeys(key for alike in kinds.values() for key in (alike[0], alike[-1])):
-            at = dict(key)
-            params = self._parameters.assign(lambda name, _, at=at: at[name])  # type: ignore[misc]
+            params = self._params_at(dict(key))
             assert self._builder is not None  # or nothing is refused
             with suppress(AlloDseError):
                 reasons = self._builder.rewrites(self._programs.load(params, _Size(self._builder)))
