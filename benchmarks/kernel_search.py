@@ -1,12 +1,12 @@
 """How good is the sampler where evaluations are few? On synthetic spaces of tuned kernels, in plain Optuna.
 
-    python -m benchmarks.kernel_search [--seeds 20] [--samplers model,bred,random] [--families stencil_in_time,...]
+    python -m benchmarks.kernel_search [--seeds 20] [--samplers model,evolution,random] [--families stencil_in_time,...]
 
 With one objective: 0 is what random search has after as many evaluations on average, 1 the optimum (the score of Kernel
 Tuner's methodology: F.-J. Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning",
 2024). With two: hypervolume of the logarithms below the three quarters of all designs, as a share of that of the true
 front. Median and quartiles over seeds, each a space of its own. Designs that a stated restriction forbids are pruned
-and do not count; those that fail count. `model` is the sampler as it is, `bred` the same without a model.
+and do not count; those that fail count. `model` is the sampler as it is, `evolution` the same without a model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MARKS = (50, 100, 200)
 MOST_ASKED = 50  # trials for each that counts
 SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     "model": lambda seed: EvolutionSampler(seed),
-    "bred": lambda seed: EvolutionSampler(seed, modelled=0),
+    "evolution": lambda seed: EvolutionSampler(seed, modelled=0),
     "random": lambda seed: optuna.samplers.RandomSampler(seed),
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
     "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed),
@@ -72,7 +72,7 @@ def scores(space: KernelSpace, found: Floats) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--samplers", default="model,bred,random")
+    parser.add_argument("--samplers", default="model,evolution,random")
     parser.add_argument("--families", default="")
     options = parser.parse_args()
     warnings.simplefilter("ignore")

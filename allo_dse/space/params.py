@@ -69,7 +69,7 @@ class Parameter:
         return [plain_value(v) for v in self.values]
 
     def position(self, value: object) -> int:
-        """Return the position of a value; 1 and True are told apart, though they are equal in Python."""
+        """Return the position of a value; 1 and True have different positions, though they are equal in Python."""
         try:
             return self._places[value]
         except (KeyError, TypeError):
@@ -197,25 +197,25 @@ class ParameterSpace:
         """The inverse of `assign`: the position of each free parameter's value."""
         return {name: parameter.position(params[name]) for name, parameter in self.free.items() if name in params}
 
-    def recorded(self, said: Mapping[str, object]) -> Assignment | None:
+    def recorded(self, logged: Mapping[str, object]) -> Assignment | None:
         """Return the assignment that a log records, or None if it is not legal.
 
         The log holds texts for values that JSON does not have.
         """
         try:
-            found = self.assign(lambda name, parameter: parameter.position(said[name]))
+            found = self.assign(lambda name, parameter: parameter.position(logged[name]))
         except (KeyError, ValueError):
             return None
-        return found if found.keys() == said.keys() & self.parameters.keys() and self.allows(found) else None
+        return found if found.keys() == logged.keys() & self.parameters.keys() and self.allows(found) else None
 
-    def holds(self, said: Mapping[str, object]) -> bool:
+    def holds(self, logged: Mapping[str, object]) -> bool:
         """Return whether the assignment that a log records is legal."""
         try:
-            if self._pairs is not None and len(said) == len(self.parameters) and said.items() <= self._pairs:
+            if self._pairs is not None and len(logged) == len(self.parameters) and logged.items() <= self._pairs:
                 return True
         except TypeError:  # a value that is not hashable
             pass
-        return self.recorded(said) is not None
+        return self.recorded(logged) is not None
 
     @cached_property
     def _pairs(self) -> frozenset[tuple[str, object]] | None:

@@ -23,11 +23,11 @@ def meanings(space: Space) -> list[Meaning]:
     return [] if choice is None else choice.meanings()
 
 
-def learn(space: Space, told: Iterable[Meaning]) -> None:
+def learn(space: Space, found: Iterable[Meaning]) -> None:
     """Take over programs found by other processes."""
     choice = parameters_of(space)
     if choice is not None:
-        choice.learn(told)
+        choice.learn(found)
 
 
 class SharedPrograms:

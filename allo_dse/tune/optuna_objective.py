@@ -10,10 +10,11 @@ import optuna
 
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.eval.evaluator import full_name, needs
+from allo_dse.space.sampler.pareto import FAILED
 
 from .results.best import BestDesign
 from .results.optuna_trials import Trials, name_metrics, numbers_of
-from .search.scoring import FAILED, Scorer
+from .search.scoring import Scorer
 from .store.record import Measurement, Record, record_of
 from .workers.evaluate_one import INLINE_WORKER, RungEvaluator, make_rung_evaluator
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from allo_dse import lang
-from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.errors import AlloDseError, StudyError, did_you_mean
 from allo_dse.common.records import replace
 
 from .declare.spec import StudySource, StudySpec
@@ -281,9 +281,8 @@ def _refuse_unknown(settings: Mapping[str, str], functions: Mapping[str, Callabl
         if name not in (*known, *_OWN_SETTINGS):
             if not known:
                 raise StudyError(f"--set {name}: the studies of {file} take no settings")
-            near = difflib.get_close_matches(name, known)
-            guess = f"did you mean {near[0]}? " if near else ""
-            raise StudyError(f"{file} has no setting {name!r}", hint=f"{guess}There are: {', '.join(known)}")
+            hint = f"{did_you_mean(name, known)}There are: {', '.join(known)}"
+            raise StudyError(f"{file} has no setting {name!r}", hint=hint)
 
 
 def _call(function: Callable[..., Any], source: StudySource) -> Study:

@@ -67,10 +67,10 @@ class FoldChoice(ABC):
         plans = decode_folds(
             self.kernels(program), suggest, self.max_nodes, lambda heads: self.separated(program, heads)
         )
-        fold = self.fold(draft.compiled, plans)
+        fold = self.fold(program, plans)
         if fold is None:
             return None
-        return replace(draft, fold=fold if draft.literal else self.buildable(draft.compiled, fold))
+        return replace(draft, fold=fold if draft.literal else self.buildable(program, fold))
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
         for fold in self.folds(draft.compiled):

@@ -99,7 +99,7 @@ class ParameterChoice(QuestionChoice):
         self._repaired: dict[Positions, Draft | None] = {}
         self._made: dict[Positions, Draft] = {}  # since the last call of `meanings`
         self._known: set[Positions] = set()
-        self._told: dict[Positions, Meaning] = {}
+        self._shared: dict[Positions, Meaning] = {}
 
     def decide(self, draft: Draft, ask: Ask) -> Draft | None:
         """Return the draft with its program, or None if a condition of the study forbids the values.
@@ -125,10 +125,10 @@ class ParameterChoice(QuestionChoice):
         return decided
 
     def _meant(self, draft: Draft, params: Assignment, wanted: Mapping[str, int], key: Positions) -> Draft | None:
-        told = self._told.pop(key, None)
-        if told is not None:
-            params = self._params_at(told.found)
-            self._programs.unpack(params, told.program)
+        shared = self._shared.pop(key, None)
+        if shared is not None:
+            params = self._params_at(dict(zip(self._free, shared.found, strict=True)))
+            self._programs.unpack(params, shared.program)
             self._repaired[key] = replace(draft, params=params, program=self._programs.load(params))
         if self._builder is not None and key not in self._repaired:
             self._repaired[key] = self._nearest(draft, wanted)
@@ -139,9 +139,8 @@ class ParameterChoice(QuestionChoice):
             return None
         return replace(draft, params=params, program=self._programs.load(params))
 
-    def _params_at(self, positions: Positions) -> Assignment:
-        at = dict(zip(self._free, positions, strict=True))
-        return self._parameters.assign(lambda name, _: at[name])
+    def _params_at(self, positions: Mapping[str, int]) -> Assignment:
+        return self._parameters.assign(lambda name, _: positions[name])
 
     def wanted(self, genes: Genes) -> Positions:
         """Return the positions that the genes of a design ask for."""
@@ -162,12 +161,12 @@ class ParameterChoice(QuestionChoice):
         for meaning in meanings:
             if meaning.wanted not in self._known:
                 self._known.add(meaning.wanted)
-                self._told[meaning.wanted] = meaning
+                self._shared[meaning.wanted] = meaning
 
     def _nearest(self, draft: Draft, wanted: Mapping[str, int]) -> Draft | None:
         """Return the nearest program that can be built, or None when there is none near."""
         for positions in itertools.islice(nearest_first(wanted, self._parameters.free), MOST_TRIED):
-            params = self._parameters.assign(lambda name, _, at=positions: at[name])  # type: ignore[misc]
+            params = self._params_at(positions)
             found = self._decided(draft, params) if self._parameters.allows(params) else None
             if found is not None:
                 return found
@@ -205,8 +204,7 @@ class ParameterChoice(QuestionChoice):
             kinds.setdefault(_kind(error.message), []).append(key)
         found = []
         for key in dict.fromkeys(key for alike in kinds.values() for key in (alike[0], alike[-1])):
-            at = dict(key)
-            params = self._parameters.assign(lambda name, _, at=at: at[name])  # type: ignore[misc]
+            params = self._params_at(dict(key))
             assert self._builder is not None  # or nothing is refused
             with suppress(AlloDseError):
                 reasons = self._builder.rewrites(self._programs.load(params, _Size(self._builder)))
@@ -232,13 +230,13 @@ class ParameterChoice(QuestionChoice):
         """Return whether the legal values of one parameter depend on others."""
         return self._parameters.conditional
 
-    def holds(self, said: Mapping[str, object]) -> bool:
+    def holds(self, logged: Mapping[str, object]) -> bool:
         """Return whether logged parameters are still legal."""
-        return self._parameters.holds(said)
+        return self._parameters.holds(logged)
 
-    def recorded(self, said: Mapping[str, object]) -> Genes | None:
+    def recorded(self, logged: Mapping[str, object]) -> Genes | None:
         """Return the genes of logged parameters; None if they are no longer legal."""
-        params = self._parameters.recorded(said)
+        params = self._parameters.recorded(logged)
         return None if params is None else self._genes(dict(params))
 
     def _genes(self, params: dict[str, object]) -> Genes:

@@ -3,7 +3,7 @@
 Differences from Optuna's own NSGA-II:
 
 * while there are few results, a model chooses among many children (`acquisition`);
-* it screens a child before anything is spent on it, and breeds another one until a new and legal design is found;
+* it screens children before they cost an evaluation, and makes more until a design is new and legal;
 * mutation takes small steps along ordered genes;
 * a proposal depends only on the seed, its number and the results of finished generations, so a resumed run goes on
   exactly as the interrupted one would have, without replaying it;
@@ -40,11 +40,11 @@ PICKY = 32  # children per proposal that are skipped if they cannot be better th
 MOST_SEEN = 20_000  # remembered children: late in a search most are repeats
 NEAR = 3  # parents, and best candidates, whose neighbours are candidates
 VALUES, AGAIN = 12, 4  # values per gene among the neighbours of parents, and of candidates
-MOST_NEAR, BRED, IMMIGRANTS = 96, 96, 64  # candidates near parents, with parents, and without
-TRIED = 8  # candidates, random or bred, that are compared by the probability of success alone
+MOST_NEAR, CHILDREN, IMMIGRANTS = 96, 96, 64  # candidates near parents, from parents, and at random
+TRIED = 8  # children or random designs that are compared by the probability of success alone
 KEPT = 32  # candidates that are compared with the neighbours of the best
 ALONE = 64  # the first designs that a model proposes one by one
-AT_ONCE = 8  # children that are bred together
+AT_ONCE = 8  # children made in one batch
 
 T = TypeVar("T")
 Decided = tuple[tuple[str, int], ...]
@@ -56,7 +56,7 @@ class EvolutionParameters(Struct, frozen=True, dict=True):
     Attributes:
         initial: number of designs drawn at random to begin with.
         population: number of designs kept as parents.
-        children: number of designs bred before parents are chosen anew, fewer while models are small.
+        children: number of designs in a generation, fewer while models are small.
         crossover: probability that a child has two parents.
         mutations: expected number of genes that change, beside the one that always does.
         wild: probability that a child has no parents at all.
@@ -115,11 +115,6 @@ def check_sizes(sizes: Mapping[str, object]) -> None:
             raise StudyError(f"{name}={size!r} is no number of designs", hint=f"at least {LEAST[name]}")
 
 
-def default_sizes(objectives: int) -> dict[str, int]:
-    """Return the default sizes of a search; a front takes more parents than a single minimum."""
-    return {"initial": 12, "population": 8 if objectives == 1 else 16, "children": 4}
-
-
 @dataclass
 class _State:
     """Everything a proposal depends on, beside the seed."""
@@ -140,7 +135,7 @@ class Evolution:
     """One search: proposes offspring of the best known designs.
 
     Args:
-        seed: fixes every proposal, given the results told so far.
+        seed: fixes every proposal, given the results so far.
         genes: the range of every gene met so far (a live view).
     """
 
@@ -300,7 +295,7 @@ class Evolution:
                 # Far from failures success is hardly more probable: prefer it, but stay random.
                 return self._ranked(model, _unique(self._immigrants(variation, TRIED, rng), known), pending, rng)
             if self._state.generation % 2 and model.stalled > 2 * model.parameters:
-                # Neighbours in all directions were no better: models mislead, and breed without them every other time.
+                # Neighbours in all directions were no better, so models mislead: every other time, do without them.
                 offspring = self._offspring(variation, np.zeros(TRIED, int), rng)
                 offspring = offspring[variation.present(offspring).any(1)]
                 return self._ranked(model, _unique(offspring, known), pending, rng, by_gain=False)
@@ -335,12 +330,12 @@ class Evolution:
         return found_order
 
     def _candidates(self, variation: Variation, rng: np.random.Generator) -> Integers:
-        """Children of all kinds: near ones, bred ones, and some that share nothing with their parents."""
+        """Return candidates: neighbours of parents, children, and random designs."""
         rows = self._state.rows
         first = rng.permutation(min(len(rows), NEAR))
         near = np.vstack([variation.neighbours(rows[n], VALUES, rng) for n in first])
         near = near[rng.permutation(len(near))[:MOST_NEAR]]
-        offspring = self._offspring(variation, np.arange(BRED) % 40, rng)
+        offspring = self._offspring(variation, np.arange(CHILDREN) % 40, rng)
         offspring = offspring[variation.present(offspring).any(1)]
         return np.vstack((near, offspring, self._immigrants(variation, IMMIGRANTS, rng)))
 

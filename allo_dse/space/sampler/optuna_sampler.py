@@ -20,7 +20,7 @@ from allo_dse.common.records import replace
 
 from ..choice import FINE, Gene, Genes, Suggest
 from ..params import rising
-from .evolution import Evolution, EvolutionParameters, check_sizes, default_sizes
+from .evolution import Evolution, EvolutionParameters, check_sizes
 from .pareto import FAILED, Individual, Results
 
 GRID = 2**52
@@ -97,7 +97,7 @@ def _grid(distribution: IntDistribution | FloatDistribution) -> Coding:
 
 
 class EvolutionSampler(BaseSampler):
-    """Breeds new trials from the best known ones, by rank and crowding as NSGA-II does.
+    """Evolutionary sampler: new trials vary the best known ones, selected by rank and crowding as in NSGA-II.
 
     For any Optuna study, with one objective or several, constraints (`trial.set_constraint`), and parameters of all
     kinds that may depend on one another::
@@ -113,16 +113,16 @@ class EvolutionSampler(BaseSampler):
         study.optimize(objective, n_trials=50)
 
     A trial depends on the seed, its number and the trials of earlier generations only. So a study that is loaded from a
-    storage goes on as if it had not been interrupted, and any number of processes may work on it. A trial that repeats
-    an earlier one is bred again before it starts. `allo_dse.Study` searches with this class too
-    (`run(sampler="evolution")`, or an object with options of its own); there a design that breaks a limit of the device
-    is bred again as well.
+    storage goes on as if it had not been interrupted, and any number of processes may work on it. A trial that would
+    repeat an earlier one is replaced before it starts. `allo_dse.Study` searches with this class too
+    (`run(sampler="evolution")`, or an object with other options), and also replaces designs that break a limit of the
+    device.
 
     Args:
-        seed: fixes every proposal, given the results told so far; by default another one each time.
+        seed: fixes every proposal, given the results so far; by default another one each time.
         initial: how many trials are drawn at random to begin with; by default 12.
         population: how many trials are kept as parents; by default 8 with one objective, else 16.
-        children: how many trials are bred from them before parents are chosen anew; by default 4, fewer early on.
+        children: number of trials in a generation, after which parents are chosen anew; by default 4, fewer early on.
         crossover: probability that a child has two parents.
         mutations: expected number of parameters that change, beside the one that always does.
         wild: probability that a child has no parents at all.
@@ -161,7 +161,8 @@ class EvolutionSampler(BaseSampler):
             genes: the range of every gene met so far (a live view).
             objectives: number of objectives.
         """
-        sizes = {**default_sizes(objectives), **{name: size for name, size in self._sizes.items() if size is not None}}
+        sizes = {"population": 8} if objectives == 1 else {}  # a front takes more parents than a single minimum
+        sizes |= {name: size for name, size in self._sizes.items() if size is not None}
         return Evolution(self._seed, genes, replace(self._parameters, **sizes))
 
     # The objective asks for parameters one by one; their names and ranges may depend on earlier values. To Optuna this
@@ -221,7 +222,7 @@ class _StudySearch:
         return self._children[trial.number]
 
     def finish(self, trial: FrozenTrial, state: TrialState) -> None:
-        """Forget what a trial was bred with; no other thread needs to try it again."""
+        """Forget the genes that a trial started with; no other thread needs them."""
         self._children.pop(trial.number, None)
         self._see(trial, state)
 

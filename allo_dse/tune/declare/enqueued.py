@@ -25,7 +25,7 @@ from allo_dse.space.space import Candidate
 from ..search.lower_bounds import metric_of
 from ..search.promotion import Rung, promoted
 from ..search.scoring import Scorer
-from ..store.log import read_log
+from ..store.log import read_log, stored
 from ..store.record import Record, decode_entry
 from ..store.rundir import LOG, find_run
 from .spec import StudySpec
@@ -59,7 +59,7 @@ def attach(study: StudySpec, measured: Measured, metrics: Mapping[str, Any] | No
     """Take over measured designs; see `Study.attach`."""
     for wanted, found in _measurements(study, measured, metrics):
         candidate = _determined(study, wanted)
-        study.attached[candidate.key] = dict(found) if found else None
+        study.attached[candidate.key] = stored(dict(found)) if found else None
         study.enqueued += [candidate.genes] if candidate.genes not in study.enqueued else []
 
 
@@ -179,8 +179,8 @@ class StartingDesigns(Struct, frozen=True):
         for name, value in params.items():
             values = free[name].values if name in free else ()
             if value not in values:
-                told = f"one of {', '.join(map(str, values))}" if values else f"there are {', '.join(free)}"
-                raise StudyError(f"no parameter {name}={value!r} can be enqueued", hint=told)
+                hint = f"one of {', '.join(map(str, values))}" if values else f"there are {', '.join(free)}"
+                raise StudyError(f"no parameter {name}={value!r} can be enqueued", hint=hint)
             given[f"param.{name}"] = free[name].position(value)
         return given
 

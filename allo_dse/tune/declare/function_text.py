@@ -85,10 +85,18 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(one)
 
 
+def annotation_names(function: FunctionType) -> list[str]:
+    """Return the names in a function's annotations; compiled code lacks those of variables."""
+    try:
+        return list(_names_in_annotations(function_source(function)[1]))
+    except ProgramError:  # a lambda, or without source
+        return []
+
+
 def _names_in_annotations(node: ast.FunctionDef) -> Iterator[str]:
     for part in ast.walk(node):
-        for said in (getattr(part, "annotation", None), getattr(part, "returns", None)):
-            for name in ast.walk(said) if isinstance(said, ast.AST) else ():
+        for annotation in (getattr(part, "annotation", None), getattr(part, "returns", None)):
+            for name in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
                 if isinstance(name, ast.Name | ast.Attribute):
                     yield name.id if isinstance(name, ast.Name) else name.attr
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import io
 import linecache
 import os
 import pickle
 import sys
-import textwrap
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 from msgspec import Struct
@@ -62,19 +59,11 @@ class PickledStudy(Struct, frozen=True):
         return made if isinstance(made, StudySpec) else made()
 
 
-def _annotation_names(function: FunctionType) -> set[str]:
-    """Return the names in a function's annotations: programs need them, and code objects lack those of variables."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
-        return set()
-    annotations = (getattr(node, "annotation", None) for node in ast.walk(tree))
-    return {name.id for part in annotations if part for name in ast.walk(part) if isinstance(name, ast.Name)}
-
-
 def _pickled(study: StudySpec) -> tuple[bytes, set[str]]:
     """Pickle a study by value; return the files of its functions as well."""
     from ray import cloudpickle  # imported late: Ray is slow to import
+
+    from .function_text import annotation_names  # imported late: it imports the front end
 
     files: set[str] = set()
 
@@ -87,7 +76,7 @@ def _pickled(study: StudySpec) -> tuple[bytes, set[str]]:
         def _dynamic_function_reduce(self, func: Any) -> Any:
             reduced = super()._dynamic_function_reduce(func)  # type: ignore[no-untyped-call]
             known = reduced[2][1]["__globals__"]
-            for name in _annotation_names(func) - known.keys():
+            for name in annotation_names(func):
                 if name in func.__globals__:
                     known[name] = func.__globals__[name]
             return reduced

@@ -230,8 +230,8 @@ class StudySpec:
             return known
         # If conditions have changed, genes may mean another design. Then try the recorded parameters as well.
         parameters = parameters_of(self.space)
-        told = parameters.recorded(record.params) if parameters else None
-        for genes in (record.genes, {**record.genes, **(told or {})}):
+        logged = parameters.recorded(record.params) if parameters else None
+        for genes in (record.genes, {**record.genes, **(logged or {})}):
             found = self.space.decode_genes(genes)
             if found is not None and found.key == record.key:
                 return keep(self._rebuilt, record.key, found, MOST_REBUILT)
@@ -343,8 +343,8 @@ class StudySpec:
         found = verify_and_prove(
             design, reference=self.reference, verify_with=self.verify_with, inputs=self.inputs, seed=seed
         )
-        said, most = Verification(found.ok, found.message, found.seconds, kind=found.kind), found.largest
-        return said if most is None else replace(said, error=most.error, tolerance=most.bound, place=most.place)
+        result, most = Verification(found.ok, found.message, found.seconds, kind=found.kind), found.largest
+        return result if most is None else replace(result, error=most.error, tolerance=most.bound, place=most.place)
 
     def prove(self, design: Design, seed: int = 0, exported: Path | None = None) -> Verification:
         """Decide whether a design and its program are `allo_dse.equivalent` for all inputs.
@@ -379,8 +379,8 @@ class StudySpec:
             StudyError: when no parameters are legal.
             AlloDseError: when the program does not compile.
         """
-        said = self._program_digest  # read before the program runs
-        return f"{self.first_program().digest} {said}", f"{self.device.name} {self.device.key}"
+        source = self._program_digest  # read before the program runs
+        return f"{self.first_program().digest} {source}", f"{self.device.name} {self.device.key}"
 
     @cached_property
     def _program_digest(self) -> str:

@@ -48,8 +48,8 @@ def export_design(  # noqa: PLR0913
     design = candidate.design
     facts = {"genes": candidate.genes, "predicted": dict(values)}
     if verification is not None:
-        said = structs.asdict(verification).items()
-        facts["verification"] = {name: value for name, value in said if name not in ("key", "seconds")}
+        verdict = structs.asdict(verification).items()
+        facts["verification"] = {name: value for name, value in verdict if name not in ("key", "seconds")}
     inputs = None if study.inputs is None else partial(_slowest_first, study, metrics)
     made = artifacts_of(design, Sources(study.answers, study.verify_with, metrics, inputs))
     more: Files = {
@@ -157,8 +157,8 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
     def _checked(self) -> str:
         if self.verification is None:
             return ""
-        word = {"yes": "checked", "wrong": "WRONG"}.get(self.verification.verdict, self.verification.verdict)
-        return f"{word}: {self.verification.message}".removesuffix(": ")
+        verdict = {"yes": "checked", "wrong": "WRONG"}.get(self.verification.verdict, self.verification.verdict)
+        return f"{verdict}: {self.verification.message}".removesuffix(": ")
 
     def export(self, directory: str | Path) -> list[Path]:
         """Write everything needed to build the design into a directory; returns the files."""

@@ -75,8 +75,8 @@ def _directives(directives: list[str]) -> Iterator[tuple[str, object]]:
         head, _, options = directive.removesuffix(")").partition(", ")
         values = ", ".join(option.partition("=")[2] for option in options.split(", "))
         found.setdefault(head.replace("(", ".", 1).replace(":", ".", 1), []).append(values)
-    for name, said in found.items():
-        yield name, int(said[0]) if len(said) == 1 and said[0].isdecimal() else "; ".join(said)
+    for name, texts in found.items():
+        yield name, int(texts[0]) if len(texts) == 1 and texts[0].isdecimal() else "; ".join(texts)
 
 
 MOST_LOOKED_AT = 10_000  # lines of a log to read

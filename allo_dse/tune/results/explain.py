@@ -38,8 +38,8 @@ def explain(design: Design, metrics: Mapping[str, Any]) -> str:
     parts += [f"{', '.join(members)} share their {place}s" for members in design.fold.chains]
     nodes = design.fold.node_count
     parts.append(f"{nodes} {place}{'s' if nodes != 1 else ''}")
-    said = (*parts, *words.parts, _bound_words(metrics, place), latency_range_words(metrics), *words.caveats)
-    return "; ".join(part for part in said if part)
+    described = (*parts, *words.parts, _bound_words(metrics, place), latency_range_words(metrics), *words.caveats)
+    return "; ".join(part for part in described if part)
 
 
 def latency_range_words(metrics: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.space import Candidate
 
 from ..declare.function_text import identity_text
+from ..search.repeats import Repeating
 from ..store.log import decode_line, encode_line
 
 # Keys of an evaluator's results, across runs.
@@ -35,6 +36,8 @@ def evaluator_key(evaluator: Evaluator) -> str:
     For evaluators from outside this package, add the data they were made with: an object's public attributes, or a
     function's closure, globals and defaults.
     """
+    if isinstance(evaluator, Repeating):
+        return f"{evaluator_key(evaluator.evaluator)} repeated"
     function = getattr(evaluator, "function", None)
     made_of: Any = type(evaluator) if function is None else function
     around = "" if made_of.__module__.partition(".")[0] == _PACKAGE else _surroundings(evaluator, function)

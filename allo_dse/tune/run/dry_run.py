@@ -1,4 +1,4 @@
-"""SpaceEstimate of a run: size of the space, share of it that is ruled out, time to close it.
+"""Estimate of a run: size of the space, share of it that is ruled out, time to close it.
 
 Nothing is written. Designs are evaluated only by a fast evaluator with bounds, such as a simulator.
 """

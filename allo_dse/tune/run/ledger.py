@@ -138,8 +138,8 @@ class Ledger:
 
     def messages(self) -> list[str]:
         """Return messages about the log since the last call."""
-        said, self._messages = self._messages, []
-        return said
+        messages, self._messages = self._messages, []
+        return messages
 
     def left_out(self) -> list[str]:
         """Describe programs that are left out of the space because they do not compile."""
@@ -163,7 +163,7 @@ class Ledger:
     def record(self, candidate: Candidate, found: Measurement, *, at: float, log: str | None = None) -> Record:
         """Return the record of a measurement.
 
-        At a higher rung it is judged by the metrics of all rungs, as objectives may need those of lower ones.
+        At a higher rung, objectives and constraints read the metrics of all rungs.
 
         Args:
             log: file with what the evaluator printed.
@@ -330,7 +330,7 @@ TICK_SECONDS = 2.0
 
 
 class SideFiles:
-    """Keeps them.
+    """Keeper of the files beside the log.
 
     Args:
         caches: one per rung, or none at all.

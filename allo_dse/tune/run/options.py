@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import math
@@ -12,7 +11,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.space.sampler.evolution import LEAST, check_sizes
 
 from ..search.budget import Budget, parse_duration, parse_share
@@ -115,11 +114,10 @@ class RunOptions:
 
         own = hasattr(self.sampler, "sample_independent") and not isinstance(self.sampler, type)
         if not (self.sampler in SAMPLERS if isinstance(self.sampler, str) else own):
-            near = difflib.get_close_matches(str(self.sampler), SAMPLERS, 1)
-            meant = f"did you mean {near[0]}? " if near else ""
             raise StudyError(
                 f"unknown sampler {self.sampler!r}",
-                hint=f"{meant}one of {', '.join(SAMPLERS)}, or an Optuna sampler object",
+                hint=f"{did_you_mean(str(self.sampler), SAMPLERS)}one of {', '.join(SAMPLERS)}, or an Optuna sampler "
+                "object",
             )
 
     @property

@@ -137,15 +137,15 @@ def _ask(proposer: Proposer, record: Record) -> str:
     """Describe how the next proposal differs from a record; empty if it does not."""
     proposals = proposer.ask(1, 0)
     if not proposals:
-        return f"proposal {record.number}: the log has {record.key} ({_said(record.params)}), now there is none"
+        return f"proposal {record.number}: the log has {record.key} ({_params_text(record.params)}), now there is none"
     (proposal,) = proposals
     candidate = proposal.candidate
     if (proposal.number, candidate.key) == (record.number, record.key):
         return ""
     number = "" if proposal.number == record.number else f"number {proposal.number}, "
     return (
-        f"proposal {record.number}: the log has {record.key} ({_said(record.params)}), "
-        f"now it is {number}{candidate.key} ({_said(candidate.params)})"
+        f"proposal {record.number}: the log has {record.key} ({_params_text(record.params)}), "
+        f"now it is {number}{candidate.key} ({_params_text(candidate.params)})"
     )
 
 
@@ -158,5 +158,5 @@ def _broken(before: Sequence[Record], now: Iterable[str]) -> str:
     return ""
 
 
-def _said(params: Mapping[str, Any]) -> str:
+def _params_text(params: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in params.items())

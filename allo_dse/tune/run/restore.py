@@ -169,7 +169,7 @@ def _in(space: Space) -> Callable[[Record], bool]:
 
 
 def corrected(record: Record, correction: Correction) -> Record:
-    """A record of the first rung with its prediction corrected; it is to be judged anew."""
+    """Return a record of the first rung with its prediction corrected, for `Scorer.scored`."""
     if record.metrics is None or not (correction.used or PREDICTED in record.metrics):
         return record
     metrics = correction.applied(record.metrics)

@@ -255,8 +255,8 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
             if stop.requested:
                 return
             reporter.verifying(position, len(pending))
-            said = _verified(ledger.study, best.design, seed)
-            found = replace(said, message=valid_text(said.message), key=best.key)
+            verification = _verified(ledger.study, best.design, seed)
+            found = replace(verification, message=valid_text(verification.message), key=best.key)
             ledger.write([found])
             verified[best.key] = found
             if not found.ok:

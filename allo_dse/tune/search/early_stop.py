@@ -12,7 +12,7 @@ from ..store.run_info import failure_kind
 
 MISSING = 5  # designs whose metrics lack one that an objective or constraint needs
 FAILED = 10  # designs that fail with the same error
-UNMET = 200  # designs that break a constraint by the same amount, which gives the search no direction
+UNMET = 200  # designs that break a constraint, or a device limit, by the same amount: the search has no direction
 AGAIN = "the same command tries other designs, and keeps these"
 
 
@@ -32,7 +32,7 @@ class EarlyStop:
         self._unmet: dict[str, float] | None = None  # constraints that all designs break by the same amount
 
     def look(self, records: Sequence[Record]) -> None:
-        """Take in results of the first rung.
+        """Count results of the first rung.
 
         Raises:
             StudyError: when there is no point in going on.

@@ -119,12 +119,12 @@ class MultiFidelityModel:
         probability: Floats = np.clip(predicted, rest, 1 - rest)
         return probability
 
-    def _expected(self, coded: Floats, believed: Floats | None = None) -> tuple[Floats, Floats]:
+    def _expected(self, coded: Floats, pending: Floats | None = None) -> tuple[Floats, Floats]:
         """Return means and standard deviations of the excess over the prediction, (designs, objectives).
 
-        The believed designs count as measured with their expected values.
+        Pending designs count as measured with their expected values.
         """
-        found = [process.predict(coded, believed) for process in self._excess]
+        found = [process.predict(coded, pending) for process in self._excess]
         means, deviations = (np.stack(of, 1) for of in zip(*found, strict=True))
         return means, deviations
 
@@ -139,20 +139,20 @@ class MultiFidelityModel:
             among: keys of candidates.
             under_way: keys of designs that are being measured.
         """
-        left, believed = self._rows(sorted(among)), self._rows(sorted(k for k in under_way if k in self._row))
+        left, pending = self._rows(sorted(among)), self._rows(sorted(k for k in under_way if k in self._row))
         chosen: list[str] = []
         with one_thread():
             while len(chosen) < count and len(left):
-                gains = self._log_gains(left, believed)
+                gains = self._log_gains(left, pending)
                 row = left[int(np.round(gains, 7).argmax())]  # so that ties do not depend on rounding
                 chosen.append(self.keys[row])
-                left, believed = left[left != row], np.append(believed, row)
+                left, pending = left[left != row], np.append(pending, row)
         return chosen
 
-    def _log_gains(self, left: Integers, believed: Integers) -> Floats:
-        excess, deviations = self._expected(self._coded[left], self._coded[believed])
+    def _log_gains(self, left: Integers, pending: Integers) -> Floats:
+        excess, deviations = self._expected(self._coded[left], self._coded[pending])
         means = self._prior[left] + excess
-        front = np.concatenate((self._measured, self.means[believed[self.probability[believed] >= 0.5]]))
+        front = np.concatenate((self._measured, self.means[pending[self.probability[pending] >= 0.5]]))
         front = front[pareto_positions(front)]
         # Measured fronts begin in a corner, so the box must hold the whole front as it is expected to become.
         reach = np.concatenate((front, means))
@@ -160,7 +160,7 @@ class MultiFidelityModel:
         low, span = reach.min(0), np.ptp(reach, 0)
         span = np.where(span > EXACT, span, 1.0)
         reference = np.maximum(reach.max(0), front.max(0, initial=-np.inf)) + REFERENCE_MARGIN * span
-        rng = np.random.default_rng((len(self._known), len(believed)))
+        rng = np.random.default_rng((len(self._known), len(pending)))
         gain = log_gain((means - low) / span, deviations / span, (front - low) / span, (reference - low) / span, rng)
         gains: Floats = gain + np.log(self.probability[left])
         return gains
@@ -201,14 +201,14 @@ class _Process:
             self._scales = Scales(np.full(count, LENGTH)) if alike else fitted_scales(coded, self._values, groups)
             self._model = Surrogate(coded, self._values, groups, self._scales, centred=True)
 
-    def predict(self, coded: Floats, believed: Floats | None = None) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of designs, when others are believed to be as expected."""
+    def predict(self, coded: Floats, pending: Floats | None = None) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of designs, if pending ones turn out as expected."""
         model = self._model
         if model is None:
             return np.full(len(coded), self._mean), np.zeros(len(coded))
-        if believed is not None and len(believed):
-            values = np.append(self._values, model.predict(believed)[0])
-            model = Surrogate(np.vstack((self._coded, believed)), values, self._groups, self._scales, centred=True)
+        if pending is not None and len(pending):
+            values = np.append(self._values, model.predict(pending)[0])
+            model = Surrogate(np.vstack((self._coded, pending)), values, self._groups, self._scales, centred=True)
         mean, deviation = model.predict(coded)
         return self._mean + self._deviation * mean, self._deviation * deviation
 

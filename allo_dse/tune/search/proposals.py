@@ -14,6 +14,7 @@ from allo_dse.common.records import keep
 from allo_dse.space.choice import Genes, Suggest
 from allo_dse.space.design import Design
 from allo_dse.space.regions import regions_of
+from allo_dse.space.sampler.pareto import Individual, Results
 from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     import optuna
 
     from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
-    from allo_dse.space.sampler.pareto import Individual
-
 
 MOST_DOMINATED = 100_000  # keys that are kept
 
@@ -40,8 +39,7 @@ class EvolutionProposer:
 
     Args:
         strict: whether proposals must not depend on evaluation times.
-        alone: whether to propose unseen designs that it did not breed once it breeds nothing new, until all designs of
-            the space are known.
+        alone: whether to propose the remaining designs of the space when no child is new.
     """
 
     name = "evolution"
@@ -110,8 +108,6 @@ class EvolutionProposer:
         return number
 
     def _individual(self, number: int, genes: dict[str, int], outcome: Outcome) -> Individual:
-        from allo_dse.space.sampler.pareto import Individual
-
         return Individual(number, genes, self._losses(outcome), outcome.constraints)
 
     def _losses(self, outcome: Outcome) -> tuple[float, ...]:
@@ -123,8 +119,6 @@ class EvolutionProposer:
         self._search.revise({number: (self._losses(found), found.constraints) for number, found in outcome.items()})
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
-        from allo_dse.space.sampler.pareto import Results
-
         # Convert results one by one: to keep a million of them takes as long to allocate as to compute.
         rows = ((*self._losses(one), one.penalty) for one in map(outcome_of, history))
         found = np.fromiter(chain.from_iterable(rows), float).reshape(-1, len(self._signs) + 1)
@@ -153,7 +147,7 @@ class GuidedProposer(ExactProposer):
     """Proposer by bounds; if they are loose, evolution proposes every other design.
 
     Args:
-        breeder: makes the evolutionary proposer when it is needed.
+        make_evolution: makes the evolutionary proposer when it is needed.
     """
 
     name = "auto"
@@ -227,11 +221,11 @@ class GuidedProposer(ExactProposer):
         elif len(self._first) < FIRST:
             self._first[number] = outcome
             if len(self._first) == FIRST:
-                self._begin_to_breed()
+                self._start_evolution_if_loose()
 
-    def _begin_to_breed(self) -> None:
+    def _start_evolution_if_loose(self) -> None:
         """Start evolution if the first designs show that bounds are too loose."""
-        if not self._bounds_tell_apart():
+        if not self._bounds_are_tight():
             self._evolution = self._make_evolution()
             for number, genes in sorted(self._asked.items()):
                 self._evolution.take_over(number, genes)
@@ -239,7 +233,7 @@ class GuidedProposer(ExactProposer):
                     self._evolution.tell(number, self._first[number])
         self._asked.clear()
 
-    def _bounds_tell_apart(self) -> bool:
+    def _bounds_are_tight(self) -> bool:
         """Return whether half of the first designs are nearer to their bounds than to any other of them."""
         known = [
             (self._bounds_of(self._asked[n]), outcome.values) for n, outcome in self._first.items() if outcome.values
@@ -259,7 +253,7 @@ class GuidedProposer(ExactProposer):
         self._asked = {record.number: record.genes for record in history[:FIRST]}
         self._first = {record.number: outcome_of(record) for record in history[:FIRST]}
         if len(self._first) == FIRST:
-            if not self._bounds_tell_apart():
+            if not self._bounds_are_tight():
                 self._evolution = self._make_evolution()
                 self._evolution.restore(history, outcome_of, next_number)
             self._asked.clear()
@@ -447,7 +441,7 @@ def make_proposer(
     """Return the proposer for a sampler given by name or as an Optuna sampler.
 
     "auto" uses bounds (`GuidedProposer`) if every objective has one and the space can be listed in seconds. Else it
-    enumerates spaces with no more designs than trials, and breeds in larger ones.
+    enumerates spaces with no more designs than trials, and uses evolution in larger ones.
 
     Args:
         lower_bounds: the objectives, with their bounds before a design is evaluated.

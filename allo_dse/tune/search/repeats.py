@@ -43,6 +43,11 @@ class Repeating:
         self._freedom = 0
         self._front: list[tuple[float, ...]] = []  # mean losses of the best designs
 
+    @property
+    def evaluator(self) -> Evaluator:
+        """The evaluator that measures once."""
+        return self._evaluator
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # also while it is unpickled
             raise AttributeError(name)
@@ -53,7 +58,7 @@ class Repeating:
         began, limit = time.monotonic(), getattr(self._evaluator, "deadline_s", None) or math.inf
         found = [self._evaluator.evaluate(design)]
         losses = [self._losses(found[0])]
-        if losses[0] is None:  # infeasible, or not to be judged
+        if losses[0] is None:  # infeasible, or without a value
             return found[0]
         while len(found) < MOST and self._is_worth_a_repeat([one for one in losses if one is not None]):
             spent = time.monotonic() - began

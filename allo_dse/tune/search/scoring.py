@@ -12,12 +12,12 @@ from msgspec import Struct
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import merged_metrics
 from allo_dse.eval.evaluator import Metrics
+from allo_dse.space.sampler.pareto import FAILED
 
 from ..store.record import Record, Status
 from .exact import Outcome
 from .objectives import Constraint, MetricError, Objective
 
-FAILED = "failed"
 _Ruling: TypeAlias = tuple[Status, str | None, dict[str, float] | None, dict[str, float] | None]
 """Status, error, values and constraints of a record."""
 

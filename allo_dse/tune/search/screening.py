@@ -15,11 +15,12 @@ from allo_dse.space.choice import Genes, Suggest, random_suggest
 from allo_dse.space.design import Design
 from allo_dse.space.space import Candidate, Space
 
+from .early_stop import UNMET
+
 Check = Callable[[Design], Sequence[Any]]
 IsDominated = Callable[[Design], bool]
 Verdict = Literal["new", "repeat", "invalid", "illegal", "dominated"]
 FOLDING_RULES = "folding rules"  # name of the constraint that an unfoldable design breaks
-UNIFORM = 200  # invalid designs in a row that exceed one limit alike, before such a run gives up
 MOST_INVALID = 20_000  # invalid designs in a row before a run without any legal design gives up
 
 
@@ -172,7 +173,7 @@ class Screen:
 
     def _raise_if_none_is_legal(self) -> None:
         self._refused += 1
-        if self._any_legal or self._refused < (min(UNIFORM, MOST_INVALID) if self._common else MOST_INVALID):
+        if self._any_legal or self._refused < (UNMET if self._common else MOST_INVALID):
             return
         name, count = self.killed.most_common(1)[0]
         raise StudyError(
@@ -203,6 +204,7 @@ class Screen:
         try:
             found = next(filter(None, (check(candidate.design) for check in checks)), ())
         except AlloDseError as error:
+            self._common = set()
             return [{"constraint": FOLDING_RULES, "text": error.message}]
         limits = [v for v in found if isinstance(v, Violation)]
         if found:

@@ -91,8 +91,7 @@ class PlainReporter(QuietReporter):
     """A line every few seconds."""
 
     def start(self, view: View) -> None:
-        said = f"{view.study.name}: {view.sampler} search on {device_name(view.study)}, log in {view.run_dir}"
-        self._say(said)
+        self._say(f"{view.study.name}: {view.sampler} search on {device_name(view.study)}, log in {view.run_dir}")
         self._shown = time.monotonic()
 
     def update(self, view: View, last: bool = False) -> None:

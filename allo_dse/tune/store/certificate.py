@@ -101,8 +101,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
             none = f"of the space's {self.designs:,} designs none is left"
             return f"nothing is proven: {none}: {' and '.join(left)}; {self._how}"
         but = f" but for {' and '.join(left)}" if left else ""
-        said = "better" if self.feasible else "feasible"
-        return f"complete{but}: none of the space's {self.designs:,} designs is {said}; {self._how}"
+        missing = "better" if self.feasible else "feasible"
+        return f"complete{but}: none of the space's {self.designs:,} designs is {missing}; {self._how}"
 
     @property
     def _open(self) -> str:
@@ -114,13 +114,13 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _how(self) -> str:
-        said = [
+        counts = [
             f"{self.evaluated:,} evaluated",
             *([f"{self.refused:,} refused by limits"] if self.refused else []),
             *([f"{self.bounded:,} ruled out by bounds"] if self.bounded else []),
         ]
         unknown = f" (no bounds for {', '.join(self.unbounded)})" if self.unbounded else ""
-        return ", ".join(said) + unknown + (f"; the space had {self.scope}" if self.scope else "")
+        return ", ".join(counts) + unknown + (f"; the space had {self.scope}" if self.scope else "")
 
 
 def percent(share: float) -> str:

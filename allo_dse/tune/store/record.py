@@ -65,7 +65,7 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
         number: number of the proposal; -1 for violations, which are screened out before they become proposals.
         key: the design's canonical hash.
         status: "ok"; "infeasible" (evaluated, but a constraint of the study does not hold); "violation" (breaks a
-            device limit, never evaluated); "failed" (the evaluator could not say).
+            device limit, never evaluated); "failed" (the evaluator reported no metrics).
         genes_json, params_json, fold_json, buffering_json: JSON text of the properties without the suffix.
         schedule_json, depths_json: the same, for the designs that have them.
         at: seconds since the study began, without pauses between runs.
@@ -153,8 +153,8 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
     def to_dict(self) -> dict[str, Any]:
         """Return the record as the log stores it, without fields that have their default."""
         values = ((name, getattr(self, field)) for field, name, _ in _RECORD)
-        said = {name: value for (*_, default), (name, value) in zip(_RECORD, values, strict=True) if value != default}
-        return {"type": "design", **said}
+        stored = {name: value for (*_, default), (name, value) in zip(_RECORD, values, strict=True) if value != default}
+        return {"type": "design", **stored}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Record:

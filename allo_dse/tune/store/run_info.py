@@ -194,8 +194,8 @@ def _change(before: object, now: object) -> str:
     if isinstance(before, list) and isinstance(now, list) and max(len(before), len(now)) > _MANY:
         olds, news = dict.fromkeys(map(str, before)), dict.fromkeys(map(str, now))
         gone, new = [one for one in olds if one not in news], [one for one in news if one not in olds]
-        said = [f"without {_some(gone)}"] * bool(gone) + [f"now also {_some(new)}"] * bool(new)
-        return ", ".join(said) or "in another order"
+        changes = [f"without {_some(gone)}"] * bool(gone) + [f"now also {_some(new)}"] * bool(new)
+        return ", ".join(changes) or "in another order"
     return f"was {_some(before)}, is {_some(now)}"
 
 

@@ -115,16 +115,16 @@ class IsolatedEvaluator:
         self._printed.truncate(0)
         try:
             self._write(json.dumps(candidate.genes).encode() + b"\n")
-            said = self._answer(self._deadline.seconds)
+            reply = self._answer(self._deadline.seconds)
         except _Ended as ended:
             self._end()
-            said = {"error": str(ended), "seconds": time.perf_counter() - started}
+            reply = {"error": str(ended), "seconds": time.perf_counter() - started}
         else:
-            self._deadline.learn(said.get("seconds") or 0.0)
-        error, printed = said.get("error"), self._tail() if said.get("error") else ""
+            self._deadline.learn(reply.get("seconds") or 0.0)
+        error, printed = reply.get("error"), self._tail() if reply.get("error") else ""
         return replace(
-            self._blank, number=number, metrics=said.get("metrics"), error=error, printed=printed,
-            seconds=said.get("seconds") or 0.0,
+            self._blank, number=number, metrics=reply.get("metrics"), error=error, printed=printed,
+            seconds=reply.get("seconds") or 0.0,
         )  # fmt: skip
 
     def _start(self) -> None:

@@ -123,10 +123,10 @@ def unreachable(address: str | None, error: str) -> StudyError:
 def _wants_token(address: str) -> bool:
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return said.returncode != 0 and REFUSED in said.stderr
+    return done.returncode != 0 and REFUSED in done.stderr
 
 
 class RayFolder:

@@ -128,9 +128,9 @@ class RayExecutor:
 
     def _problems_by_rung(self) -> list[str | None]:
         """Return, for each rung, why no worker can serve it."""
-        said = {resource: self._problems_of(resource) for resource in self._pools}
+        problems = {resource: self._problems_of(resource) for resource in self._pools}
         return [
-            said[need.resource][rung] if need.resource in said else _missing(need.resource)
+            problems[need.resource][rung] if need.resource in problems else _missing(need.resource)
             for rung, need in enumerate(self._needs)
         ]
 
@@ -142,7 +142,7 @@ class RayExecutor:
             why = self._folder.with_logs("its workers do not start: are there free CPUs in the cluster?")
             return [why] * len(self._needs)
         try:
-            said: WorkerReport = ray.get(ready[0])
+            report: WorkerReport = ray.get(ready[0])
         except RayError as error:
             cause = getattr(error, "cause", None)
             if isinstance(cause, StudyError):
@@ -152,21 +152,21 @@ class RayExecutor:
                 hint="each node needs the study file at the same path, and the same packages",
             ) from error
         self._add_started(ready[0])
-        return said.problems
+        return report.problems
 
     def _add_started(self, reference: Any) -> None:
         """Take a worker that has started into its pool; try again with one that could not."""
         resource, worker = self._starting.pop(reference)
         pool = self._pools[resource]
         try:
-            said: WorkerReport = ray.get(reference)
+            report: WorkerReport = ray.get(reference)
         except RayError:
             pool.failures[worker] += 1
             if pool.failures[worker] < MAX_STARTS:
                 self._start(resource, pool, worker)
             return
         del pool.failures[worker]
-        pool.add_worker(worker, said.place)
+        pool.add_worker(worker, report.place)
 
     def _abandon_failed_pools(self) -> None:
         """Give up a rung whose workers are lost and cannot be replaced.
@@ -204,8 +204,8 @@ class RayExecutor:
         return self._needs[rung].resource != self._needs[0].resource
 
     def messages(self) -> list[str]:
-        said, self._messages = self._messages, []
-        return said
+        messages, self._messages = self._messages, []
+        return messages
 
     def submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:

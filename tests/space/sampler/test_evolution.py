@@ -101,7 +101,7 @@ def test_a_study_takes_the_sampler_with_options_of_its_own(tmp_path: Path) -> No
     assert keys["name"][:8] == keys["other"][:8]
 
 
-# -- breeding --
+# -- children --
 
 AXES = {f"fold.k.{axis}.{field}": Gene(0, 99, "categorical") for axis in range(6) for field in ("spatial", "how")}
 

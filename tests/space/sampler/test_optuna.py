@@ -86,13 +86,13 @@ def test_a_pickled_sampler_proposes_the_same() -> None:
     assert params(searched(40, pickle.loads(pickle.dumps(sampler)))) == before
 
 
-def test_trials_that_repeat_another_are_bred_again() -> None:
+def test_trials_that_repeat_another_are_replaced() -> None:
     def small(trial: optuna.Trial) -> tuple[float, float]:
         x, y = trial.suggest_int("x", 0, 9), trial.suggest_int("y", 0, 9)
         return x + y, abs(x - y)
 
-    bred = params(searched(80, objective=small))[12:]
-    assert len({tuple(p.values()) for p in bred}) == len(bred)
+    found = params(searched(80, objective=small))[12:]
+    assert len({tuple(p.values()) for p in found}) == len(found)
 
 
 def test_a_space_with_nothing_new_goes_on() -> None:
@@ -212,8 +212,9 @@ def test_values_of_genes_are_in_the_distribution_and_come_back(given_distributio
         assert again == value or again == pytest.approx(value, rel=1e-9, abs=1e-9)
 
 
-def test_the_documented_example_runs() -> None:
-    page = Path(__file__).parents[3] / "docs" / "sampler.md"
+@pytest.mark.parametrize("name", ["sampler.md", "optuna.md"])
+def test_the_documented_examples_run(name: str) -> None:
+    page = Path(__file__).parents[3] / "docs" / name
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     assert len(blocks) == 3
     for block in blocks:

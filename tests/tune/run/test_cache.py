@@ -13,6 +13,7 @@ from allo_dse.backends.fpga.hls.evaluator import HlsTool
 from allo_dse.backends.rtl.evaluator import RtlEvaluator
 from allo_dse.eval.evaluator import Evaluator, FunctionEvaluator, Metrics
 from allo_dse.tune.run.cache import ResultCache, evaluator_key
+from allo_dse.tune.search.repeats import Repeating
 from allo_dse.tune.study import Study
 
 from ..fakes import FakeEvaluator, check, fake_study
@@ -42,6 +43,10 @@ def scaled(by: Any) -> Any:
         return design.key, by
 
     return cost
+
+
+def repeated(evaluator: Evaluator) -> Repeating:
+    return Repeating(evaluator, (), ())
 
 
 def run(study: Study, folder: Path, name: str, trials: int = 40, **options: Any) -> Any:
@@ -77,7 +82,8 @@ def test_another_version_or_program_finds_nothing(tmp_path: Path, changes: Any) 
      (FpgaSimulator(), FpgaSimulator("declared")), (Scaled(1), Scaled(2)),
      (FunctionEvaluator(scaled(1)), FunctionEvaluator(scaled(2))),
      (FunctionEvaluator(scaled(np.zeros(2))), FunctionEvaluator(scaled(np.ones(2)))),
-     (FunctionEvaluator(scaled(lambda d: d)), FunctionEvaluator(scaled(lambda d, k=2: d)))],
+     (FunctionEvaluator(scaled(lambda d: d)), FunctionEvaluator(scaled(lambda d, k=2: d))),
+     (repeated(Scaled(1)), repeated(Scaled(2))), (Scaled(1), repeated(Scaled(1)))],
 )  # fmt: skip
 def test_what_an_evaluator_was_made_with_is_part_of_what_it_is_known_by(one: Evaluator, other: Evaluator) -> None:
     assert evaluator_key(one) != evaluator_key(other)
@@ -86,6 +92,7 @@ def test_what_an_evaluator_was_made_with_is_part_of_what_it_is_known_by(one: Eva
 def test_an_evaluator_that_is_made_again_is_known() -> None:
     assert evaluator_key(HlsTool(seconds=1)) == evaluator_key(HlsTool(seconds=2))
     assert evaluator_key(Scaled(1)) == evaluator_key(Scaled(1))
+    assert evaluator_key(repeated(Scaled(1))) == evaluator_key(repeated(Scaled(1)))
     assert evaluator_key(FunctionEvaluator(scaled(3))) == evaluator_key(FunctionEvaluator(scaled(3)))
 
 

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import optuna
 import pytest
 
@@ -129,12 +130,13 @@ class Unused(FakeEvaluator):
 
 def test_an_attached_design_is_not_evaluated_again(tmp_path: Path) -> None:
     study, design = fake_study(evaluator=Unused), legal_design()
-    metrics = {**FakeEvaluator().evaluate(design), "latency_us": 0.5}
+    metrics = {**FakeEvaluator().evaluate(design), "latency_us": np.float32(0.5)}
     study.attach(design, metrics)
     Unused.evaluated.clear()
     result = study.run(12, run_dir=tmp_path, sampler="evolution", export=False, **QUIET)
     first = result.records[0]
     assert (first.key, first.cached, first.metrics) == (design.key, True, metrics)
+    assert type(present(first.metrics)["latency_us"]) is float
     assert result.best("latency_us").key == design.key
     assert len(Unused.evaluated) == 11
     assert design.key not in Unused.evaluated

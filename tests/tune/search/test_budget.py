@@ -153,24 +153,24 @@ def test_what_is_no_share(text: Any) -> None:
         parse_share(text)
 
 
-def bred(path: Path, **options: Any) -> Any:
+def evolved(path: Path, **options: Any) -> Any:
     return fake_study(objectives=[minimize("latency_us")], **options.pop("study", {})).run(
         run_dir=path, sampler="evolution", verify=False, export=False, progress="quiet", **options
     )
 
 
 def test_a_run_ends_at_its_target(tmp_path: Path) -> None:
-    whole = bred(tmp_path / "whole", trials=60)
+    whole = evolved(tmp_path / "whole", trials=60)
     values = [whole.values[r.key][0] for r in whole.records if r.key in whole.values]
     goal = sorted(values)[len(values) // 4]
-    ended = bred(tmp_path / "ended", trials=60, target={"latency_us": goal})
+    ended = evolved(tmp_path / "ended", trials=60, target={"latency_us": goal})
     assert ended.stopped == "target"
     assert [r.key for r in ended.records] == [r.key for r in whole.records][: len(ended.records)]
     assert ended.best("latency_us").values["latency_us"] <= goal
     assert sum(ended.values[r.key][0] <= goal for r in ended.records if r.key in ended.values) == 1
-    assert bred(tmp_path / "ended", trials=60, target={"latency_us": goal}).records == ended.records
+    assert evolved(tmp_path / "ended", trials=60, target={"latency_us": goal}).records == ended.records
     with pytest.raises(StudyError, match="'power' is no objective"):
-        bred(tmp_path / "other", target={"power": 1.0})
+        evolved(tmp_path / "other", target={"power": 1.0})
 
 
 def test_a_target_is_met_by_the_last_evaluator(tmp_path: Path) -> None:
@@ -182,16 +182,16 @@ def test_a_target_is_met_by_the_last_evaluator(tmp_path: Path) -> None:
             return type(found)(**{**dict(found), "latency_us": 2 * found.latency_us})
 
     rungs = {"rungs": [Rung(Slow, best=0.2)]}
-    cheap = bred(tmp_path / "cheap", trials=20)
+    cheap = evolved(tmp_path / "cheap", trials=20)
     best = cheap.best("latency_us").values["latency_us"]
-    ended = bred(tmp_path / "ended", trials=20, target={"latency_us": 1.5 * best}, study=rungs)
+    ended = evolved(tmp_path / "ended", trials=20, target={"latency_us": 1.5 * best}, study=rungs)
     assert ended.stopped == "trials"
-    ended = bred(tmp_path / "met", trials=20, target={"latency_us": 2 * best}, study=rungs)
+    ended = evolved(tmp_path / "met", trials=20, target={"latency_us": 2 * best}, study=rungs)
     assert ended.stopped == "target"
 
 
 def test_a_search_ends_when_its_patience_is_spent(tmp_path: Path) -> None:
-    ended = bred(tmp_path / "run", trials=500, patience=12)
+    ended = evolved(tmp_path / "run", trials=500, patience=12)
     losses = np.array([ended.values.get(r.key, (np.inf,))[0] for r in ended.records])
     assert ended.stopped == "patience"
     assert losses.argmin() == len(losses) - 13

@@ -1,4 +1,4 @@
-"""Breeding passes over children that bounds say are no better than a parent, and nothing else changes."""
+"""Evolution skips children whose bounds are no better than a parent, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from allo_dse.tune.store.log import read_log
 from ..fakes import FakeEvaluator, Looseness
 from .test_exact import Bounded, front_of, order, run, small
 
-BRED: dict[str, Any] = {"sampler": "evolution", "modelled": 0}
+EVOLUTION: dict[str, Any] = {"sampler": "evolution", "modelled": 0}
 
 
 class Tight(Bounded):
@@ -28,7 +28,7 @@ def legal_and_fast(evaluator: Any) -> Any:
 
 def test_all_that_was_passed_over_comes_last_and_the_front_is_the_same(tmp_path: Path) -> None:
     names = {"bounds": Tight, "none": FakeEvaluator}
-    found = {name: run(legal_and_fast(evaluator), tmp_path / name, **BRED) for name, evaluator in names.items()}
+    found = {name: run(legal_and_fast(evaluator), tmp_path / name, **EVOLUTION) for name, evaluator in names.items()}
     assert front_of(found["bounds"]) == front_of(found["none"])
     assert set(order(tmp_path / "bounds")) == set(order(tmp_path / "none"))
 
@@ -37,15 +37,15 @@ def test_more_of_the_front_is_found_with_as_many_designs(tmp_path: Path) -> None
     front = front_of(run(small(evaluator=Tight), tmp_path / "exact"))
     found = dict.fromkeys(("bounds", "none"), 0)
     for (name, evaluator), seed in itertools.product({"bounds": Tight, "none": FakeEvaluator}.items(), range(3)):
-        some = run(small(evaluator=evaluator), tmp_path / f"{name}{seed}", 60, seed=seed, **BRED)
+        some = run(small(evaluator=evaluator), tmp_path / f"{name}{seed}", 60, seed=seed, **EVOLUTION)
         found[name] += len(front & set(some.values.values()))
     assert found["bounds"] > found["none"]
 
 
 def test_interrupted_it_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
-    run(small(evaluator=Tight), tmp_path / "once", 150, **BRED)
+    run(small(evaluator=Tight), tmp_path / "once", 150, **EVOLUTION)
     for trials in (7, 50, 51, 150):
-        run(small(evaluator=Tight), tmp_path / "parts", trials, **BRED)
+        run(small(evaluator=Tight), tmp_path / "parts", trials, **EVOLUTION)
     assert order(tmp_path / "parts") == order(tmp_path / "once")
     again = propose_again(small(evaluator=Tight), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
     assert (again.difference, again.proposed) == ("", 150)
@@ -63,7 +63,7 @@ def test_a_design_is_told_to_be_outdone_once(tmp_path: Path) -> None:
         def bounding(self) -> Looseness:
             return Counting(self.loose)
 
-    found = run(small(evaluator=Counted, max_nodes=2), tmp_path / "run", 200, **BRED)
+    found = run(small(evaluator=Counted, max_nodes=2), tmp_path / "run", 200, **EVOLUTION)
     assert len(asked) > 200  # more than were evaluated
     # Measured designs are compared with their bounds.
     assert set(asked.values()) <= {1, 2}

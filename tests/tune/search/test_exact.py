@@ -309,7 +309,7 @@ def test_designs_that_were_enqueued_count_once(tmp_path: Path, monkeypatch: pyte
     assert certificate.evaluated + certificate.refused + certificate.bounded == certificate.designs
 
 
-def test_designs_that_were_bred_are_not_left() -> None:
+def test_designs_proposed_by_evolution_are_not_left() -> None:
     """An interrupted run knows them from its log: one that was not interrupted knows as much."""
     study = small()
     screen = Screen(study.space, lambda design: [])

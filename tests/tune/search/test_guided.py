@@ -1,4 +1,4 @@
-"""`auto` goes by bounds that say something, and breeds every other design where they do not."""
+"""`auto` follows tight bounds; if they are loose, evolution proposes every other design."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_bounds_that_say_something_are_all_it_goes_by(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("evaluator", [Loose, Failing])
-def test_else_it_breeds_in_turn_and_ends_with_a_proof_all_the_same(tmp_path: Path, evaluator: Any) -> None:
+def test_with_loose_bounds_evolution_takes_turns_and_the_run_ends_with_a_proof(tmp_path: Path, evaluator: Any) -> None:
     found = {name: run(few(evaluator), tmp_path / name, sampler=name) for name in ("auto", "exact")}
     assert present(found["auto"].certificate).complete
     assert front_of(found["auto"]) == front_of(found["exact"])

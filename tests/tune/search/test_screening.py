@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import IllegalFold, StudyError
 from allo_dse.mapper.violation import Violation
 from allo_dse.tune.search import screening
 from allo_dse.tune.search.screening import Screen
@@ -53,7 +53,7 @@ def test_a_run_gives_up_when_no_design_seems_to_keep_the_limits(
     def refuse(design: Any) -> list[Violation]:
         return [Violation("core_memory", "core 0", 2, 1, "too much")]
 
-    monkeypatch.setattr(screening, "MOST_INVALID", 40)
+    monkeypatch.setattr(screening, "UNMET", 40)
     study = fake_study(check=refuse)
     for again in (1, 2):  # the second run looks at others
         with pytest.raises(StudyError, match="designs keeps the limits: core_memory rules out 100%"):
@@ -63,7 +63,7 @@ def test_a_run_gives_up_when_no_design_seems_to_keep_the_limits(
 
 @pytest.mark.parametrize(("limit", "hint"), [("core_memory", "a larger device"), ("static_control", "inputs=")])
 def test_a_run_that_gives_up_says_what_helps(monkeypatch: pytest.MonkeyPatch, limit: str, hint: str) -> None:
-    monkeypatch.setattr(screening, "MOST_INVALID", 3)
+    monkeypatch.setattr(screening, "UNMET", 3)
     study = fake_study(**SMALL)
     screen = Screen(study.space, lambda design: [Violation(limit, "core 0", 2, 1, "for i in range(n)")])
     with pytest.raises(StudyError) as error:
@@ -71,21 +71,24 @@ def test_a_run_that_gives_up_says_what_helps(monkeypatch: pytest.MonkeyPatch, li
     assert hint in str(error.value.hint)
 
 
-@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize(("kind", "count"), [("alike", 5), ("different", 9), ("unfoldable", 9)])
 def test_a_run_gives_up_sooner_when_all_designs_exceed_one_limit_alike(
-    monkeypatch: pytest.MonkeyPatch, alike: bool
+    monkeypatch: pytest.MonkeyPatch, kind: str, count: int
 ) -> None:
-    monkeypatch.setattr(screening, "UNIFORM", 5)
+    monkeypatch.setattr(screening, "UNMET", 5)
     monkeypatch.setattr(screening, "MOST_INVALID", 9)
     needs = itertools.count(2)
 
     def refuse(design: Any) -> list[Violation]:
-        return [Violation("core_memory", "core 0", 2 if alike else next(needs), 1)]
+        need = next(needs)
+        if kind == "unfoldable" and need % 2:
+            raise IllegalFold("two kernels of a chain differ")
+        return [Violation("core_memory", "core 0", need if kind == "different" else 2, 1)]
 
     screen = Screen(fake_study(**SMALL).space, refuse)
     with pytest.raises(StudyError):
         screen.any_new(np.random.default_rng(0))
-    assert screen.invalid == (5 if alike else 9)
+    assert screen.invalid == count
 
 
 def test_a_run_that_has_found_a_legal_design_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
