@@ -203,7 +203,9 @@ def accuracy_tables(every: Sequence[Case]) -> str:
         for case, error in zip(cases, held_out, strict=True):
             made = case.designs[0]
             device, operations = NpuDevice.of(made.device), operations_of(made.program)
-            library = device.kernel_library if {"matmul", "gemv"} & set(operations) else ""
+            library = device.kernel_library
+            priced = (op in ("matmul", "gemv") or f"{library}.{op}" in device.elementwise for op in operations)
+            library = library if any(priced) else ""
             element = type_key(made.program.tensors[0].dtype)
             key = (device.architecture, device.board_name, library, operations, element)
             errors.setdefault(key, []).append(((1 + float(error)) * case.measured_us, abs(float(error))))

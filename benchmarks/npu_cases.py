@@ -90,7 +90,8 @@ class Case:
             cores = design.fold.node_count
             # A program that another one has replaced since the last call is begun anew.
             begins = self.relaunches + (len(self.designs) > 1 or self.in_call)
-            total += device.begin_us(cores) * begins
+            # Each core gets its code and its descriptors.
+            total += begins * device.board.relaunch_us * cores / device.max_nodes
             total -= device.launch_us if position or self.in_call else 0.0
         return total
 

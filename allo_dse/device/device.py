@@ -260,11 +260,7 @@ class NpuDevice(Device, KernelTables):
     @property
     def launch_us(self) -> float:
         """Overhead of one call on this device's columns, host to host."""
-        return self.board.launch_us + self.board.launch_column_us * self.array.columns
-
-    def begin_us(self, cores: int) -> float:
-        """Time to begin another program within a call: each of its cores gets its code and its descriptors."""
-        return self.board.relaunch_us * cores / self.max_nodes
+        return self.board.host_us(self.array.columns, tensor_bytes=0, rewrites=0)
 
     @property
     def _has(self) -> dict[str, object]:

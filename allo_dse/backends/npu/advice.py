@@ -1,4 +1,4 @@
-"""Rewrites that keep a limit which a program exceeds under every fold."""
+"""Rewrites of programs that exceed a limit under every fold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Dimension = tuple[str, int]
 
 
 def rewrite(violation: Violation, program: CompiledProgram, device: NpuDevice) -> str:
-    """Return what to write instead; empty if the violation says it, or nothing is known."""
+    """Return a rewrite of the program that keeps the limit; empty if none is known."""
     find = _REWRITES.get(violation.constraint)
     return find(violation, program, device) if find else ""
 
@@ -30,7 +30,7 @@ def _smaller_tiles(violation: Violation, program: CompiledProgram, device: NpuDe
     own = max(program.task_classes, key=lambda cls: _tensor_bytes(cls, {}))
     reserved = device.reserved_core_bytes
     budget = _tensor_bytes(own, {}) * (violation.limit - reserved) // (violation.needed - reserved)
-    mesh = next(kernel.mesh for kernel in program.kernels if kernel.name == own.kernel)
+    mesh = program.kernel(own.kernel).mesh
     ways = []
     for kind in ("axis", "size"):
         parts: dict[Dimension, int] = {}
@@ -78,7 +78,7 @@ def _tensor_bytes(own: TaskClass, parts: Mapping[Dimension, int]) -> int:
 
 
 def _by_stream(violation: Violation, program: CompiledProgram, device: NpuDevice) -> str:
-    """Move tensors to kernels of their own: results of products' shape first, which no stream has to rearrange."""
+    """Move tensors to kernels of their own; tiles with an operand's shape last, whose streams change their layout."""
     way = "in" if violation.constraint == "core_dma_in" else "out"
     own = max(program.task_classes, key=lambda cls: sum(way in port.directions for port in cls.used_ports))
     products = [op.shape for op in own.work if op.kind == "matmul"]
@@ -86,20 +86,19 @@ def _by_stream(violation: Violation, program: CompiledProgram, device: NpuDevice
     ports = [port for port in own.used_ports if way in port.directions]
     ports.sort(key=lambda p: (p.tile_shape in operands, -sum(axis is not None for axis in p.layout), p.tile_bytes))
     names = " and ".join(port.tensor.name for port in ports[: violation.needed - violation.limit])
-    mesh = next(kernel.mesh for kernel in program.kernels if kernel.name == own.kernel)
-    where = f"a kernel of its own with mapping={list(mesh)}"
+    where = f"a kernel of its own with mapping={list(program.kernel(own.kernel).mesh)}"
     if way == "in":
         return f"take {names} as an argument of {where}, which puts its tile into a stream, and get it in {own.kernel}"
     return f"put {names} into a stream in {own.kernel}, and get it in {where}, which writes the tensor"
 
 
 def _as_matrix(violation: Violation, program: CompiledProgram, device: NpuDevice) -> str:
-    """Merge neighbouring dimensions, of which only the first in each group may be sharded."""
-    name = violation.where.removeprefix("tensor ")
-    ports = [port for cls in program.task_classes for port in cls.used_ports if port.tensor.name == name]
+    """Merge neighbouring dimensions into two; only the first of each group may be sharded."""
+    ports = _ports(violation, program)
     if not ports or violation.limit != MOST_DIMENSIONS:
         return ""
-    shape, sharded = ports[0].tensor.shape, {d for p in ports for d, axis in enumerate(p.layout) if axis is not None}
+    name, shape = ports[0].tensor.name, ports[0].tensor.shape
+    sharded = {d for p in ports for d, axis in enumerate(p.layout) if axis is not None}
     for first in range(1, len(shape)):
         if sharded <= {0, first}:
             rows, columns = math.prod(shape[:first]), math.prod(shape[first:])
@@ -107,19 +106,25 @@ def _as_matrix(violation: Violation, program: CompiledProgram, device: NpuDevice
     return f"replicate a dimension of {name}, or pass it as several matrices"
 
 
+def _ports(violation: Violation, program: CompiledProgram) -> list[TensorPort]:
+    """Return the ports of the tensor that a violation is about."""
+    name = violation.where.removeprefix("tensor ")
+    return [port for cls in program.task_classes for port in cls.used_ports if port.tensor.name == name]
+
+
 def _one_shape(violation: Violation, program: CompiledProgram, device: NpuDevice) -> str:
     """Cut operations into pieces of the largest shape that divides all of them."""
     shapes = [tuple(map(int, shape.split("x"))) for shape in violation.detail.split(", ")]
     common = tuple(map(math.gcd, *shapes)) if len({*map(len, shapes)}) == 1 else ()
     loop = "write all but one as loops over elements"
-    if not common or min(common) < 4:  # the least that vector kernels take
+    if not common or min(common) < 4:  # the smallest size of vector kernels
         return loop
-    said = "x".join(map(str, common))
-    return f"cut each into pieces of {said}, slices in `with allo.meta_for(n) as i`, or choose sizes alike; or {loop}"
+    piece = "x".join(map(str, common))
+    return f"cut each into pieces of {piece}, slices in `with allo.meta_for(n) as i`, or choose sizes alike; or {loop}"
 
 
 def _in_order(violation: Violation, program: CompiledProgram, device: NpuDevice) -> str:
-    """Sort the region's arguments, those of the kind with most tensors first."""
+    """Sort the region's arguments: kinds with most tensors first."""
     kinds = buffer_kinds(program)
     if violation.needed > violation.limit and len({*kinds.values()}) > MOST_HOST_BUFFERS:
         return "give tensors of one direction the same element type"
@@ -138,12 +143,12 @@ def _smaller_calls(violation: Violation, program: CompiledProgram, device: NpuDe
 
 def _padded(violation: Violation, program: CompiledProgram, device: NpuDevice) -> str:
     """Pad rows to whole words."""
-    name = violation.where.removeprefix("tensor ")
-    port = next(port for cls in program.task_classes for port in cls.used_ports if port.tensor.name == name)
+    port = _ports(violation, program)[0]
     width, tile = port.tensor.shape[-1], port.tile_shape[-1]
     step = max(1, 8 * WORD_BYTES // port.tensor.dtype.bits)
     padded = -(-tile // step) * step
-    return f"pad the width of {name} from {width:,} to {width // tile * padded:,}: tiles of {padded} instead of {tile}"
+    wide = width // tile * padded
+    return f"pad the width of {port.tensor.name} from {width:,} to {wide:,}: tiles of {padded} instead of {tile}"
 
 
 _REWRITES: Mapping[str, Callable[[Violation, CompiledProgram, NpuDevice], str]] = {

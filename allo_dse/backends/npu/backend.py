@@ -132,7 +132,7 @@ class NpuBackend(Backend):
         return task_excess(ports, NpuDevice.of(device), buffering)
 
     def rewrite(self, violation: Violation, program: CompiledProgram, device: Device) -> str:
-        """Return what to write instead, with sizes that fit."""
+        """Return a rewrite with sizes that fit; empty if none is known."""
         return rewrite(violation, program, NpuDevice.of(device))
 
     def evaluator(self, device: Device) -> Evaluator:

@@ -60,8 +60,8 @@ def _costs(op: TileOp, device: NpuDevice) -> dict[tuple[str, ...], dict[str, Sca
             for name, cost in entries.items()
             if cost is kernel
         }
-    kind = op.kind if op.kind in device.elementwise else "other"
-    return {("elementwise", kind): _ELEMENTWISE}
+    own = device.elementwise_cost(op.kind)
+    return {("elementwise", kind): _ELEMENTWISE for kind, cost in device.elementwise.items() if cost is own}
 
 
 def accuracy_of(found: Calibration) -> tuple[Accuracy, ...]:

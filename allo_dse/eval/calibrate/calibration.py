@@ -159,9 +159,8 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
         DeviceError: for measurements of too few designs, or of different boards, or of a device without numbers to
             fit.
     """
-    tunable = tunable_of(measurements[0].design.device) if measurements else None
-    devices = _devices(measurements, tunable)
-    assert tunable is not None
+    devices = _devices(measurements)
+    tunable = tunable_of(devices[0])
     parameters = tunable.parameters((m.design for m in measurements), devices[0])
     measured = np.log([m.latency_us for m in measurements])
 
@@ -233,14 +232,13 @@ def tunable_of(device: Device) -> Tunable:
     return found
 
 
-def _devices(measurements: Sequence[Measurement], tunable: Tunable | None) -> list[Device]:
+def _devices(measurements: Sequence[Measurement]) -> list[Device]:
     devices = [m.design.device for m in measurements]
     for measurement, device in zip(measurements, devices, strict=True):
-        assert tunable is not None
-        if type(device) is not type(devices[0]) or tunable.settings(device) != tunable.settings(devices[0]):
+        if _settings(device) != _settings(devices[0]):
             raise DeviceError(
-                f"{measurement.label or measurement.design.key}: measured on {_words(tunable_of(device), device)}, "
-                f"the first one on {_words(tunable, devices[0])}",
+                f"{measurement.label or measurement.design.key}: measured on {_words(device)}, "
+                f"the first one on {_words(devices[0])}",
                 hint="calibrate boards one by one",
             )
     designs = len({m.design.key for m in measurements})
@@ -252,8 +250,12 @@ def _devices(measurements: Sequence[Measurement], tunable: Tunable | None) -> li
     return devices
 
 
-def _words(tunable: Tunable, device: Device) -> str:
-    name, *others = tunable.named(device).items()
+def _settings(device: Device) -> object:
+    return type(device), tunable_of(device).settings(device)
+
+
+def _words(device: Device) -> str:
+    name, *others = tunable_of(device).named(device).items()
     return ", ".join([name[1], *(f"{kind} {own!r}" for kind, own in others)])
 
 

@@ -177,22 +177,25 @@ def _is_code_of(node: ast.AST, function: FunctionType) -> bool:
 class _Cut:
     """A file from which statements are taken, each once.
 
-    Attributes:
-        modules: files beside it that what was taken imports, cut in the same way.
+    Args:
+        others: files of the same project that are cut along, by the path to write each to.
     """
 
-    def __init__(
-        self, file: Path, modules: dict[str, str] | None = None, others: dict[str, _Cut] | None = None
-    ) -> None:
+    def __init__(self, file: Path, others: dict[str, _Cut] | None = None) -> None:
         self.file = file
         self._others: dict[str, _Cut] = {} if others is None else others
         self._wanted: set[str] = set()
+        self._copied = ""
         self._busy = False
         with tokenize.open(file) as source:  # in the encoding that it says
             self._read(source.read())
         self.original = self.tree
-        self.modules: dict[str, str] = {} if modules is None else modules
         self._taken: set[tuple[int, str]] = set()
+
+    @property
+    def modules(self) -> dict[str, str]:
+        """Texts of the files that are cut along, by path."""
+        return {path: other._copied for path, other in self._others.items()}
 
     def _read(self, text: str) -> None:
         self._text, self._lines = text, text.splitlines()
@@ -216,8 +219,8 @@ class _Cut:
         for name, depth in depths.items():
             place = next((d for node in inside if (d := _stream_depth(node, name))), None)
             if place is None:
-                said = f"`{name}: Stream[type, {depth}]`"
-                raise NotCut(f"{self.file.name} declares no {said}, with its depth, which the mapping needs")
+                stream = f"`{name}: Stream[type, {depth}]`"
+                raise NotCut(f"{self.file.name} declares no {stream}, with its depth, which the mapping needs")
             places.append((place, str(depth)))
         for region in (node for node in inside if _is_device_code(node)):
             own = {n.id for n in ast.walk(region) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -277,7 +280,7 @@ class _Cut:
         return ast.unparse(one) + "\n"
 
     def _file_of(self, module: str, level: int) -> Path | None:
-        """The file of a module of the same project: beside this one, or where Python finds what is not installed."""
+        """Return the file of a module of the same project: beside this one, or on Python's path and not installed."""
         folder = self.file.parents[max(level - 1, 0)]
         near = folder.joinpath(*module.split("."))
         for file in (near.with_name(f"{near.name}.py"), near / "__init__.py"):
@@ -294,20 +297,19 @@ class _Cut:
         return file if file.suffix == ".py" and not installed else None
 
     def _copy(self, file: Path, module: str, name: str | None) -> None:
-        """Take a name of another module, or all of it, into the file where the program finds it."""
+        """Copy a name of another module, or the whole module, to the path from which the program imports it."""
         path = module.replace(".", "/") + ("/__init__.py" if file.name == "__init__.py" else ".py")
         if path not in self._others:
-            self._others[path] = _Cut(file, self.modules, self._others)
+            self._others[path] = _Cut(file, self._others)
         other = self._others[path]
         other._wanted |= {name} if name else set(other.all_names())
-        self.modules[path] = self.modules.get(path, "")  # files that import each other
-        if other._busy:
+        if other._busy:  # files that import each other
             return
         other._busy, taken = True, set[str]()
         while taken != other._wanted:
             taken = set(other._wanted)
             other._taken.clear()
-            self.modules[path] = other.text(taken)
+            other._copied = other.text(taken)
         other._busy = False
 
     def all_names(self) -> Iterable[str]:
@@ -320,7 +322,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _dead_branches(node: ast.AST, known: Mapping[str, object]) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """Changes that leave out those branches of `allo.meta_if` in a block that known values exclude."""
+    """Yield changes of a block that remove the branches of `allo.meta_if` that known values exclude."""
     body = getattr(node, "body", None)
     if not isinstance(body, list):
         return
@@ -346,7 +348,7 @@ def _dead_branches(node: ast.AST, known: Mapping[str, object]) -> Iterator[tuple
 
 
 def _value_of(condition: ast.expr, known: Mapping[str, object]) -> bool | None:
-    """The value of a condition that known names decide; None for any other."""
+    """Return the value of a condition; None if it needs other names than the known ones."""
     if not _names(condition) <= known.keys():
         return None
     try:
@@ -356,7 +358,7 @@ def _value_of(condition: ast.expr, known: Mapping[str, object]) -> bool | None:
 
 
 class _HostCode(ast.NodeTransformer):
-    """Removes annotations that Python would evaluate or that name what a program does not need, from host code.
+    """Removes annotations from host code: Python would evaluate them, and the program may lack their names.
 
     Host code is everything outside regions, kernels and the functions that they call. Fields of classes keep their
     annotations as text.
@@ -421,7 +423,7 @@ class _HostCode(ast.NodeTransformer):
 
 
 def _replaced(text: str, places: Iterable[tuple[ast.expr | ast.stmt, str]], first: int = 1) -> str:
-    """Replace parts of a text that begins at line `first`; an annotation without a new text goes with its sign."""
+    """Replace parts of a text that begins at line `first`; a removed annotation loses its colon or arrow too."""
     lines = [line.encode() for line in text.split("\n")]
     places = list(places)
     gone = {inner for node, _ in places if isinstance(node, ast.stmt) for inner in ast.walk(node) if inner is not node}
