@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from .common.exports import lazy_exports
 from .lang.targets import register_target
-from .space.backend import find_backends_with
+from .space.backend import add_backend
 
 if TYPE_CHECKING:
     from .backends.fpga.choices.clock import clock as clock
@@ -98,7 +98,6 @@ if TYPE_CHECKING:
     from .simulator.replay.trace_build import Get as Get
     from .simulator.replay.trace_build import Loop as Loop
     from .simulator.replay.trace_build import Put as Put
-    from .space.backend import Maps
     from .space.choice import Ask as Ask
     from .space.choice import Choice as Choice
     from .space.choice import Question as Question
@@ -181,14 +180,8 @@ _names, __getattr__ = lazy_exports(
 __all__ = [*_names, "__version__"]
 
 
-def _backend_for(device: Device) -> Maps:
-    from .backends.registry import backend_for
-
-    return backend_for(device)
-
-
-find_backends_with(_backend_for)
-
+for _kind, _class in (("npu", "npu.backend:NpuBackend"), ("fpga", "fpga.backend:FpgaBackend")):
+    add_backend(_kind, f"allo_dse.backends.{_class}")
 for _target in ("simulator", "llvm"):
     register_target(_target, "allo_dse.eval.execute.built:SimulatorModule")
 for _target in ("aie", "aie-mlir"):

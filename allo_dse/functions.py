@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from allo_dse.backends.registry import backend_for
 from allo_dse.common.errors import AlloDseError, DeviceError
 from allo_dse.common.files import write_whole
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
+from allo_dse.eval.backend import backend_of
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
@@ -53,7 +53,7 @@ def place(
     target = _target(mapping, device, "place")
     assert where is not None
     found = Device.of(where)
-    placement = backend_for(found).place(target, time_limit_s)
+    placement = backend_of(found).place(target, time_limit_s)
     if placement is None:
         raise DeviceError(f"{found.name} has no array to place nodes on", hint="NPUs have one")
     return placement
@@ -89,10 +89,10 @@ def _target(mapping: VMG | Design | Program, device: Device | str | None, functi
     if isinstance(mapping, Design):
         if target is None:
             return mapping.mapping
-        return backend_for(target).map(mapping.vmg, target, mapping.buffering, mapping.schedule, mapping.depths)
+        return backend_of(target).map(mapping.vmg, target, mapping.buffering, mapping.schedule, mapping.depths)
     if target is None:
         raise AlloDseError(f"{function} needs a device", hint=f'{function}(vmg, "npu1_4col")')
-    return backend_for(target).map(_graph(mapping, function), target)
+    return backend_of(target).map(_graph(mapping, function), target)
 
 
 def _graph(mapping: VMG | Design | Program, function: str) -> VMG:

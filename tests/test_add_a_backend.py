@@ -77,9 +77,9 @@ def test_an_installed_backend_is_found_by_its_entry_point(tmp_path: Path) -> Non
     (installed / "entry_points.txt").write_text("[allo_dse.backends]\ncgra = cgra.backend:CgraBackend\n")
     code = f"""
 import allo_dse as dse
-from allo_dse.backends import backend_for
+from allo_dse.backends import backend_of
 device = dse.Device.load({str(DEVICE)!r})
-print(device.max_nodes, type(backend_for(device)).__name__)
+print(device.max_nodes, type(backend_of(device)).__name__)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, tmp_path, EXAMPLE)))}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)

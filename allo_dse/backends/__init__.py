@@ -21,21 +21,29 @@ if TYPE_CHECKING:
     from allo_dse.eval.backend import Placement as Placement
     from allo_dse.eval.backend import Sources as Sources
     from allo_dse.eval.backend import Words as Words
+    from allo_dse.eval.backend import backend_of as backend_of
+    from allo_dse.eval.backend import register_backend as register_backend
     from allo_dse.eval.evaluator import Metrics as Metrics
     from allo_dse.eval.recording import Recorded as Recorded
     from allo_dse.eval.target import Target as Target
 
-    from .registry import backend_for as backend_for
-    from .registry import register_backend as register_backend
-
 _names, __getattr__ = lazy_exports(
     __name__,
     {
-        ".eval.backend": ["Artifacts", "Asked", "Backend", "Choices", "Placement", "Sources", "Words"],
+        ".eval.backend": [
+            "Artifacts",
+            "Asked",
+            "Backend",
+            "Choices",
+            "Placement",
+            "Sources",
+            "Words",
+            "backend_of",
+            "register_backend",
+        ],
         ".eval.evaluator": ["Metrics"],
         ".eval.recording": ["Recorded"],
         ".eval.target": ["Target"],
-        "registry": ["backend_for", "register_backend"],
     },
 )
 __all__ = [*_names]

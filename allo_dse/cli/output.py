@@ -176,18 +176,19 @@ def one_run(*given: Path | None) -> Path | None:
 def designs_and_run(
     words: Sequence[str], run: Path | None, designs: int | None = None
 ) -> tuple[list[str], Path | None]:
-    """Split the arguments of a command into designs and the run, which stands behind them or in `--run`.
+    """Split the arguments of a command into designs and the run, given after them or by `--run`.
 
     Args:
-        designs: how many designs the command takes; None for any number.
+        designs: number of designs that the command takes; None for any.
 
     Raises:
         StudyError: for two runs, or another number of designs.
     """
-    first = len(words) if designs is None else designs
-    named = [word for position, word in enumerate(words) if position >= first or (designs is None and means_run(word))]
-    given = [word for word in words if word not in named]
-    if designs is not None and len(given) < designs:
+    if designs is None:
+        given, named = [word for word in words if not means_run(word)], [word for word in words if means_run(word)]
+    else:
+        given, named = list(words[:designs]), list(words[designs:])
+    if len(given) < (designs or 0):
         raise StudyError("an ID is missing", hint="`allo-tune pareto` lists the designs of the front")
     return given, one_run(*map(Path, named), run)
 

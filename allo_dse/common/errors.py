@@ -34,6 +34,11 @@ class AlloDseError(Exception):
         return f"error: {self.message}"
 
     @property
+    def with_hint(self) -> str:
+        """Return the message and the hint in one line."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    @property
     def place(self) -> dict[str, str | int]:
         """Return the place in the user's source, for machines; empty if there is none."""
         return {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 BACKENDS = "allo_dse.backends"
@@ -13,5 +12,7 @@ BACKENDS = "allo_dse.backends"
 @cache
 def plugin(group: str, name: str) -> Any:
     """Return what the entry point of a group and name refers to; None if no installed package has one."""
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
     found = next(iter(entry_points(group=group, name=name)), None)
     return None if found is None else found.load()

@@ -16,7 +16,7 @@ Facts = list[tuple[str, str]]
 """Names and values, to be shown as they are."""
 
 _PARTS = ("works", "waits for a token", "waits for room", "waits for DRAM")
-"""As `eval.recording.PARTS`."""
+"""Names of `eval.recording.PARTS`, in the same order."""
 
 
 def box_facts(summary: Summary, run: Recorded | None, placed: Placement | None) -> list[Facts]:

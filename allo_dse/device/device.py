@@ -399,7 +399,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 FAMILIES: dict[str, type[Device]] = {"npu": NpuDevice, "fpga": FpgaDevice}
-"""Models of device files by family; `backends.registry` adds those of other kinds."""
+"""Models of device files by family; `register_backend` adds those of other kinds."""
 
 
 def _model_of(family: str) -> type[Device] | None:

@@ -1,7 +1,7 @@
 """The protocol of backends: everything that depends on the kind of a device.
 
-A backend has no state. `backends.registry` finds it by the `family` of a device; the entry points of the group
-`allo_dse.backends` add kinds. docs/add_a_backend.md adds one.
+A backend has no state, and is found by the `family` of a device. `register_backend` and the entry points of the group
+`allo_dse.backends` add kinds; docs/add_a_backend.md adds one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from allo_dse.common.errors import AlloDseError, SimulationError, StudyError
 from allo_dse.common.records import JsonObject
 from allo_dse.compiler.program.compiled import CompiledProgram, Hopeless
 from allo_dse.compiler.program.tensors import TensorPort
+from allo_dse.device.device import FAMILIES, Device
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering, Violation
 from allo_dse.space import backend as lower
@@ -27,7 +28,6 @@ from .parameters import Tunable
 from .target import MODEL, Target
 
 if TYPE_CHECKING:
-    from allo_dse.device.device import Device
     from allo_dse.space.design import Design
 
     from .execute.observe import Inputs
@@ -47,8 +47,8 @@ class Choices(Struct, frozen=True):
     """Choices beside parameters and folds.
 
     Attributes:
-        before, after: those that are made before the fold, and after it.
-        buffering: the least that every design has.
+        before, after: made before the fold, and after it.
+        buffering: the least of any design.
     """
 
     before: Sequence[Choice] = ()
@@ -67,7 +67,7 @@ class Sources(Struct, frozen=True):
     Attributes:
         reference: computes the expected results from the inputs, with NumPy.
         verify_with: as for `verify_design`; tolerances of large programs come from that instance.
-        metrics: of the design as it was evaluated; None if it was not.
+        metrics: of the evaluated design; None if it was not evaluated.
         inputs: returns the study's sets of inputs for a program, the one that decides the latency first.
     """
 
@@ -94,9 +94,9 @@ class Words(Struct, frozen=True):
     """A design in words, beside its fold.
 
     Attributes:
-        node: what a node is called: "core", "processing element".
-        parts: what is to be said of the design.
-        caveats: what is to be known of its metrics.
+        node: the noun for a node: "core", "processing element".
+        parts: phrases that describe the design.
+        caveats: sentences on the limits of its metrics.
     """
 
     node: str = "node"
@@ -132,11 +132,11 @@ class Backend(Maps, Protocol):
 
     Attributes:
         kind: the `family` of its device files.
-        device_model: what device files are read as.
+        device_model: the model of these files.
         has_places: True if nodes have places on the device, which `place` finds.
         reads_reports: True if its numbers are calibrated from reports of its tools rather than from latencies.
         project_folder: the folder among its artifacts that is a project of its own, such as "hls"; empty for none.
-        targets: the tools that can build its designs; the first is taken unless a study names another.
+        targets: the tools that can build its designs; the first is the default.
     """
 
     kind: str
@@ -147,7 +147,7 @@ class Backend(Maps, Protocol):
     targets: Mapping[str, Target] = {MODEL.name: MODEL}
 
     def choices(self, asked: Asked, target: Target, device: Device) -> Choices:
-        """Return what may vary beside parameters and folds.
+        """Return the choices beside parameters and folds.
 
         Raises:
             StudyError: for choices that the device does not have.
@@ -169,7 +169,7 @@ class Backend(Maps, Protocol):
         """Return the evaluator of a study that names none."""
 
     def launches(self, device: Device) -> Launches:
-        """Return what networks need of a device."""
+        """Return the properties of a device that networks depend on."""
         return Launches(device)
 
     def tunable(self, device: Device) -> Tunable | None:
@@ -177,7 +177,7 @@ class Backend(Maps, Protocol):
         return None
 
     def words(self, design: Design, metrics: Mapping[str, Any]) -> Words:
-        """Return what is to be said of a design beside its fold."""
+        """Return the description of a design beside its fold."""
         return Words()
 
     def advice(self, asked: Asked) -> str:
@@ -185,7 +185,7 @@ class Backend(Maps, Protocol):
         return ""
 
     def capacity(self, device: Device) -> Mapping[str, float]:
-        """Return how much the device has of what metrics count, by the name of the metric."""
+        """Return the device's amount of each resource, by the metric that counts it."""
         return {}
 
     def record(self, design: Design, metrics: Mapping[str, Any]) -> Recorded:
@@ -217,8 +217,14 @@ class Backend(Maps, Protocol):
         raise AlloDseError(f"devices of family {self.kind!r} have no places")
 
     def artifacts(self, design: Design, sources: Sources) -> Artifacts:
-        """Return the files from which the device's tools build a design, and what is to be said of them."""
+        """Return the files from which the device's tools build a design, with notes on them."""
         return Artifacts({})
+
+
+def register_backend(backend: Backend) -> None:
+    """Add a kind of device, as an entry point of the group `allo_dse.backends` does for installed packages."""
+    lower.add_backend(backend.kind, backend)
+    FAMILIES[backend.kind] = backend.device_model
 
 
 def backend_of(device: Device) -> Backend:
@@ -231,7 +237,7 @@ def backend_of(device: Device) -> Backend:
 
 
 def with_rewrite(violation: Violation, program: CompiledProgram, device: Device) -> str:
-    """Return a violation in words, with what to write instead."""
+    """Return a violation in words, with advice on how to rewrite the program."""
     found = backend_of(device).rewrite(violation, program, device)
     return f"{violation}: {found}" if found else str(violation)
 
@@ -267,7 +273,7 @@ class Buildable(Struct, frozen=True):
             raise Hopeless(str(found[0]))
 
     def rewrites(self, program: Program) -> list[str]:
-        """Return the limits and rules that a program breaks under any fold, each with what to write instead."""
+        """Return the limits and rules that a program breaks under any fold, each with advice on a rewrite."""
         return [with_rewrite(violation, program, self.device) for violation in self._obstacles(program)]
 
     def _obstacles(self, program: Program) -> list[Violation]:

@@ -46,7 +46,7 @@ def _files_of(facts: Path) -> set[str]:
 def design_files(
     design: Design, artifacts: Artifacts | None = None, *, facts: JsonObject | None = None, more: Files | None = None
 ) -> Files:
-    """Return `design.json`, `parameters.json`, the mapping, and what the device's tools build from.
+    """Return `design.json`, `parameters.json`, the mapping, and the sources for the device's tools.
 
     Args:
         artifacts: sources as the backend made them (see `artifacts_of`); by default without a reference.
@@ -66,7 +66,7 @@ def design_files(
 
 
 def artifacts_of(design: Design, asked: Sources | None = None) -> Artifacts:
-    """Return what the tools of a design's device build from."""
+    """Return the sources that the tools of a design's device build from."""
     return backend_of(design.device).artifacts(design, asked or Sources())
 
 

@@ -1,4 +1,4 @@
-"""Launches of networks: what they take of a device, and how operators pass tensors to each other there."""
+"""Launches of networks: their use of a device, and the tensors that operators stream to each other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Part(Struct, frozen=True):
     """A design in a launch.
 
     Attributes:
-        first_column: of those that it has.
+        first_column: the first of its columns.
         after: positions of the parts before it whose ends it waits for. wait_us: time from then until it is called.
         transport: how its tiles move, where that is not its mapping's own plan.
     """
@@ -49,7 +49,7 @@ class Launches:
 
     Attributes:
         columns: neighbouring parts of the device that operators can have for themselves; 0 if it has no such parts.
-        limits: what the operators of a launch may use: columns, or any number of operators, and then `resources`.
+        limits: of the operators of a launch together: columns, or any number of operators, and then `resources`.
         resources: metrics of designs that launches have a limited amount of.
         most: the largest number of launches of a network; None without a limit.
         between_us: time from one launch to the next.

@@ -96,7 +96,7 @@ class Tunable(Protocol):
         """Return all numbers that differ from board to board; measurements of equal ones are fitted together."""
 
     def named(self, device: Device) -> dict[str, str]:
-        """Return the names of what the settings belong to: "device", and others such as "board"."""
+        """Return the names of the settings' owners: "device", and others such as "board"."""
 
     def alike(self, device: Device, measured: Device) -> Device:
         """Return a device with the board and options that another one was measured with, as far as it has them."""

@@ -84,7 +84,7 @@ def whole_run(network: Network, labels: Labels) -> RunResult:
 
 
 PARTS = (Activity.WORK, Activity.WAIT_GET, Activity.WAIT_PUT, Activity.WAIT_RESOURCE)
-"""What shares are of; being served by a resource counts as work."""
+"""Activities that have shares; service by a resource counts as work."""
 
 _LONGER = 4
 _SECONDS = 1.0

@@ -27,8 +27,7 @@ class Rule(Protocol):
     Attributes:
         name: one of `violation.CONSTRAINTS` or `TARGET_CONSTRAINTS`.
         source: where it is written down: module and function of the builder, or a document.
-        folded: True if it looks at nodes, of which there must not be more than the device has; else it looks at the
-            program only.
+        folded: True for a rule about nodes, whose number must fit the device; False for one about the program only.
     """
 
     name: str
@@ -49,7 +48,7 @@ class Target(Struct, frozen=True):
         most_tasks: largest number of tasks of a program; None without a limit.
         fifo_depth: the depth of the object FIFOs that it makes for tensors; None when it makes any.
         respell: rewrites a fold in equivalent patterns that it can build; None when it builds any.
-        subject: makes of a mapping what the rules check, with data that several of them share.
+        subject: converts a mapping to the object that rules check, with data that several of them share.
     """
 
     name: str

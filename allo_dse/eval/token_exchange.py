@@ -109,7 +109,7 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def most_tokens(self) -> int:
-        """Tokens that pass the busiest FIFO, none of which has to hold more."""
+        """Tokens through the busiest FIFO: no FIFO has to hold more."""
         tokens = np.zeros(len(self._fifos.held), np.int64)
         for order in self.orders:
             for kind, steps in enumerate(order.kinds):

@@ -542,7 +542,7 @@ def unlike_reference(
     finest = _DOUBLE if one.rounded.dtype == np.float64 else SINGLE
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         allowed = (max(finest, min(roundoff, SINGLE)) + _DOUBLE) * one.unit  # that of exact values is float64's
-        # What underflows in the reference is off by the least normal number, times the operations that follow.
+        # Underflow in the reference is off by the least normal number, times the operations that follow.
         least = float(np.finfo(np.float64 if max(finest, roundoff) < SINGLE else np.float32).tiny)
         allowed = allowed + least * (1 + np.fmin(one.unit / np.abs(one.exact), 1 / SINGLE))
         if roundoff > SINGLE:  # the reference rounds as programs do, at least its results

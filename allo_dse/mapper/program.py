@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING
@@ -43,8 +43,7 @@ class Program(CompiledProgram):
     @staticmethod
     def of(compiled: CompiledProgram, source: Callable[..., object] | None = None, *, apart: bool = False) -> Program:
         """The same program, with a graph."""
-        own = {field.name: getattr(compiled, field.name) for field in fields(CompiledProgram)}
-        return Program(**own, source=source, apart=apart)
+        return Program(**compiled.compiled_fields, source=source, apart=apart)
 
     def with_params(self, **changes: object) -> Program:
         """The program that the same source gives for other parameters."""

@@ -1,13 +1,17 @@
 """The part of a backend that spaces and designs need: bounds of folds, mappings on a device, depths of streams.
 
-Backends have no state: designs of one kind share one. `allo_dse` says where they are found, so that this package knows
-none of them; `eval.backend` has the rest of the protocol.
+Backends have no state: designs of one kind share one. `allo_dse` adds those of the package by name, so that no module
+below them imports one. `eval.backend` has the rest of the protocol.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
+
+from allo_dse.common.errors import DeviceError
+from allo_dse.common.plugins import BACKENDS, plugin
 
 if TYPE_CHECKING:
     from allo_dse.compiler.program.compiled import Directive
@@ -63,15 +67,12 @@ class Maps(Protocol):
         return {}
 
 
-class _Finder:
-    """Finds the backend of a device; `allo_dse` says how when it is imported."""
-
-    find: Callable[[Device], Maps]
+_known: dict[str, Maps | str] = {}
 
 
-def find_backends_with(find: Callable[[Device], Maps]) -> None:
-    """Set the function that returns the backend of a device."""
-    _Finder.find = staticmethod(find)
+def add_backend(kind: str, backend: Maps | str) -> None:
+    """Add the backend of a kind of device, or its class as "module:class", which is imported on first use."""
+    _known[kind] = backend
 
 
 def backend_of(device: Device) -> Maps:
@@ -80,4 +81,15 @@ def backend_of(device: Device) -> Maps:
     Raises:
         DeviceError: for a device of a kind that has none.
     """
-    return _Finder.find(device)
+    kind = device.family
+    found = _known.get(kind) or plugin(BACKENDS, kind)
+    if found is None:
+        raise DeviceError(
+            f"{device.name}: there is no backend for devices of family {kind!r}",
+            hint="docs/add_a_backend.md says how to add one",
+        )
+    if isinstance(found, str):
+        module, _, name = found.partition(":")
+        found = getattr(importlib.import_module(module), name)
+    _known[kind] = backend = found() if isinstance(found, type) else found
+    return backend

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
 from allo_dse.compiler.program.compiled import CompiledProgram, Watch
@@ -83,7 +82,7 @@ class CompiledPrograms:
 
     def pack(self, program: Program) -> Packed | None:
         """Return the compiled program as plain data; None if parameters are objects that cannot be sent."""
-        compiled = CompiledProgram(**{field.name: getattr(program, field.name) for field in fields(CompiledProgram)})
+        compiled = CompiledProgram(**program.compiled_fields)
         try:
             return Packed(compiled, len(pickle.dumps(compiled, pickle.HIGHEST_PROTOCOL)))
         except (pickle.PicklingError, TypeError, AttributeError):

@@ -10,7 +10,7 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from allo_dse.backends.registry import register_backend
+from allo_dse.backends import register_backend
 from allo_dse.common.errors import AlloDseError
 from allo_dse.eval.backend import Asked, Backend, Choices
 from allo_dse.eval.evaluator import Bounds, Metrics

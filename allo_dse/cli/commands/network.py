@@ -46,7 +46,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
         typer.Option("--set", metavar="NAME=VALUE", help="Argument of the network, or size; repeatable."),
     ] = None,
     device: Annotated[str, typer.Option(help="NPU or FPGA, by name or device file.")] = "npu2",
-    target: Annotated[str | None, typer.Option(help="What shall build the designs, such as allo or model.")] = None,
+    target: Annotated[str | None, typer.Option(help="The tool that builds the designs, such as allo or model.")] = None,
     trials: Annotated[
         int,
         typer.Option(

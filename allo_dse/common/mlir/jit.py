@@ -97,8 +97,7 @@ where the processor does not know the type.
 def run_passes(module: ir.Module, pipeline: str) -> None:
     """Run a pass pipeline in place.
 
-    What goes in is verified; that passes of MLIR keep it valid is not verified again after each, which would take
-    longer than most passes.
+    The input is verified. The result of each pass is not, because that would take longer than most passes.
 
     Raises:
         SimulationError: with MLIR's message if the module is not valid or a pass fails.
@@ -140,8 +139,10 @@ def pass_through(function: ir.OpView, *attributes: str) -> None:
 
 
 def leave_as_it_is(module: ir.Module) -> None:
-    """Have no code of a module of the llvm dialect optimized: an engine's level is that of LLVM's passes only, and code
-    generation optimizes what does not say otherwise."""
+    """Exclude the functions of a module of the llvm dialect from optimization.
+
+    An engine's level applies to LLVM's passes only; code generation optimizes by default.
+    """
     for op in module.body.operations:
         if op.operation.name == "llvm.func" and op.regions[0].blocks:
             pass_through(op, "optnone", "noinline")
@@ -151,7 +152,7 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
     """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function.
 
     Args:
-        optimize: what it computes is the same without; to compile takes half of the time then.
+        optimize: False halves the time of compiling, and gives the same results.
     """
     text = str(module)
     if "bf16" in text:
@@ -169,8 +170,8 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
         return path.read_bytes()
 
 
-# Where the processor does not know bf16, LLVM widens what it passes on from block to block by functions that many C
-# libraries lack, and a call to them ends the process. No operation computes in bf16 any more (`round_small_floats`).
+# On processors without bf16, LLVM calls functions that many C libraries lack to pass such values from block to block,
+# and the process ends. As no operation computes in bf16 any more (`round_small_floats`), integers can hold the bits.
 
 _BF16 = re.compile(r"(?:(?<![@%\w.])|(?<=\dx))bf16\b")
 _CONSTANT = re.compile(r"(?<=constant\()(\S+)(?= : bf16\))|(?<=dense<)([^>\"]+)(?=> : tensor<[0-9x]*bf16>)")

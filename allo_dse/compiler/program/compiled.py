@@ -158,6 +158,11 @@ class CompiledProgram:
         return common_tensors(self.kernels)
 
     @property
+    def compiled_fields(self) -> dict[str, Any]:
+        """The program as data: its fields by name, without those of a derived class."""
+        return {own.name: getattr(self, own.name) for own in fields(CompiledProgram)}
+
+    @property
     def task_count(self) -> int:
         return self.first_task[-1]
 
@@ -237,8 +242,8 @@ _BESIDE = ("params", "warnings")  # parameters may be any objects; their effects
 def program_digest(program: CompiledProgram) -> str:
     """Return a hash of everything in a program but its place in the source: comments do not change it."""
     known: dict[int, str] = {}
-    told = [_text(getattr(program, own.name), known) for own in fields(CompiledProgram) if own.name not in _BESIDE]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+    texts = [_text(value, known) for name, value in program.compiled_fields.items() if name not in _BESIDE]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 def _text(value: Any, known: dict[int, str]) -> str:
@@ -264,7 +269,7 @@ class Hopeless(AlloDseError):
 
 
 class Watch(Protocol):
-    """An observer of a compilation, told of the program's parts early. Raises `Hopeless` to stop the compilation."""
+    """An observer of a compilation, called with early parts of the program. Raises `Hopeless` to stop it."""
 
     def tasks(self, count: int) -> None:
         """Receive the least number of tasks."""

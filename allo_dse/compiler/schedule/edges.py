@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from functools import lru_cache
 from typing import Literal
 
@@ -12,6 +11,7 @@ from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.dialect import new_context
+from allo_dse.common.mlir.nested_ops import nested_ops
 from allo_dse.common.records import replace
 
 from ..ir.nest import Loop, read_nest
@@ -97,17 +97,9 @@ def _argument(kernel: Kernel, body: Body, port: TensorPort) -> ir.Value:
 def _uses(body: Body, argument: ir.Value) -> list[ir.Operation]:
     """The loads or stores of an argument, in the order of the text; none where it is used in another way."""
     owners = {use.owner.operation for use in argument.uses}
-    ordered = [op for op in _operations(body.block) if op in owners]
+    ordered = [op for op in nested_ops(body.function, parents_first=True) if op in owners]
     kinds = {op.name for op in ordered}
     return ordered if kinds in ({"memref.load"}, {"memref.store"}) else []
-
-
-def _operations(block: ir.Block) -> Iterator[ir.Operation]:
-    for view in block.operations:
-        yield view.operation
-        for region in view.operation.regions:
-            for inner in region.blocks:
-                yield from _operations(inner)
 
 
 def _reuse(ops: list[ir.Operation]) -> None:
@@ -175,9 +167,8 @@ def with_edges(program: CompiledProgram, names: frozenset[str]) -> Edged:
         kernels[at] = _with_stream(kernels[at], edge, stream)
     if not streams:
         return Edged(program, {}, {})
-    own = {field.name: getattr(program, field.name) for field in fields(CompiledProgram)}
-    own |= {"streams": (*program.streams, *streams.values()), "kernels": tuple(kernels)}
-    return Edged(CompiledProgram(**own), streams, edges)
+    changed = {"streams": (*program.streams, *streams.values()), "kernels": tuple(kernels)}
+    return Edged(CompiledProgram(**program.compiled_fields | changed), streams, edges)
 
 
 def _with_stream(kernel: Kernel, edge: EdgeTensor, stream: StreamArray) -> Kernel:

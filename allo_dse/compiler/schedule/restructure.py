@@ -6,7 +6,6 @@ Each rewrite keeps the program's results; `check_order` proves that for orders.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from functools import lru_cache
 from itertools import permutations
 from typing import Literal
@@ -39,7 +38,7 @@ from .loops import (
 from .memories import IndexForms
 
 ALL_ORDERS = 3
-"""Loops of a nest of which all orders are offered; of a deeper one each loop in turn is moved to the inside."""
+"""Most loops of a nest that offers all orders. A deeper nest offers to move each loop to the inside."""
 _FAR = 1 << 32
 
 
@@ -104,8 +103,7 @@ def restructured(program: CompiledProgram, rewrites: Sequence[Rewrite]) -> Compi
         ProgramError: where a rewrite does not apply, or could change results.
     """
     kernels = tuple(_rewritten(own, [one for one in rewrites if one.kernel == own.name]) for own in program.kernels)
-    own = {field.name: getattr(program, field.name) for field in fields(CompiledProgram)}
-    return CompiledProgram(**{**own, "kernels": kernels})
+    return CompiledProgram(**program.compiled_fields | {"kernels": kernels})
 
 
 @lru_cache(maxsize=512)

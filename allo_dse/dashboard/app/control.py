@@ -1,6 +1,6 @@
 """Changes that the page makes: notes and stars on designs, stopping and resuming a run.
 
-Only for browsers on this computer: a server that others can reach shows none of these controls and refuses them.
+Only for browsers on this computer: a server that others can reach neither shows nor accepts them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _runs(app: Dash, context: Context) -> None:
         try:
             return (stop if target["act"] == "stop" else resume)(board, int(target["run"]))
         except AlloDseError as error:
-            return f"{error.message}" + (f" ({error.hint})" if error.hint else "")
+            return error.with_hint
 
     @app.callback(
         Output("control-buttons", "children"),
@@ -99,7 +99,7 @@ def _runs(app: Dash, context: Context) -> None:
 
 
 def control_buttons(board: Board, number: int) -> list[Component]:
-    """The button to stop a run that works, or to resume one that does not."""
+    """The button to stop a run, or to resume one that is not running."""
     run = board.runs[number]
     act = "stop" if running(run.path) is not None else "resume" if run.facts.command else ""
     hint = {"stop": "Ends the search as Ctrl-C does: everything is kept", "resume": run.facts.command_line}
@@ -137,7 +137,7 @@ def resume(board: Board, number: int) -> str:
     command = list(run.facts.command)
     if not command:
         raise StudyError("the run was started from Python", hint="run the same program again")
-    folder = run.path.parent.parent if "--run-dir" not in command else Path.cwd()
+    folder = Path.cwd() if any(word.partition("=")[0] == "--run-dir" for word in command) else run.path.parent.parent
     file = next((folder / word for word in command[1:] if word.endswith(".py")), None)
     if file is None or not file.is_file():
         raise StudyError(f"there is no {file}", hint=f"in the folder where it began: {run.facts.command_line}")
@@ -155,7 +155,7 @@ def notes_of(board: Board, number: int) -> Notes:
 
 
 def note_controls(context: Context, ref: Ref) -> list[Component]:
-    """Star and note of a design, to be changed; only to be read from other computers."""
+    """Star and note of a design: editable on this computer, read-only from others."""
     board = context.board
     note = notes_of(board, ref.run).of(board.table(ref).keys[ref.row])
     if not context.local:

@@ -321,7 +321,7 @@ def filter_error(board: Board, source: str) -> str:
     try:
         board.filtered(source)
     except FilterError as error:
-        return error.message + (f" ({error.hint})" if error.hint else "")
+        return error.with_hint
     return ""
 
 

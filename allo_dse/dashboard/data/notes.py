@@ -6,20 +6,21 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 
 NOTES = "notes.jsonl"
 MOST_CHARACTERS = 10_000
 
 
 class Note(Struct, frozen=True, omit_defaults=True):
-    """A change of a design's note, as a line of the file. What is None stays as it is.
+    """A change of a design's note, as a line of the file. Fields that are None stay unchanged.
 
     Attributes:
         at: seconds since 1970.
@@ -34,12 +35,15 @@ class Note(Struct, frozen=True, omit_defaults=True):
 _DECODER = msgspec.json.Decoder(Note)
 
 
+def _empty(key: str) -> Note:
+    return Note(key, star=False, text="")
+
+
 class Notes:
     """The notes of a run. Any number of processes may write: each change is one line that is appended as a whole."""
 
     def __init__(self, run_dir: Path) -> None:
         self.path = run_dir / NOTES
-        self._read: tuple[int, dict[str, Note]] = (-1, {})
 
     def all(self) -> dict[str, Note]:
         """Notes by the key of their design, in the order of their first line; damaged lines are skipped."""
@@ -47,24 +51,17 @@ class Notes:
             data = self.path.read_bytes()
         except OSError:  # there are none yet
             return {}
-        if self._read[0] != len(data):
-            found: dict[str, Note] = {}
-            for line in filter(None, data.split(b"\n")):
-                try:
-                    change = _DECODER.decode(line)
-                except (msgspec.MsgspecError, UnicodeDecodeError):
-                    continue
-                before = found.get(change.key, Note(change.key, star=False, text=""))
-                star, text = (
-                    b if a is None else a for a, b in ((change.star, before.star), (change.text, before.text))
-                )
-                found[change.key] = Note(change.key, star=bool(star), text=str(text), at=change.at)
-            self._read = len(data), found
-        return {key: note for key, note in self._read[1].items() if note.star or note.text}
+        found: dict[str, Note] = {}
+        for line in filter(None, data.split(b"\n")):
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                change = _DECODER.decode(line)
+                changed = {name: value for name, value in structs.asdict(change).items() if value is not None}
+                found[change.key] = replace(found.get(change.key, _empty(change.key)), **changed)
+        return {key: note for key, note in found.items() if note.star or note.text}
 
     def of(self, key: str) -> Note:
         """The note on a design; an empty one if there is none."""
-        return self.all().get(key, Note(key, star=False, text=""))
+        return self.all().get(key, _empty(key))
 
     def change(self, key: str, *, star: bool | None = None, text: str | None = None) -> None:
         """Append a change.

@@ -65,7 +65,6 @@ _OWN = "memref<2xi64, strided<[?], offset: ?>>"
 _MANTISSA_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _LEAST = {"f16": 2.0**-25, "bf16": 2.0**-134, "f32": 2.0**-150, "f64": 5e-324}
 """Half the distance between subnormal numbers."""
-_DIGITS = {"f16": 3, "bf16": 2, "f32": 6, "f64": 15}
 _KEPT_ENGINES = 64
 
 

@@ -274,7 +274,7 @@ class LaneReplay:
         return Order(process, start, _burst_ends(plan, process, start))
 
     def cycles(self, depths: IntArray, order: Order) -> IntArray:
-        """The makespans of depth vectors, int64[n, streams], for all of which the order is possible."""
+        """The makespans of depth vectors, int64[n, streams], that all permit the order."""
         plan = self.plan
         return lane_cycles(order, plan.operations, depths, plan.read_latency(depths), plan.process_end, self._room)
 

@@ -123,7 +123,7 @@ def _exporting(app: Dash, context: Context) -> None:
             try:
                 name, content = exported(board, context.programs, ref, target["kind"])
             except AlloDseError as error:
-                return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
+                return no_update, error.with_hint
         return send_bytes(content, name), ""
 
 
@@ -143,7 +143,7 @@ def _compiling(app: Dash, context: Context) -> None:
         try:
             context.programs.load(int(target["run"]))
         except AlloDseError as error:
-            return no_update, f"{error.message}" + (f" ({error.hint})" if error.hint else "")
+            return no_update, error.with_hint
         return version + 1, ""
 
 

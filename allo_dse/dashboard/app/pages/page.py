@@ -39,10 +39,10 @@ _SHORTCUTS = (
 
 
 _FRONT_NOTE = "No design is better than one on the Pareto front in all objectives; its knee is the best compromise."
-_VOLUME_NOTE = "what of the box up to the reference point the front dominates: larger is better"
+_VOLUME_NOTE = "the share of the box up to the reference point that the front dominates: larger is better"
 _BEST_NOTE = (
     "each objective over its best value at the end: the first solid, the second dashed; "
-    "with dots: what no design can be better than, where known"
+    "dotted: bounds that no design can beat, where known"
 )
 _IMPORTANCE_NOTE = "how differently a parameter's values are spread among the best designs (PED-ANOVA)"
 

@@ -55,7 +55,7 @@ def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Component]:
         candidate = context.programs.candidate(ref).design
         words, source = context.programs.explain(ref), candidate.vmg.mapping_source()
     except AlloDseError as error:
-        return [card("Program", html.P(f"{error.message} ({error.hint})", className="error"))]
+        return [card("Program", html.P(error.with_hint, className="error"))]
     places = backend_of(candidate.device).has_places
     return [
         card("In words", html.P(words)),

@@ -60,7 +60,7 @@ def register(app: Dash, context: Context) -> None:
             kept = shown["span"] if shown is not None and shown["design"] == design else None
             part = runs.part(design, found.span(*kept) if kept else found.opening)
         except AlloDseError as error:
-            return html.P(f"{error.message}" + (f" ({error.hint})" if error.hint else ""), className="error")
+            return html.P(error.with_hint, className="error")
         return timeline_cards(found, part, design, theme(look))
 
     @app.callback(
