@@ -43,7 +43,7 @@ VALUES, AGAIN = 12, 4  # values per gene among the neighbours of parents, and of
 MOST_NEAR, CHILDREN, IMMIGRANTS = 96, 96, 64  # candidates near parents, from parents, and at random
 TRIED = 8  # children or random designs that are compared by the probability of success alone
 KEPT = 32  # candidates that are compared with the neighbours of the best
-ALONE = 64  # the first designs that a model proposes one by one
+ALONE = 32  # the first designs that a model proposes one by one
 AT_ONCE = 8  # children made in one batch
 
 T = TypeVar("T")
