@@ -6,7 +6,8 @@ Prints for each group of published measurements the absolute error, median and 9
 they are, and by cross-validation (the constants that matter to the group fitted to five sixths of it, judged on the
 rest); how far its worst cases are off, which is what the model cannot explain; and where tiles were compared, what
 following the model's choice loses. At the end: how many measurements lie in the range that the others, without their
-configuration or without their whole source, would have stated. The measurements lie in ../shared/facts; without them it says so and stops.
+configuration or without their whole source, would have stated. The measurements lie in ../shared/facts; without them it
+says so and stops.
 """
 
 from __future__ import annotations
