@@ -478,10 +478,10 @@ class Variation:
             rows: (designs, genes).
             count: most values per gene.
         """
-        origin, columns = np.nonzero(self.present(rows))
-        span = (self._high - self._low)[columns]
+        which = np.nonzero(self.present(rows))
+        span = (self._high - self._low)[which[1]]
         copies = np.where(span < count, span + 1, count)
-        origin, columns, few = (np.repeat(of, copies) for of in (origin, columns, span < count))
+        origin, columns, few = np.repeat(which[0], copies), np.repeat(which[1], copies), np.repeat(span < count, copies)
         position = np.arange(len(columns)) - np.repeat(np.cumsum(copies) - copies, copies)
         before = rows[origin, columns]
         values = np.where(few, self._low[columns] + position, 0)
