@@ -297,8 +297,9 @@ def log_gain(means: Floats, deviations: Floats, front: Floats, reference: Floats
     count = len(reference)
     if count == 1:
         missing = means[:, 0] - min(reference[0], *front[:, 0])
-        gain = _improvement(-missing / deviations[:, 0]) - _improvement(np.array(-MOST_DEVIATIONS))
-        return _log_or_nearest(gain * deviations[:, 0], missing)
+        spread = np.maximum(deviations[:, 0], 1e-12)
+        gain = _improvement(-missing / spread) - _improvement(np.array(-MOST_DEVIATIONS))
+        return _log_or_nearest(gain * spread, missing)
     directions = np.abs(rng.standard_normal((DRAWS, count))) + 1e-3
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     draws = rng.standard_normal((DRAWS, count))
