@@ -102,7 +102,7 @@ def changes(first: Any, second: Any, path: tuple[str | int, ...] = ()) -> list[C
 
 
 def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
-    """Every pair of the first three objectives, space, and parallel coordinates."""
+    """Every pair of the first three objectives, and parallel coordinates."""
     names = [n for n in board.objectives if n in board.column_names]
     few = names[:3]
     pairs = [(a, b) for i, a in enumerate(few) for b in few[i + 1 :]] or ([("number", names[0])] if names else [])
@@ -114,10 +114,6 @@ def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
         )
         for i, (x, y) in enumerate(pairs)
     ]
-    if len(few) == 3:
-        x, y, z = few
-        # The pair plots show each design's differences; here they would be a quarter of all plots' bytes.
-        views.append(("front-3d", "Three objectives", View(x, y, z, log=_log(board, x), reference=reference)))
 
     def drawn(view: View) -> Callable[[Theme], Figure]:
         return lambda look: front_figure(board, view, look).figure
