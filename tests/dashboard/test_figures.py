@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import Array
 from allo_dse.dashboard.app.front_plots import drawn_note
-from allo_dse.dashboard.data.analysis import difference_lines
+from allo_dse.dashboard.data.analysis import difference_lines, project_folder, uses
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
-from allo_dse.dashboard.data.limits import project_folder, uses
 from allo_dse.dashboard.data.progress import timeline, why_none
 from allo_dse.dashboard.data.runs import Board, Ref
 from allo_dse.dashboard.data.selection import Selection, label, text

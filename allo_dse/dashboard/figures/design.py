@@ -8,9 +8,8 @@ import numpy as np
 
 from allo_dse.eval.calibrate.correction import Correction
 
-from ..data.analysis import Difference, change_text
+from ..data.analysis import Difference, Use, change_text
 from ..data.columns import Floats
-from ..data.limits import Use
 from ..data.selection import label, text
 from .style import BLUE, GREEN, ORANGE, VERMILLION, Figure, Spec, Theme, axis, layout, note, packed
 

@@ -24,10 +24,11 @@ from ...data.analysis import (
     differences,
     fastest_words,
     known,
+    project_folder,
     rung_table,
     status_text,
+    uses,
 )
-from ...data.limits import project_folder, uses
 from ...data.progress import why_none
 from ...data.runs import Board, Ref
 from ...data.selection import label, text
