@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import collection_text, hashed_once, replace
 
-from ..ir.nest import read_nest
 from .kernel import CommonTensor, Kernel, TaskClass, common_tensors
 from .tensors import Construct, IntArray, SharedTensor, SourceLocation, StreamArray, Tensor, TensorPort
 
@@ -374,6 +373,8 @@ def _owners(program: CompiledProgram, directives: Sequence[Directive]) -> Iterat
     kept = kept_in_common(program, directives)
     if not kept:
         return
+    from ..ir.nest import read_nest  # imports MLIR, which commands about runs do without
+
     arguments = {
         (kernel.name, array.name): port.tensor
         for kernel in program.kernels

@@ -11,6 +11,7 @@ import ast
 import difflib
 import operator
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -124,11 +125,10 @@ def parse_filter(source: str) -> Filter:
     text = _QUOTED.sub(plain, source.replace("\n", " ").replace("\r", " "))
     if not text.strip():
         return Filter(source, None, text, {}, ())
-    if "\\" in text:
-        raise _mistake(source, text.index("\\"), "a filter has no backslashes")
     start = len(text) - len(text.lstrip())
     try:
-        tree = ast.parse(text[start:], mode="eval").body
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(text[start:], mode="eval").body
     except SyntaxError as error:
         end = len(text.rstrip())
         at = start + error.offset - 1 if error.offset else end  # Python names no place for an unexpected end

@@ -24,17 +24,15 @@ from ...data.analysis import (
     differences,
     fastest_words,
     known,
-    project_folder,
     rung_table,
     status_text,
-    uses,
 )
 from ...data.progress import why_none
 from ...data.runs import Board, Ref
 from ...data.selection import label, text
 from ...data.table import REASONS
 from ...exports import exported, reproduce_text
-from ...figures.design import bound_figure, resources_figure
+from ...figures.design import bound_figure, project_folder, resources_figure, uses
 from ...figures.style import Figure, Theme, theme
 from ..context import Context, page_of
 from ..design_texts import plain, unknown_text
