@@ -19,4 +19,4 @@ def test_programs_of_the_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     names = runpy.run_path(str(script))
     assert names["B"].tolist() == list(range(0, 128, 2))
     assert names["result"].cycles == 10 * 101 + 80
-    assert capsys.readouterr().out.count("\n") == 4
+    assert capsys.readouterr().out.count("\n") == 3
