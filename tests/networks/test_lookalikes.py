@@ -155,15 +155,14 @@ def test_whole_numbers_are_not_computed_as_floats() -> None:
         dse.from_onnx(model, host="never")
 
 
-@pytest.mark.parametrize(("scale", "kinds"), [(0.05, ["gemm", "fakequantize_relu"]), (0.1, None)])
-def test_a_quantization_and_its_reverse_are_a_rounding(scale: float, kinds: list[str] | None) -> None:
-    """With another scale they are not."""
+@pytest.mark.parametrize("scale", [0.05, 0.1])
+def test_a_quantization_and_its_reverse_are_a_rounding(scale: float) -> None:
+    """Their scales may differ."""
     w = Writer()
     zero = w.const(3, np.int8)
     whole = w("QuantizeLinear", w("MatMul", "x", w.weight(SIDE, SIDE)), w.const(0.05), zero)
     model = w.model(w("Relu", w("DequantizeLinear", whole, w.const(scale), zero)), SQUARE, 21)
-    found = _kinds(computed(model))
-    assert found == (kinds or ["gemm", "QuantizeLinear+DequantizeLinear", "relu"])
+    assert _kinds(computed(model)) == ["gemm", "quantize_dequantize_relu"]
 
 
 def test_further_outputs_and_what_is_empty_are_the_hosts() -> None:

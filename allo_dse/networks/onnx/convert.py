@@ -34,6 +34,7 @@ from .graph import Graph, Node, read_graph
 from .host import host_step, indices_outside, joined_hosts, numpy_step
 from .images import batch_norm, conv, pooling
 from .patterns import over_last, parts_of, with_patterns
+from .quantized import in_whole_numbers
 from .reductions import REDUCTIONS, group_norm, reduction
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def from_onnx(
     if host not in HOSTS:
         raise StudyError(f"host={host!r} is none of {', '.join(HOSTS)}", hint=did_you_mean(host, HOSTS))
     read = read_graph(model, sizes)
-    graph, own = with_patterns(read), dict(programs or {})
+    graph, own = with_patterns(in_whole_numbers(read)), dict(programs or {})
     needed = _needed(graph)
     require_meant(own, needed, read)
     require_tensors(graph, needed)
@@ -188,10 +189,11 @@ class Conversion:
         graph = self.builder.graph
         if not self._is_fixed(node):
             return self._by_host(node, self.builder.refuse(node, "shapes that depend on the elements of inputs"))
-        floats, more = graph.is_float(node.output), [name for name in node.outputs if name != node.output and name]
+        floats = graph.is_float(node.output) or node.output in graph.whole
+        more = [name for name in node.outputs if name != node.output and name]
         read = any(name in self._reads for name in more)
         if node.op in CONVERTERS and node.is_standard and (node.op in LAYOUTS or (floats and not read)):
-            with self.builder.attempt() as failed:
+            with self.builder.attempt() as failed, self.builder.typed(node):
                 CONVERTERS[node.op](self.builder, node)
             if not failed:
                 return None

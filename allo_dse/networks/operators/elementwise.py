@@ -8,7 +8,7 @@ from collections.abc import Callable
 import allo
 import allo.dataflow as df
 import numpy as np
-from allo.ir.types import bfloat16, float32
+from allo.ir.types import bfloat16, float32, int8, int32
 from allo.memory import Layout
 from numpy.typing import NDArray
 
@@ -98,14 +98,15 @@ def pool(taps=9, N=200704, P=512, op="max", Ty=bfloat16):
 def depthwise(taps=9, M=3136, C=64, P=392, Ty=bfloat16):
     """Sums of the rows under each position, each times the weights of its tap."""
     Mt = M // P
+    Sum, Out = (int32, int32) if Ty == int8 else (float32, Ty)
 
     @df.region()
-    def top(X: Ty[taps, M * C], W: Ty[taps, C], Y: Ty[M * C]):
+    def top(X: Ty[taps, M * C], W: Ty[taps, C], Y: Out[M * C]):
         @df.kernel(mapping=[P], args=[X, W, Y])
-        def core(x: Ty[taps, M * C] @ [R, S(0)], w: Ty[taps, C] @ [R, R], y: Ty[M * C] @ [S(0)]):
+        def core(x: Ty[taps, M * C] @ [R, S(0)], w: Ty[taps, C] @ [R, R], y: Out[M * C] @ [S(0)]):
             for i in range(Mt):
                 for c in range(C):
-                    total: float32 = 0.0
+                    total: Sum = 0
                     for t in range(taps):
                         total += x[t, i * C + c] * w[t, c]
                     y[i * C + c] = total
@@ -131,7 +132,8 @@ def depthwise_work(taps: int, positions: int, channels: int, element: object) ->
     most = max(1, MOST_WINDOW_ELEMENTS // ((taps + 1) * channels))
 
     def reference(X: Floats, W: Floats) -> Floats:
-        found: Floats = (X.reshape(taps, -1, channels) * W[:, None]).sum(axis=0).ravel()
+        whole = np.int32 if element == int8 else np.float32
+        found: Floats = (X.reshape(taps, -1, channels).astype(whole) * W[:, None]).sum(axis=0).ravel()
         return found
 
     shares = divisors(positions, at_least=-(-positions // most), at_most=positions)

@@ -11,53 +11,12 @@ from numpy.typing import NDArray
 
 from allo_dse.space.params import Parameter, divisors
 
-from .execute import Work
+from .execute import Expr, Operand, Work
+from .expressions import expression_work, number
 
 S, R = Layout.Shard, Layout.Replicate
 MOST_ROWS = 8  # rows of a task, which keeps them twice
 Floats = NDArray[np.float32]
-
-
-def rms_norm(M=1024, N=768, P=1024, epsilon=1e-5, Ty=bfloat16):
-    Mt = M // P
-
-    @df.region()
-    def top(X: Ty[M, N], Weight: Ty[N], Y: Ty[M, N]):
-        @df.kernel(mapping=[P], args=[X, Weight, Y])
-        def core(x: Ty[M, N] @ [S(0), R], weight: Ty[N] @ [R], y: Ty[M, N] @ [S(0), R]):
-            for i in range(Mt):
-                squares: float32 = 0.0
-                for j in range(N):
-                    value: float32 = x[i, j]
-                    squares += value * value
-                scale: float32 = 1.0 / allo.sqrt(squares / N + epsilon)
-                for j2 in range(N):
-                    y[i, j2] = x[i, j2] * scale * weight[j2]
-
-    return top
-
-
-def layer_norm(M=1024, N=768, P=1024, epsilon=1e-5, Ty=bfloat16):
-    Mt = M // P
-
-    @df.region()
-    def top(X: Ty[M, N], Weights: Ty[2, N], Y: Ty[M, N]):
-        @df.kernel(mapping=[P], args=[X, Weights, Y])
-        def core(x: Ty[M, N] @ [S(0), R], weights: Ty[2, N] @ [R, R], y: Ty[M, N] @ [S(0), R]):
-            for i in range(Mt):
-                total: float32 = 0.0
-                for j in range(N):
-                    total += x[i, j]
-                mean: float32 = total / N
-                squares: float32 = 0.0
-                for j2 in range(N):
-                    centred: float32 = x[i, j2] - mean
-                    squares += centred * centred
-                scale: float32 = 1.0 / allo.sqrt(squares / N + epsilon)
-                for j3 in range(N):
-                    y[i, j3] = (x[i, j3] - mean) * scale * weights[0, j3] + weights[1, j3]
-
-    return top
 
 
 def softmax(M=1024, N=768, P=1024, Ty=bfloat16):
@@ -115,28 +74,30 @@ def _shares(rows: int, most: int = MOST_ROWS) -> Parameter:
     return divisors(rows, at_least=-(-rows // most), at_most=rows)
 
 
+def _mean(x: Expr, width: int) -> Expr:
+    return ("mul", ("row_sum", x), number(1 / width))
+
+
+def normed(x: Expr, width: int, epsilon: float) -> Expr:
+    """x over the root of the mean square of its row."""
+    return ("mul", x, ("div", number(1), ("sqrt", ("add", _mean(("mul", x, x), width), number(epsilon)))))
+
+
+def centred(x: Expr, width: int) -> Expr:
+    """x less the mean of its row."""
+    return ("sub", x, _mean(x, width))
+
+
 def rms_norm_work(rows: int, width: int, epsilon: float, element: object) -> Work:
     """x / sqrt(mean(x ** 2) + epsilon) * weight for every row."""
-
-    def reference(X: Floats, weight: Floats) -> Floats:
-        found: Floats = X / np.sqrt((X**2).mean(axis=1, keepdims=True) + np.float32(epsilon)) * weight
-        return found
-
-    params = {"M": rows, "N": width, "P": _shares(rows), "epsilon": epsilon, "Ty": element}
-    return Work("rms_norm", rms_norm, params, reference, lambda p: {"M": p["P"], "N": 16})
+    expr = ("mul", normed(("in", 0), width, epsilon), ("in", 1))
+    return expression_work("rms_norm", expr, [Operand("full"), Operand("row")], (rows, width), element)
 
 
 def layer_norm_work(rows: int, width: int, epsilon: float, element: object) -> Work:
     """(x - mean) / sqrt(variance + epsilon) * weight + bias for every row; weight and bias are rows of one matrix."""
-
-    def reference(X: Floats, weights: Floats) -> Floats:
-        centred = X - X.mean(axis=1, keepdims=True)
-        variance = (centred**2).mean(axis=1, keepdims=True)
-        found: Floats = centred / np.sqrt(variance + np.float32(epsilon)) * weights[0] + weights[1]
-        return found
-
-    params = {"M": rows, "N": width, "P": _shares(rows), "epsilon": epsilon, "Ty": element}
-    return Work("layer_norm", layer_norm, params, reference, lambda p: {"M": p["P"], "N": 16})
+    expr = ("add", ("mul", normed(centred(("in", 0), width), width, epsilon), ("in", 1)), ("in", 2))
+    return expression_work("layer_norm", expr, [Operand("full"), Operand("row", 2)], (rows, width), element)
 
 
 def softmax_work(rows: int, width: int, element: object) -> Work:
