@@ -264,22 +264,6 @@ class Builder:
         last = (shape[0], *shape[2:], shape[1])
         self.rearrange(node, lambda one: np.moveaxis(one.reshape(last), -1, 1), self._pixels[node.output])
 
-    def elementwise(self, node: Node, work: Work, *inputs: str) -> None:
-        """A node that does the same to all elements: in the order of pixels where one of its inputs is in it."""
-        shape = self.shape(node.output)
-        images = all(self.shape(name) == shape for name in inputs) and len(shape) > 2
-        if not images or not any(name in self._pixels for name in inputs):
-            return self.add(node, work, *inputs)
-        pixels = [self.pixels(name) for name in inputs]
-        self.net.add(
-            work,
-            *pixels,
-            name=node.name or node.output,
-            output=self.new_pixels(node),
-            shape=self.net.shapes[pixels[0]],
-        )
-        self.made_pixels(node)
-
     @contextmanager
     def attempt(self) -> Iterator[list[StudyError]]:
         """Convert a node as a whole or not at all; an error goes into the list."""

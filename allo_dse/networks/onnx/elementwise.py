@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..network import Shape
 from ..operators.execute import Expr, Operand
-from ..operators.expressions import BINARY, UNARY, composed, fits, gelu, input_of, inside, number, power
+from ..operators.expressions import BINARY, UNARY, composed, fits, input_of, inside, number, power
 from .builder import Array, Builder
 from .graph import Graph, Node
 
@@ -33,8 +33,8 @@ def expression_of(node: Node, graph: Graph) -> Expr | None:
         return ("where", *given)
     if node.op == "IsNaN":
         return ("sub", number(1), ("eq", given[0], given[0]))
-    if node.op == "Gelu" and node.attributes.get("approximate") == b"tanh":
-        return gelu(given[0], approximate=True)
+    if node.op == "Div" and given[1][0] == "number" and given[1] != number(0):
+        return ("mul", given[0], number(1 / float(given[1][1])))  # type: ignore[arg-type]
     if node.op == "Cast":
         return given[0]
     if node.op in UNARY:
@@ -89,13 +89,11 @@ class Groups:
 
     Attributes:
         apart: nodes that get programs of the user's.
-        alone: returns whether a node has a program of its own that products are fused with.
         within: the nodes that may be in groups; all by default.
     """
 
     graph: Graph
     apart: Collection[str]
-    alone: Callable[[Node], bool]
     within: Sequence[Node] | None = None
     found: dict[str, Group] = field(default_factory=dict)
     inner: set[str] = field(default_factory=set)
@@ -111,9 +109,7 @@ class Groups:
             if node.output in self.inner or (own := self._single(node)) is None:
                 continue
             group = self._grown(own)
-            whole = self.graph.whole.keys() & {*group.leaves, node.output}
-            read = self.graph.is_float(node.output) or whole
-            if read and (whole or not all(map(self.alone, group.nodes))):
+            if self.graph.is_float(node.output) or node.output in self.graph.whole:
                 self.found[node.output] = group
                 self.inner |= {one.output for one in group.nodes if one is not node}
 

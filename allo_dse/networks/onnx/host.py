@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,6 @@ from .graph import Graph, Node
 Array = NDArray[np.generic]
 PRODUCTS = {"MatMul": 1, "Gemm": 1, "Conv": 0, "ConvTranspose": 0, "MatMulNBits": 1, "MatMulInteger": 1}
 """Operators whose work is a sum of products for each element of their result."""
-
-
-def gather(data: Array, indices: Array, axis: int = 0) -> Array:
-    return np.asarray(np.take(data, indices.astype(np.int64), axis=axis))
-
-
-def cast(array: Array, dtype: str) -> Array:
-    return array.astype(dtype)
 
 
 @dataclass(frozen=True)
@@ -86,24 +78,6 @@ def indices_outside(node: Node, shape: Sequence[int], known: Mapping[str, Array]
     return f"index {wrong[0]} of a dimension of {size}" if wrong.size else ""
 
 
-def numpy_step(node: Node, graph: Graph) -> Host | None:
-    """Return the host's computation of a Gather or a Cast in NumPy; None for other nodes and types."""
-    moved = bytes_of(node, graph)
-    if node.op == "Gather":
-        axis, shape = int(node.number("axis", 0)), graph.shapes[node.inputs[0]]
-        rows = 2 * math.prod(graph.shapes[node.output]) * 4  # it does not read the whole table
-        return Host(node.op, partial(gather, axis=axis), (None, shape[axis]), bytes=rows)
-    if node.op != "Cast":
-        return None
-    import onnx
-
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(int(node.number("to", onnx.TensorProto.FLOAT)))
-    if dtype.name == "bfloat16":
-        dtype = np.dtype(np.float32)
-    plain = dtype.isbuiltin == 1 and dtype.kind in "biuf"
-    return Host(node.op, partial(cast, dtype=dtype.name), bytes=moved) if plain else None
-
-
 def host_step(node: Node, graph: Graph, output: str) -> tuple[Host, list[str]]:
     """Return the host's computation of one of a node's outputs, and the tensors that it reads."""
     assert node.proto is not None
@@ -123,7 +97,9 @@ def _below(node: Node, graph: Graph, name: str) -> int:
 
 
 def bytes_of(node: Node, graph: Graph) -> int:
-    """Return the bytes that a node reads and writes."""
+    """Return the bytes that a node reads and writes; of a table only the rows that it gathers."""
+    if node.op == "Gather":
+        return 8 * math.prod(graph.shapes[node.output])
     names = (*node.inputs, *node.outputs)
     return sum(4 * math.prod(graph.shapes.get(name, ())) for name in names if name)
 

@@ -249,8 +249,6 @@ PATTERNS: dict[str, list[Pattern]] = {
             ("Mul", "x", ("Mul", twice, _HALF)),
         )
     ],
-    "SiluMul": [("Mul", ("Mul", "x", ("Sigmoid", "x")), "up")],
-    "Silu": [("Mul", "x", ("Sigmoid", "x"))],
     "LayerNormalization": [("Add", ("Mul", normed, "=weight"), "=bias") for normed in _normed(_CENTRED)],
     "RMSNormalization": [("Mul", normed, "=weight") for normed in _normed("x")],
     "RotaryEmbedding": [("Add", ("Mul", "x", "=cosine"), ("Mul", "turned", "=sine"))],
@@ -335,8 +333,8 @@ def _node(op: str, root: Node, bound: Bound, graph: Graph) -> Node | None:
         return rotary_node(root, bound, graph)
     if any(not np.isclose(number(f"={name}", value), value) for name, value in EXACT.items()):
         return None
-    if np.isnan(number("=epsilon", 0.0)) or ("up" in bound and graph.shapes[bound["up"]] != graph.shapes[bound["x"]]):
+    if np.isnan(number("=epsilon", 0.0)):
         return None
-    names = tuple(bound[name] for name in ("x", "up", "=weight", "=bias") if name in bound)
+    names = tuple(bound[name] for name in ("x", "=weight", "=bias") if name in bound)
     attributes = {"epsilon": number("=epsilon", 0.0)} if "=epsilon" in bound else {}
     return Node(op, root.name, names, root.output, attributes)

@@ -231,24 +231,21 @@ class _Conversion:
 
     def _by_host(self, name: str, less: int, dtype: str) -> str:
         """Add nodes that subtract a number from codes, for the host; returns their tensor."""
-        from onnx import TensorProto, helper
+        from onnx import helper
 
         made = f"{name}.{dtype}"
         if made in self.graph.shapes:
             return made
         wide, moved = (self.graph.new_name(f"{made}.{part}") for part in ("wide", "moved"))
         number = self.graph.new_known(f"{made}.less", np.asarray(less, np.int32))
-        to = TensorProto.INT8 if dtype == "int8" else TensorProto.FLOAT
-        protos = [
-            helper.make_node("Cast", [name], [wide], to=TensorProto.INT32),
-            helper.make_node("Sub", [wide, number], [moved]),
-            helper.make_node("Cast", [moved], [made], to=to),
-        ]
-        for proto, element in zip(protos, (TensorProto.INT32, TensorProto.INT32, to), strict=True):
-            (output,) = proto.output
+        to = INT8 if dtype == "int8" else FLOAT
+        steps: list[tuple[str, list[str], str, int]] = [
+            ("Cast", [name], wide, INT32), ("Sub", [wide, number], moved, INT32), ("Cast", [moved], made, to),
+        ]  # fmt: skip
+        for op, inputs, output, element in steps:
             self.graph.shapes[output], self.graph.elements[output] = self.graph.shapes[name], element
-            attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
-            self.graph.nodes.append(Node(proto.op_type, "", tuple(proto.input), output, attributes, proto))
+            proto = helper.make_node(op, inputs, [output], **({"to": element} if op == "Cast" else {}))
+            self.graph.nodes.append(Node(op, "", tuple(inputs), output, proto=proto))
         self.graph.whole[made] = dtype
         return made
 

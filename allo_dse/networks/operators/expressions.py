@@ -73,7 +73,13 @@ def composed(expr: Expr, given: Sequence[Expr]) -> Expr:
     """Return an expression with others in place of its inputs."""
     if expr[0] == "in":
         return given[input_of(expr)]
-    return expr if expr[0] == "number" else (expr[0], *(composed(one, given) for one in operands(expr)))
+    if expr[0] == "number":
+        return expr
+    op, *own = (expr[0], *(composed(one, given) for one in operands(expr)))
+    for x, y in (own, own[::-1]) if op == "mul" else ():
+        if y[0] == "div" and y[1] == number(1):
+            return ("div", x, y[2])
+    return (op, *own)
 
 
 def input_of(expr: Expr) -> int:
@@ -346,9 +352,13 @@ def _flat_body(expr: Expr, names: Sequence[str], *, plain: bool) -> list[str]:
 
 
 def _row_body(expr: Expr, given: Sequence[Operand], names: Sequence[str], *, vector: bool) -> list[str]:
-    """A pass over a row for each reduction, and one for the result."""
-    writer = Writer()
-    rows, known = list[str](), dict[Expr, str]()
+    """A pass over a row for each reduction, and one for the result; exponentials that several need are kept."""
+    writer, uses = Writer(), [own for one in inside(expr) for own in operands(one)]
+    rows, known, kept = list[str](), dict[Expr, str](), dict[Expr, str]()
+
+    def computed(one: Expr, column: str, lines: list[str]) -> str:
+        values = {**{own: f"{name}[{column}]" for own, name in kept.items()}, **known}
+        return writer.scalars(one, values, element_of(given, names, "i", column), lines)
 
     def once(expr: Expr) -> None:
         """Compute before a pass what all elements of a row share."""
@@ -360,7 +370,10 @@ def _row_body(expr: Expr, given: Sequence[Operand], names: Sequence[str], *, vec
         once(operands(one)[0])
         name, inner = f"total{at}", list[str]()
         begin = {"row_sum": "0.0", "row_max": LOWEST, "row_min": HIGHEST}[str(one[0])]
-        value = writer.scalars(operands(one)[0], dict(known), element_of(given, names, "i", f"j{at}"), inner)
+        value = computed(operands(one)[0], f"j{at}", inner)
+        if operands(one)[0][0] == "exp" and uses.count(operands(one)[0]) > 1:
+            kept[operands(one)[0]] = f"kept{at}"
+            inner.append(f"kept{at}[j{at}] = {value}")
         if one[0] == "row_sum":
             inner.append(f"{name} += {value}")
         else:
@@ -369,12 +382,12 @@ def _row_body(expr: Expr, given: Sequence[Operand], names: Sequence[str], *, vec
         known[one] = name
     once(expr)
     inner = []
-    result = writer.scalars(expr, known, element_of(given, names, "i", "j"), inner)
+    result = computed(expr, "j", inner)
     if vector:
         rows += [*inner, f"y[i] = {result}"]
     else:
         rows += ["for j in range(N):", *(f"    {line}" for line in (*inner, f"y[i, j] = {result}"))]
-    return ["for i in range(Mt):", *(f"    {one}" for one in rows)]
+    return [*(f"{one}: float32[N] = 0.0" for one in kept.values()), "for i in range(Mt):", *(f"    {o}" for o in rows)]
 
 
 def _folder() -> Path:
@@ -534,13 +547,17 @@ def power(x: Expr, exponent: float) -> Expr | None:
     return found or number(1)
 
 
-def gelu(x: Expr, *, approximate: bool = False) -> Expr:
-    """The Gaussian error linear unit, or its approximation by a hyperbolic tangent."""
-    half = ("mul", x, number(0.5))
-    if not approximate:
-        return ("mul", half, ("add", _erf(("mul", x, number(math.sqrt(0.5)))), number(1)))
-    cube = ("mul", ("mul", ("mul", x, x), x), number(0.044715))
-    return ("mul", half, ("add", tanh(("mul", ("add", x, cube), number(math.sqrt(2 / math.pi)))), number(1)))
+GELU = -2 * math.sqrt(2 / math.pi)  # x / (1 + exp(GELU * u)) is x * (1 + tanh(-GELU / 2 * u)) / 2
+
+
+def gelu(x: Expr) -> Expr:
+    """The approximation of the Gaussian error linear unit, of operations that Allo has vector kernels for."""
+    inner = ("mul", x, ("add", ("mul", ("mul", x, x), number(0.044715)), number(1)))
+    return ("div", x, one_plus_exp(inner, GELU))
+
+
+def silu(x: Expr) -> Expr:
+    return ("div", x, one_plus_exp(x))
 
 
 Attribute = Callable[[str, float], float]
@@ -579,7 +596,7 @@ UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     "Selu": _selu,
     "Sigmoid": lambda x, _: sigmoid(x),
     "Sign": lambda x, _: ("sub", ("gt", x, number(0)), ("gt", number(0), x)),
-    "Silu": lambda x, _: ("mul", x, sigmoid(x)),
+    "Silu": lambda x, _: silu(x),
     "Sin": lambda x, _: ("sin", x),
     "Softplus": lambda x, _: _softplus(x),
     "Softsign": lambda x, _: ("div", x, ("add", _abs(x), number(1))),
@@ -605,7 +622,7 @@ BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "Or": lambda a, b: ("max", a, b),
     "PRelu": lambda a, b: ("where", ("gt", a, number(0)), a, ("mul", a, b)),
     "Sub": lambda a, b: ("sub", a, b),
-    "SiluMul": lambda a, b: ("mul", ("mul", a, sigmoid(a)), b),
+    "SiluMul": lambda a, b: ("mul", silu(a), b),
     "Sum": lambda a, b: ("add", a, b),
     "Xor": lambda a, b: ("sub", ("max", a, b), ("min", a, b)),
 }

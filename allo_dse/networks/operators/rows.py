@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-import allo
 import allo.dataflow as df
 import numpy as np
-from allo.ir.types import bfloat16, float32
+from allo.ir.types import bfloat16
 from allo.memory import Layout
 from numpy.typing import NDArray
 
-from allo_dse.space.params import Parameter, divisors
+from allo_dse.space.params import divisors
 
 from .execute import Expr, Operand, Work
 from .expressions import expression_work, number
 
 S, R = Layout.Shard, Layout.Replicate
-MOST_ROWS = 8  # rows of a task, which keeps them twice
+MOST_ROWS = 32  # rows of a task of `rope`
 Floats = NDArray[np.float32]
-
-
-def softmax(M=1024, N=768, P=1024, Ty=bfloat16):
-    Mt = M // P
-
-    @df.region()
-    def top(X: Ty[M, N], Y: Ty[M, N]):
-        @df.kernel(mapping=[P], args=[X, Y])
-        def core(x: Ty[M, N] @ [S(0), R], y: Ty[M, N] @ [S(0), R]):
-            weights: float32[N] = 0.0
-            for i in range(Mt):
-                largest: float32 = x[i, 0]
-                for j in range(N):
-                    value: float32 = x[i, j]
-                    if value > largest:
-                        largest = value
-                total: float32 = 0.0
-                for j2 in range(N):
-                    weights[j2] = allo.exp(x[i, j2] - largest)
-                    total += weights[j2]
-                for j3 in range(N):
-                    y[i, j3] = weights[j3] / total
-
-    return top
 
 
 def rope(M=4096, D=64, P=4096, Ty=bfloat16):
@@ -59,19 +34,9 @@ def rope(M=4096, D=64, P=4096, Ty=bfloat16):
     return top
 
 
-def softmax_reference(X: Floats) -> Floats:
-    weights: Floats = np.exp(X - X.max(axis=1, keepdims=True))
-    found: Floats = weights / weights.sum(axis=1, keepdims=True)
-    return found
-
-
 def rope_reference(X: Floats, table: Floats) -> Floats:
     (low, high), (cosine, sine) = np.split(X, 2, axis=1), np.split(table, 2, axis=1)
     return np.concatenate([low * cosine - high * sine, low * sine + high * cosine], axis=1)
-
-
-def _shares(rows: int, most: int = MOST_ROWS) -> Parameter:
-    return divisors(rows, at_least=-(-rows // most), at_most=rows)
 
 
 def _mean(x: Expr, width: int) -> Expr:
@@ -102,11 +67,17 @@ def layer_norm_work(rows: int, width: int, epsilon: float, element: object) -> W
 
 def softmax_work(rows: int, width: int, element: object) -> Work:
     """exp(x - largest) over its sum, for every row."""
-    params = {"M": rows, "N": width, "P": _shares(rows), "Ty": element}
-    return Work("softmax", softmax, params, softmax_reference, lambda p: {"M": p["P"], "N": 16})
+    return expression_work("softmax", softmax(("in", 0)), [Operand("full")], (rows, width), element)
+
+
+def softmax(x: Expr, *, log: bool = False) -> Expr:
+    """The softmax of a row, or its logarithm."""
+    below: Expr = ("sub", x, ("row_max", x))
+    total: Expr = ("row_sum", ("exp", below))
+    return ("sub", below, ("log", total)) if log else ("div", ("exp", below), total)
 
 
 def rope_work(rows: int, width: int, element: object) -> Work:
     """Rows (positions times heads) turn by angles whose cosines and sines are a table of the same shape."""
-    params = {"M": rows, "D": width, "P": _shares(rows, 32), "Ty": element}
+    params = {"M": rows, "D": width, "P": divisors(rows, at_least=-(-rows // MOST_ROWS), at_most=rows), "Ty": element}
     return Work("rope", rope, params, rope_reference, lambda p: {"M": p["P"], "D": 8})
