@@ -122,7 +122,7 @@ def from_onnx(
     needed = _needed(graph)
     require_meant(own, needed, read)
     require_tensors(graph, needed)
-    ours = {n.output: n for n in needed if n.name not in own and n.op not in own}
+    graph.nodes, ours = needed, {n.output: n for n in needed if n.name not in own and n.op not in own}
     builder = Builder(graph, Network(file_stem(model) or graph.name), element_type(element), ours)
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
@@ -195,7 +195,7 @@ class Conversion:
             if not failed:
                 return None
             why = why or failed[0]
-        elif node.op in CONVERTERS and not floats:
+        elif not floats:
             why = self.builder.refuse(node, "its elements are not floating-point numbers")
         if not read and node.proto is not None and node.op in MOVERS and _moved(self.builder, node):
             return None

@@ -137,22 +137,30 @@ class Groups:
 
     def _grown(self, group: Group) -> Group:
         """Return a group with nodes before it whose results no other node reads, as far as one program has room."""
-        grown = True
-        while grown:
-            grown = False
-            for leaf in group.leaves:
-                before = self._writer.get(leaf)
-                inside = {one.output for one in group.nodes}
-                if before is None or leaf in self.graph.outputs or not inside.issuperset(self._readers[leaf]):
-                    continue
-                own = self._single(before)
-                if own is None or leaf in self.found:
-                    continue
-                more = _joined(own, group, leaf)
-                if view_of(self.graph, more) is not None:
-                    group, grown = more, True
-                    break
+        for leaf in group.leaves:
+            more = self._extended(group, leaf, LOOKAHEAD)
+            if more is not None:
+                return self._grown(more)
         return group
+
+    def _extended(self, group: Group, leaf: str, further: int) -> Group | None:
+        """Return a group with the node that writes a leaf, and with nodes before that one if only they make it fit."""
+        before = self._writer.get(leaf)
+        inside = {one.output for one in group.nodes}
+        if before is None or leaf in self.graph.outputs or not inside.issuperset(self._readers[leaf]):
+            return None
+        own = self._single(before)
+        if own is None or leaf in self.found:
+            return None
+        more = _joined(own, group, leaf)
+        if view_of(self.graph, more) is not None:
+            return more
+        found = (self._extended(more, one, further - 1) for one in own.leaves if further)
+        return next((one for one in found if one is not None), None)
+
+
+LOOKAHEAD = 2
+"""Nodes beyond one that does not fit: silu(x) * y reads three tensors until its sigmoid is part of it."""
 
 
 def _group(root: Node, nodes: tuple[Node, ...], expr: Expr, inputs: Sequence[str]) -> Group:

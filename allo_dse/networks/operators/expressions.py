@@ -41,7 +41,7 @@ ERF_SLOPE = 0.3275911
 TILED = {"add", "sub", "mul", "div", "exp"}
 """Operations that Allo has vector kernels for."""
 REDUCTIONS = ("row_sum", "row_max", "row_min")
-LOWEST, HIGHEST = "-3.0e38", "3.0e38"
+LOWEST, HIGHEST = "-3.4028234663852886e38", "3.4028234663852886e38"  # of float32
 
 _SCALARS = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
