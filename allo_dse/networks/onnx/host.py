@@ -52,13 +52,17 @@ class OnnxHost:
 
         return session_of(ModelProto.FromString(self.model))
 
-    def __call__(self, *arrays: Array) -> Array:
+    @property
+    def dtypes(self) -> dict[str, np.dtype[np.generic]]:
+        """NumPy's types of the arrays."""
         from onnx import helper
 
-        types = [helper.tensor_dtype_to_np_dtype(element) for _, element in self.elements]
+        return {name: helper.tensor_dtype_to_np_dtype(element) for name, element in self.elements}
+
+    def __call__(self, *arrays: Array) -> Array:
         given = {
             name: np.asarray(array).astype(dtype, copy=False)
-            for (name, _), array, dtype in zip(self.elements, arrays, types, strict=True)
+            for array, (name, dtype) in zip(arrays, self.dtypes.items(), strict=True)
         }
         return np.asarray(self._session.run([self.output], given)[0])
 
