@@ -32,9 +32,11 @@ from allo_dse.eval.verify import (
     verify_design,
 )
 from allo_dse.lang import install
+from allo_dse.lang.storage import numpy_dtype
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.mapper.violation import Buffering
+from allo_dse.simulator.engine import engine
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
 from tests.support.controls import CONTROLS, Control, InputControl, input_controls
@@ -252,6 +254,42 @@ def test_bounds_hold_and_the_rounded_values_are_those_of_any_run(dtype: Any, see
     assert (one.bound <= 0.2 * np.abs(exact) + 1).all()
     assert not unlike_reference(one, exact)[0].any()
     assert unlike_reference(one, exact * 1.1)[0].any()
+
+
+NUMBERS = 1 << 16
+"""Of bfloat16, with infinities, NaN and subnormals."""
+
+
+def narrow(N=NUMBERS):
+    @df.region()
+    def top(X: bfloat16[N], Y: bfloat16[N], F: float32[N], I: int32[N], Z: bfloat16[4, N]):
+        @df.kernel(mapping=[1], args=[X, Y, F, I, Z])
+        def core(x: bfloat16[N], y: bfloat16[N], f: float32[N], i: int32[N], z: bfloat16[4, N]):
+            for k in range(N):
+                z[0, k] = x[k] + y[k]
+                z[1, k] = x[k] * y[k]
+                z[2, k] = f[k]
+                z[3, k] = i[k]
+
+    return top
+
+
+@pytest.mark.parametrize("few", [0, 1 << 22])
+def test_every_number_in_bfloat16_is_rounded_as_in_a_run(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by code that is optimized."""
+    monkeypatch.setattr(engine, "FEW_ELEMENTS", few)
+    rng, every = np.random.default_rng(0), np.arange(NUMBERS, dtype=np.uint16)
+    x, y = (one.view(numpy_dtype(bfloat16)) for one in (every, rng.permutation(every)))
+    f = rng.integers(0, 1 << 32, NUMBERS, np.uint32).view(np.float32)
+    i = rng.integers(-(1 << 31), 1 << 31, NUMBERS, np.int32)
+    z = np.zeros((4, NUMBERS), x.dtype)
+    with np.errstate(invalid="ignore"):
+        one = analysed(
+            load_program(narrow).vmg, dict(zip("XYFIZ", (x, y, f, i, z), strict=True)), depths={}, seconds=60
+        )
+        wide = [one.astype(np.float32) for one in (x, y, f, i)]
+        exact = np.stack([wide[0] + wide[1], wide[0] * wide[1], wide[2], wide[3]])
+    np.testing.assert_array_equal(one.tensors["Z"].rounded.astype(float), exact.astype(x.dtype).astype(float))
 
 
 @pytest.mark.parametrize("name", ["multihead_attention_npu", "ffn_npu"])

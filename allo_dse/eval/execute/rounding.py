@@ -407,7 +407,6 @@ class _Rewriter:
             predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
         types = [str(one) for one in before]
         name = "_".join(["df", short, *filter(None, [predicate]), *types, str(result)])
-        name = name.replace("bf16", "half")  # `compile_object` looks for bf16
         if name not in self.helpers:
             arguments = [_WORD if t in _MANTISSA_BITS else t for t in types]
             arguments += [] if isinstance(result, ir.FloatType) else ["i1"]
@@ -469,8 +468,6 @@ class _Helper:
     def operation(self, op: str, predicate: str, types: list[str], result: str) -> str:
         """An operation of a body."""
         records = [self._record(k) if t in _MANTISSA_BITS else None for k, t in enumerate(types)]
-        if op != "arith.bitcast":  # operations in bf16 are those in f32, rounded: only then `optimize` is free
-            types = ["f32" if t == "bf16" else t for t in types]
         own = [
             self._narrow(record[0], t) if record is not None else f"%a{k}"
             for k, (record, t) in enumerate(zip(records, types, strict=True))
@@ -493,9 +490,9 @@ class _Helper:
         known = [record for record in records if record is not None]
         assert len(known) == len(types)
         if op == "arith.truncf":
-            n, w, terms = self._rounded_to(own[0], types[0], result), known[0][1], known[0][2:]
+            n, w, terms = self._widened(self._narrow(own[0], result, types[0]), result), known[0][1], known[0][2:]
         else:
-            n = self._rounded_to(self._do(f"{op} {', '.join(own)} : {types[0]}"), types[0], result)
+            n = self._widened(self._do(f"{op} {', '.join(own)} : {types[0]}"), result)
             w = self._do(f"{op} {', '.join(record[1] for record in known)} : f64")
             terms = self._propagated(op, known, w)
         if op in (*_MOVES, *_EXTREMES):
@@ -538,10 +535,7 @@ class _Helper:
         return self._do(f"arith.select %a{len(self._arguments) - 1}, {by_exact}, {by_rounded} : {type_}")
 
     def _from_other(self, op: str, own: str, source: str, result: str) -> str:
-        if op == "arith.bitcast" or result != "bf16":
-            n = self._widened(self._do(f"{op} {own} : {source} to {result}"), result)
-        else:
-            n = self._rounded_to(self._do(f"{op} {own} : {source} to f32"), "f32", result)
+        n = self._widened(self._do(f"{op} {own} : {source} to {result}"), result)
         w = n if op == "arith.bitcast" else self._do(f"{op} {own} : {source} to f64")
         off = self._abs(self._sub(n, w)) if w != n else self._number(0.0)
         return self._record_of(n, w, off, self._mul(off, off), self._number(0.0))
@@ -665,21 +659,6 @@ class _Helper:
         if source == "f64" and type_ != "f64":
             value = self._do(f"arith.truncf {value} : f64 to f32")
         return value if type_ == "f32" else self._do(f"arith.truncf {value} : f32 to {type_}")
-
-    def _rounded_to(self, value: str, source: str, result: str) -> str:
-        """A number of a type rounded to another one, in f64."""
-        if result != "bf16":
-            return self._widened(self._narrow(value, result, source), result)
-        value = self._narrow(value, "f32", source)
-        bits = self._do(f"arith.bitcast {value} : f32 to i32")
-        odd = self._integer("andi", self._integer("shrui", bits, 16), 1)
-        nearest = self._do(f"arith.addi {self._integer('addi', bits, 0x7FFF)}, {odd} : i32")  # ties to even
-        found = self._do(f"arith.bitcast {self._integer('andi', nearest, -0x10000)} : i32 to f32")
-        is_number = self._do(f"arith.cmpf ord, {value}, {value} : f32")
-        return self._widened(self._do(f"arith.select {is_number}, {found}, {value} : f32"), "f32")
-
-    def _integer(self, op: str, a: str, b: int) -> str:
-        return self._do(f"arith.{op} {a}, {self._fixed(str(b), 'i32')} : i32")
 
     def _record(self, k: int) -> list[str]:
         found = []
