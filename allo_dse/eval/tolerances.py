@@ -100,13 +100,21 @@ def limits_of(
         return {}
     found = {}
     for tensor in _written_floats(program):
-        one, decided = analysis.tensors[tensor.name], analysis.decided.tensors[tensor.name]
-        with np.errstate(invalid="ignore", over="ignore"):
-            own = one.tolerance + _LEAST * unit_roundoff(tensor.dtype) * np.abs(decided.exact)
-            own += SINGLE * decided.unit  # of the reference
-            own += np.nan_to_num(np.abs(one.exact - decided.exact))  # of other decisions
-        found[tensor.name] = (own + one.error if from_run else own).astype(np.float32)
+        one = analysis.result(tensor.name)
+        found[tensor.name] = element_limits(one, unit_roundoff(tensor.dtype), from_run=from_run)
     return found
+
+
+def element_limits(one: Analysed, roundoff: float, *, from_run: bool = False) -> NDArray[np.float32]:
+    """Return the largest allowed error of each element.
+
+    Args:
+        roundoff: of the elements' type.
+        from_run: as for `limits_of`.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = one.tolerance + _LEAST * roundoff * np.abs(one.exact) + SINGLE * one.unit  # of a reference
+        return (found + one.error if from_run else found).astype(np.float32)
 
 
 def _tolerance(one: Analysed, least: float) -> Tolerance:

@@ -262,8 +262,8 @@ NUMBERS = 1 << 16
 
 def narrow(N=NUMBERS):
     @df.region()
-    def top(X: bfloat16[N], Y: bfloat16[N], F: float32[N], I: int32[N], Z: bfloat16[4, N]):
-        @df.kernel(mapping=[1], args=[X, Y, F, I, Z])
+    def top(X: bfloat16[N], Y: bfloat16[N], F: float32[N], W: int32[N], Z: bfloat16[4, N]):
+        @df.kernel(mapping=[1], args=[X, Y, F, W, Z])
         def core(x: bfloat16[N], y: bfloat16[N], f: float32[N], i: int32[N], z: bfloat16[4, N]):
             for k in range(N):
                 z[0, k] = x[k] + y[k]
@@ -285,7 +285,7 @@ def test_every_number_in_bfloat16_is_rounded_as_in_a_run(few: int, monkeypatch: 
     z = np.zeros((4, NUMBERS), x.dtype)
     with np.errstate(invalid="ignore"):
         one = analysed(
-            load_program(narrow).vmg, dict(zip("XYFIZ", (x, y, f, i, z), strict=True)), depths={}, seconds=60
+            load_program(narrow).vmg, dict(zip("XYFWZ", (x, y, f, i, z), strict=True)), depths={}, seconds=60
         )
         wide = [one.astype(np.float32) for one in (x, y, f, i)]
         exact = np.stack([wide[0] + wide[1], wide[0] * wide[1], wide[2], wide[3]])

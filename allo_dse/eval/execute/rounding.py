@@ -129,6 +129,21 @@ class Analysis(Struct, frozen=True):
     def decided(self) -> Analysis:
         return self.own_decided or self
 
+    def result(self, name: str) -> Analysed:
+        """Return a tensor whose exact values are those of exact decisions; other decisions count as errors."""
+        tensors, decided = self.tensors, self.decided
+        one = tensors[name] if name in tensors else exactly(self.integers[name])
+        other = decided.tensors[name] if name in tensors else exactly(decided.integers[name])
+        with np.errstate(invalid="ignore"):
+            moved = np.nan_to_num(np.abs(one.exact - other.exact))
+        return Analysed(one.rounded, other.exact, one.bound + moved, one.variance + moved**2, other.unit)
+
+
+def exactly(array: Array) -> Analysed:
+    """Return values without errors."""
+    nothing = np.zeros(array.shape)
+    return Analysed(array, array.astype(np.float64), nothing, nothing, nothing)
+
 
 def unit_roundoff(dtype: DType) -> float:
     """Return the unit roundoff of a floating-point type: the largest relative error of rounding to nearest."""
@@ -157,20 +172,20 @@ def analysed(
     *,
     depths: Mapping[str, int],
     seconds: float | None,
-    exact: Mapping[str, Array] | None = None,
+    before: Mapping[str, Analysed] | None = None,
 ) -> Analysis:
     """Run a graph on the tensors it has, which stay as they are.
 
     Args:
-        exact: those whose elements are roundings of other ones.
+        before: results of earlier computations, by the tensors that have their rounded values.
 
     Raises:
         SimulationError, DeadlockError: as `run_graph`.
     """
-    found = _analysis(vmg, arrays, depths, seconds, exact or {}, by_exact=False)
+    found = _analysis(vmg, arrays, depths, seconds, before or {}, by_exact=False)
     if not found.undecided:
         return found
-    return replace(found, own_decided=_analysis(vmg, arrays, depths, seconds, exact or {}, by_exact=True))
+    return replace(found, own_decided=_analysis(vmg, arrays, depths, seconds, before or {}, by_exact=True))
 
 
 def _analysis(
@@ -178,7 +193,7 @@ def _analysis(
     arrays: Mapping[str, Array],
     depths: Mapping[str, int],
     seconds: float | None,
-    exact: Mapping[str, Array],
+    before: Mapping[str, Analysed],
     *,
     by_exact: bool,
 ) -> Analysis:
@@ -197,9 +212,9 @@ def _analysis(
             variables.append(np.full((count, 2), [0, by_exact], np.int64))
             counts.append(variables[-1][:, 0])
     tensors = {name: _records(array, types[name]) for name, array in (own | state.shared).items()}
-    for name, values in exact.items():
+    for name, one in before.items():
         if types[name].is_float:
-            _round_from(tensors[name], values)
+            _follow(tensors[name], one)
     wiring, externals = wiring_of(vmg, depths), Externals(program, _element_in_memory, _apply_external)
     engine = _engine(program)
     network, task_id = network_of(vmg, Run(engine, tensors, wiring, state, externals))
@@ -225,12 +240,15 @@ def _records(array: Array, dtype: DType) -> NDArray[Any]:
     return found
 
 
-def _round_from(records: NDArray[Any], values: Array) -> None:
-    """Set the values that the elements of a tensor had before they were rounded."""
-    records["exact"] = values.reshape(records.shape).astype(np.float64)
+def _follow(records: NDArray[Any], before: Analysed) -> None:
+    """Set the errors of elements: those before, and that of rounding to the type of the tensor."""
+    for name in _FIELDS[1:]:
+        records[name] = getattr(before, name).reshape(records.shape)
     with np.errstate(invalid="ignore"):
-        off = np.nan_to_num(np.abs(records["rounded"] - records["exact"]), nan=0.0, posinf=0.0)
-    records["bound"], records["variance"] = off, off**2
+        off = np.abs(records["rounded"] - before.rounded.astype(np.float64).reshape(records.shape))
+    off = np.nan_to_num(off, nan=0.0, posinf=0.0)
+    records["bound"] += off
+    records["variance"] += off**2
 
 
 def _analysed(records: NDArray[Any], dtype: DType) -> Analysed:

@@ -116,7 +116,9 @@ def test_each_element_is_as_near_as_the_roundings_behind_it_allow(tmp_path: Path
     project = board_project(design(samples.systolic, M=2, N=2, K=8), inputs=lambda _: [inputs])
     assert csim(project, tmp_path).returncode == 0
     name = program.tensors[-1].name
-    golden, limits = (np.fromfile(tmp_path / "data" / kind / f"{name}.bin", np.float32) for kind in ("golden", "limits"))
+    golden, limits = (
+        np.fromfile(tmp_path / "data" / kind / f"{name}.bin", np.float32) for kind in ("golden", "limits")
+    )
     (buffer,) = (one for one in project.buffers if one.writes)
     changed = golden.copy()
     changed[0] += 0.5 * buffer.tolerance[0] * np.sqrt(np.mean(golden**2))
