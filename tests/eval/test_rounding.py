@@ -283,13 +283,14 @@ def test_every_number_in_bfloat16_is_rounded_as_in_a_run(few: int, monkeypatch: 
     f = rng.integers(0, 1 << 32, NUMBERS, np.uint32).view(np.float32)
     i = rng.integers(-(1 << 31), 1 << 31, NUMBERS, np.int32)
     z = np.zeros((4, NUMBERS), x.dtype)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         one = analysed(
             load_program(narrow).vmg, dict(zip("XYFWZ", (x, y, f, i, z), strict=True)), depths={}, seconds=60
         )
         wide = [one.astype(np.float32) for one in (x, y, f, i)]
         exact = np.stack([wide[0] + wide[1], wide[0] * wide[1], wide[2], wide[3]])
-    np.testing.assert_array_equal(one.tensors["Z"].rounded.astype(float), exact.astype(x.dtype).astype(float))
+        found, wanted = (one.astype(float) for one in (one.tensors["Z"].rounded, exact.astype(x.dtype)))
+    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("name", ["multihead_attention_npu", "ffn_npu"])
@@ -315,13 +316,50 @@ def test_results_other_than_those_of_their_operations_are_refused_however_large_
     assert not verify_design(as_design(program), reference=lambda A: A.sum(axis=1) * 1.1).ok
 
 
-def long_sums(N=1024, Ty=bfloat16):
+def test_a_result_less_precise_than_its_type_is_named() -> None:
+    program = load_program(long_sums, Out=float32)
+    narrow = verify_design(as_design(program), reference=lambda A: A.sum(axis=1))
+    assert narrow.message.endswith("; operations before it round to a narrower type than its float32")
+    wide = load_program(long_sums, Out=float32, Sum=float32)
+    assert "narrower" not in verify_design(as_design(wide), reference=lambda A: A.sum(axis=1)).message
+
+
+def largest(N=16, steps=16, least=False):
     @df.region()
-    def top(A: Ty[4, N], C: Ty[4]):
+    def top(A: float32[4, N], C: float32[4]):
         @df.kernel(mapping=[1], args=[A, C])
-        def core(a: Ty[4, N], c: Ty[4]):
+        def core(a: float32[4, N], c: float32[4]):
             for i in range(4):
-                s: Ty = 0
+                m: float32 = a[i, 0]
+                for k in range(1, steps):
+                    with allo.meta_if(least):
+                        m = min(m, a[i, k])
+                    with allo.meta_else():
+                        m = max(m, a[i, k])
+                c[i] = m
+
+    return top
+
+
+@pytest.mark.parametrize("least", [False, True])
+def test_a_maximum_or_minimum_without_its_last_step_is_refused(least: bool) -> None:
+    def reference(A: Array) -> Array:
+        return A.min(axis=1) if least else A.max(axis=1)
+
+    assert verify_design(as_design(load_program(largest, least=least)), reference=reference).ok
+    for steps in (15, 8):
+        assert not verify_design(as_design(load_program(largest, steps=steps, least=least)), reference=reference).ok
+
+
+def long_sums(N=1024, Ty=bfloat16, Sum=None, Out=None):
+    Sum, Out = Sum or Ty, Out or Ty
+
+    @df.region()
+    def top(A: Ty[4, N], C: Out[4]):
+        @df.kernel(mapping=[1], args=[A, C])
+        def core(a: Ty[4, N], c: Out[4]):
+            for i in range(4):
+                s: Sum = 0
                 for k in range(N):
                     s += a[i, k]
                 c[i] = s
