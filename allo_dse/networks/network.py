@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, zip_longest
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -356,7 +357,7 @@ class Network:
         return made.reshape(self.shapes[step.output])
 
 
-def _each(function: Callable[..., Array], *given: Analysed) -> Analysed:
+def _each(function: Callable[..., Any], *given: Analysed) -> Analysed:
     """Apply a function to each part of what is known of some tensors."""
     return Analysed(*(function(*parts) for parts in zip(*map(astuple, given), strict=True)))
 

@@ -269,9 +269,9 @@ def _moved(one: Analysed, step: Doubles) -> Array:
 
 def apart(a: Array, b: Array) -> Doubles:
     """Return the distance of each two elements, which is 0 where both are infinite or no numbers."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
+    own, other = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        found: Doubles = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        found: Doubles = np.where((own == other) | (np.isnan(own) & np.isnan(other)), 0.0, np.abs(own - other))
         return found
 
 

@@ -138,11 +138,11 @@ def leaf_steps(ticks: int, uses: Uses) -> list[tuple[Steps, int]]:
     if times == 1:
         return [(part(True, True), 1)]
     found: list[tuple[Steps, int]] = []
-    for own, repetitions in ((part(True, False), 1), (part(False, False), times - 2), (part(False, True), 1)):
-        if found and found[-1][0] == own:
+    for steps, repetitions in ((part(True, False), 1), (part(False, False), times - 2), (part(False, True), 1)):
+        if found and found[-1][0] == steps:
             repetitions += found.pop()[1]
         if repetitions:
-            found.append((own, repetitions))
+            found.append((steps, repetitions))
     return found
 
 
@@ -271,8 +271,8 @@ def _group_links(
         channels[own].append(channel)
         depth[channel] = stream.depth
     here = slice(0, int(np.searchsorted(row, 1)))
-    columns = uses.leaf[found], is_put, place[inverse], uses.tokens[found]
-    told = np.stack([column[here] for column in columns]).astype(np.int64)
+    own_uses = uses.leaf[found], is_put, place[inverse], uses.tokens[found]
+    told = np.stack([column[here] for column in own_uses]).astype(np.int64)
     return NodeLinks(channels, group.once(_leaf_uses, len(schedule.classes), told.tobytes()))
 
 

@@ -12,20 +12,13 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse import Buffering, Design, Device, NpuSimulator
 from allo_dse.backends.npu.movement.streams import Step, Use, leaf_steps
-from allo_dse.lang import install
 from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from tests.support.programs import attention_program
 
-from .programs import line
-
-install()
-
-import allo
-import allo.dataflow as df
-from allo.ir.types import Stream, int32
+from .programs import line, relay
 
 USES = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=24)
 
@@ -73,28 +66,6 @@ def test_however_many_tokens_are_steps_of_their_own() -> None:
         assert sum(times for _, times in steps) == count
         assert sum(times * step.ticks for step, times in steps) == 2 * count + 5
         assert sum(times for step, times in steps if step.parts[0][1] == (1,)) == count // 3
-
-
-def relay(P=4, N=256):
-    @df.region()
-    def top(X: int32[N], Y: int32[N]):
-        s: Stream[int32, 2][P + 1]
-
-        @df.kernel(mapping=[P], args=[X, Y])
-        def core(x: int32[N], y: int32[N]):
-            i = df.get_pid()
-            for t in range(N):
-                v: int32 = 0
-                with allo.meta_if(i == 0):
-                    v = x[t]
-                with allo.meta_else():
-                    v = s[i].get()
-                with allo.meta_if(i == P - 1):
-                    y[t] = v * 3
-                with allo.meta_else():
-                    s[i + 1].put(v * 3)
-
-    return top
 
 
 def test_a_chain_fills_with_a_token_however_many_follow() -> None:
