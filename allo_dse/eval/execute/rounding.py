@@ -43,7 +43,7 @@ from allo_dse.simulator.codegen.stream_ops import find
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 
 from .observe import with_own_words
-from .run import Externals, Labels, Run, apply_meaning, initial_state, network_of, wiring_of
+from .run import Externals, Run, apply_meaning, compile_places, initial_state, wiring_of
 
 Array = NDArray[np.generic]
 Doubles = NDArray[np.float64]
@@ -215,13 +215,9 @@ def _analysis(
     for name, one in before.items():
         if types[name].is_float:
             _follow(tensors[name], one)
-    wiring, externals = wiring_of(vmg, depths), Externals(program, _element_in_memory, _apply_external)
-    engine = _engine(program)
-    network, task_id = network_of(vmg, Run(engine, tensors, wiring, state, externals))
-    result = engine.run(network, seconds=seconds)
-    externals.require_success()
-    result.labels, result.name = Labels(program, task_id, wiring), program.name
-    result.require_finished()
+    externals = Externals(program, _element_in_memory, _apply_external)
+    with compile_places(program):
+        Run(vmg, _engine(program), tensors, wiring_of(vmg, depths), state, externals).finish(seconds)
     found = {
         tensor.name: _analysed(tensors[tensor.name], tensor.dtype)
         for tensor in program.tensors
