@@ -39,7 +39,8 @@ from allo_dse.mapper.violation import Buffering
 from allo_dse.simulator.engine import engine
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
-from tests.support.controls import CONTROLS, Control, InputControl, input_controls
+
+from ..support.controls import CONTROLS, Control, InputControl, input_controls
 
 install()
 
