@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from numpy.typing import NDArray
@@ -238,6 +238,7 @@ def scalars(Ty=float32):
 
 @pytest.mark.parametrize("dtype", [bfloat16, float16, float32, float64])
 @settings(max_examples=10, deadline=None)
+@example(seed=267, power=-1)  # of which glibc's tanhf is off by more than one unit in the last place
 @given(seed=st.integers(0, 1000), power=st.integers(-4, 0))
 def test_bounds_hold_and_the_rounded_values_are_those_of_any_run(dtype: Any, seed: int, power: int) -> None:
     program = load_program(scalars, Ty=dtype)

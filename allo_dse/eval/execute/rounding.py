@@ -65,6 +65,9 @@ _OWN = "memref<2xi64, strided<[?], offset: ?>>"
 _MANTISSA_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _LEAST = {"f16": 2.0**-25, "bf16": 2.0**-134, "f32": 2.0**-150, "f64": 5e-324}
 """Half the distance between subnormal numbers."""
+_LIBRARY = 4.0
+"""Error of a library function over the roundoff: two units in the last place, as of `tanhf` and `log10f` (The GNU C
+Library manual, Errors in Math Functions)."""
 _KEPT_ENGINES = 64
 
 
@@ -511,8 +514,8 @@ class _Helper:
             terms = self._propagated(op, known, w)
         if op in (*_MOVES, *_EXTREMES):
             return self._record_of(n, w, *terms)
-        # Library functions are accurate to a unit in the last place, which is twice the roundoff.
-        return self._rounded(n, w, terms, result, 2.0 if op.startswith("math.") and op != "math.sqrt" else 1.0)
+        is_library = op.startswith("math.") and op != "math.sqrt"
+        return self._rounded(n, w, terms, result, _LIBRARY if is_library else 1.0)
 
     def lift(self, type_: str) -> str:
         """A number of which no more is known than its type says."""
