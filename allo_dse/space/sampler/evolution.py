@@ -226,6 +226,7 @@ class Evolution:
         self,
         screen: Callable[[Suggest, bool], T | Literal[False] | None],
         otherwise: Callable[[np.random.Generator], T | None] | None = None,
+        over: Callable[[], bool] | None = None,
     ) -> T | None:
         """Return the next new and legal design, or None when none could be found.
 
@@ -233,6 +234,7 @@ class Evolution:
             screen: decodes a proposal. It returns None when the design is known or illegal. With its second argument
                 true, it may return False for a design that cannot be better than the front.
             otherwise: finds one when the first children are all known or illegal.
+            over: returns whether to give up.
         """
         number = self._state.next_number
         children = itertools.islice(self.children(number), MAX_FRUITLESS if otherwise else None)
@@ -240,6 +242,8 @@ class Evolution:
             key, picky = tuple(sorted(genes.items())), position < PICKY
             if key in self._seen or (picky and key in self._outdone):
                 continue
+            if over and over():
+                return None
             drawn: list[str] = []
             found = screen(suggest_from(genes, _noting(random_suggest(rng), drawn)), picky)
             if not drawn:

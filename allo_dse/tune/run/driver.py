@@ -11,7 +11,7 @@ from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.early_stop import EarlyStop
-from ..search.exact import ExactProposer, Proposer, certificate_of
+from ..search.exact import Proposer, certificate_of
 from ..search.promotion import Promotion
 from ..show.reporters import Reporter
 from ..show.run_view import View
@@ -69,20 +69,14 @@ class Driver:
             ledger.tally.done,
         )  # fmt: skip
 
-        self._begin()
+        ledger.screen.meanwhile = self._meanwhile
         self._enqueued = ledger.screen.new_of(study.enqueued)
-
-    def _begin(self) -> None:
-        """Let a proposer that decides about designs show how far it is, and stop when time is up."""
-        if isinstance(self.proposer, ExactProposer):
-            self.proposer.open_designs.meanwhile = self._meanwhile
 
     def _renew(self) -> None:
         """Go on without bounds, as a run that begins with all that was measured."""
         self._withdrawn = False
         self.proposer = self.renew()
         self._view = replace(self._view, proposer=self.proposer)
-        self._begin()
         self._show_decided(last=True)
 
     def run(self) -> str:

@@ -107,8 +107,6 @@ class OpenDesigns:
     Attributes:
         designs: number of listed designs.
         listed: whether these are all.
-        meanwhile: called often during long decisions; returns whether time is up. Then the next design is proposed
-            without computing tighter bounds.
     """
 
     def __init__(self, space: Space, screen: Screen, lower_bounds: LowerBounds) -> None:
@@ -116,7 +114,6 @@ class OpenDesigns:
         self._queue = BestFirstQueue(len(lower_bounds.objectives))
         self._built: OrderedDict[int, None] = OrderedDict()
         self._listing: Iterator[list[tuple[int, Region | Candidate]]] | None = None
-        self.meanwhile: Callable[[], bool] = lambda: False
         self.designs, self.listed = 0, False
 
     @property
@@ -170,7 +167,7 @@ class OpenDesigns:
             # A tighter bound costs less than an evaluation. So evaluate a design only if its last bound does not rule
             # it out, or time is up.
             level = queue.level[position]
-            if level + 1 >= self._lower_bounds.levels or self.meanwhile():
+            if level + 1 >= self._lower_bounds.levels or self._screen.meanwhile():
                 return position
             if level == 0 and self._screen.refuses_soon(item):
                 queue.decide(position)
@@ -199,7 +196,7 @@ class OpenDesigns:
         for batch in batched(items):
             bounded: list[tuple[int, Region | Candidate, Losses]] = []
             for rank, item in batch:
-                self.meanwhile()
+                self._screen.meanwhile()
                 bounds = (
                     self._lower_bounds.of_region(item)
                     if isinstance(item, Region)

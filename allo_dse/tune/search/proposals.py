@@ -70,9 +70,10 @@ class EvolutionProposer:
             if self._strict and self._search.room(outstanding + len(proposals)) == 0:
                 break
             number = self._search.next_number
-            candidate = self._search.propose(self._decode, self._screen.any_new if self._alone else None)
+            over = self._screen.meanwhile if number else None  # a run ends with a result, if late
+            candidate = self._search.propose(self._decode, self._screen.any_new if self._alone else None, over)
             if candidate is None:
-                self.exhausted = True
+                self.exhausted = not (over and over())
                 break
             self._genes[number] = self._search.pending[number] = candidate.genes
             proposals.append(Proposal(number, candidate))

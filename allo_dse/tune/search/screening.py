@@ -35,6 +35,7 @@ class Screen:
         killed: number of distinct designs that each constraint has ruled out (a design may break several).
         invalid: number of distinct designs that broke a limit.
         has_others: whether designs may be known that did not come from listing the space: proposed or enqueued ones.
+        meanwhile: called often while proposals are made; returns whether time is up.
         repeats, illegal: proposals of known designs; proposals without a corresponding design.
     """
 
@@ -45,6 +46,7 @@ class Screen:
         self._broken: list[tuple[Candidate, list[dict[str, str]]]] = []
         self._known: set[str] = set()
         self.has_others = False
+        self.meanwhile: Callable[[], bool] = lambda: False
         self.killed: Counter[str] = Counter()
         self.examples: dict[str, str] = {}  # text of the first violation, by constraint
         self.invalid = 0
@@ -149,7 +151,7 @@ class Screen:
         return found
 
     def any_new(self, rng: np.random.Generator) -> Candidate | None:
-        """Return a new and legal design for a sampler that finds none; None when all are known.
+        """Return a new and legal design for a sampler that finds none; None when all are known, or time is up.
 
         Designs in the order of the space alternate with random ones. This soon completes a small space and does not
         neglect most of a large one. The choice depends only on the known designs, so that runs can be resumed.
@@ -160,6 +162,8 @@ class Screen:
         if self._rest is None:
             self._rest = self.space.designs()
         for candidate in self._rest:
+            if self._any_legal and self.meanwhile():
+                return None
             if self.knows(candidate.key):
                 continue
             if (verdict := self.admit(candidate)) == "new":

@@ -7,11 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.search.objectives import require
+from allo_dse.tune.search.proposals import EvolutionProposer
+from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.store.log import read_log
 
-from ..fakes import FakeEvaluator, Looseness
+from ..fakes import FakeEvaluator, Looseness, check
 from .test_exact import Bounded, front_of, order, run, small
 
 EVOLUTION: dict[str, Any] = {"sampler": "evolution", "modelled": 0}
@@ -49,6 +52,18 @@ def test_interrupted_it_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     assert order(tmp_path / "parts") == order(tmp_path / "once")
     again = propose_again(small(evaluator=Tight), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
     assert (again.difference, again.proposed) == ("", 150)
+
+
+def test_time_ends_a_proposal_and_not_the_search() -> None:
+    study = small(evaluator=Tight)
+    screen = Screen(study.space, check)
+    proposer = EvolutionProposer(screen, study.lower_bounds(Tight()), EvolutionSampler(0), strict=True)
+    screen.meanwhile = lambda: True
+    assert len(proposer.ask(1, 0)) == 1  # a run ends with a result, if late
+    assert proposer.ask(1, 1) == []
+    assert not proposer.exhausted
+    screen.meanwhile = lambda: False
+    assert len(proposer.ask(1, 1)) == 1
 
 
 def test_a_design_is_told_to_be_outdone_once(tmp_path: Path) -> None:

@@ -324,7 +324,7 @@ def test_what_is_to_be_done_meanwhile_is_done_however_few_designs_keep_the_limit
     study, calls = small(), iter(range(10**6))
     screen = Screen(study.space, check, soon=lambda design: [FakeViolation("luck", 1, 0)])
     open_designs = OpenDesigns(study.space, screen, study.lower_bounds(Bounded()))
-    open_designs.meanwhile = lambda: next(calls) < 0  # time is not up
+    screen.meanwhile = lambda: next(calls) < 0  # time is not up
     assert open_designs.next() is None
     assert screen.invalid == open_designs.designs
     assert next(calls) >= 2 * screen.invalid - 1  # when it is listed, and before it is decided
