@@ -27,6 +27,7 @@ from ..accuracy import random_inputs
 from ..compose import Composition
 from ..launches import Launch, Run
 from ..network import Arrange, Array, Arrays, Convert, Host, Network, Reference, Step
+from ..onnx.host import OnnxHost
 from ..operators.execute import Work, interface, loaded
 from ..strided import order_of
 from . import driver
@@ -257,7 +258,9 @@ def export(
     folder = require_folder(Path(directory))
     network, whole, accuracy = composition.network, composition.fronts.network, composition.accuracy
     given = random_inputs(whole) if inputs is None else inputs
-    allowed = whole.tolerance if accuracy is None or accuracy.limit is None else accuracy.limit
+    limits, allowed = composition.limits(given), None if accuracy is None else accuracy.limit
+    if not limits and allowed is None:
+        allowed = whole.tolerance
     hosts = {step.name: f"host_{number}.py" for number, step in enumerate(network.steps) if isinstance(step.work, Host)}
     facts = {
         "network": network.name,
@@ -275,15 +278,18 @@ def export(
         "constants": network.constants,
         "inputs": given,
         "orders": _orders(network),
+        **_expected(whole, given),
+        "limits": limits,
     }
     files: dict[str, str | bytes] = {
         "network.json": json.dumps(facts, indent=1) + "\n",
         PAGE: page_html(composition, front),
         RUN: Path(driver.__file__).read_text(),
-        **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(whole, given)}.items() if own},
+        **{f"{name}.npz": _archive(own) for name, own in arrays.items() if own},
         **{name: text for step in network.steps if step.name in hosts for name, text in _host(network, step, hosts)},
     }
-    (folder / "expected.npz").unlink(missing_ok=True)  # it may belong to other inputs
+    for name in ("expected.npz", "limits.npz"):
+        (folder / name).unlink(missing_ok=True)  # it may belong to other inputs
     written = write_files(files, folder)
     if composition.fronts.launches.linked:
         return written + write_project(composition, FpgaDevice.of(composition.fronts.device), folder)
@@ -340,17 +346,23 @@ def _expected(network: Network, inputs: Mapping[str, Array]) -> dict[str, Arrays
     return {"expected": {name: found[name] for name in network.outputs}}
 
 
-HOST_MODEL = """import onnxruntime
-from pathlib import Path
+HOST_MODEL = """from pathlib import Path
 
-SESSION = onnxruntime.InferenceSession(str(Path(__file__).with_suffix(".onnx")), providers=["CPUExecutionProvider"])
-TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64", "tensor(bool)": "bool"}
+MODEL = str(Path(__file__).with_suffix(".onnx"))
+INPUTS = {inputs}
+
+try:
+    import onnxruntime
+
+    SESSION = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"])
+except ImportError:
+    from onnx.reference import ReferenceEvaluator
+
+    SESSION = ReferenceEvaluator(MODEL)
 
 
 def function(*arrays):
-    inputs = SESSION.get_inputs()
-    types = [TYPES.get(one.type, one.type[7:-1]) for one in inputs]
-    given = {one.name: array.astype(dtype) for one, array, dtype in zip(inputs, arrays, types)}
+    given = {{name: array.astype(dtype) for (name, dtype), array in zip(INPUTS, arrays)}}
     return SESSION.run(None, given)[0]
 """
 
@@ -364,11 +376,11 @@ def function(*arrays):
 def _host(network: Network, step: Step, names: Mapping[str, str]) -> list[tuple[str, str | bytes]]:
     """The files of a step of the host: its source, or an ONNX model and what runs it."""
     assert isinstance(step.work, Host)
-    name, model = names[step.name], getattr(step.work.function, "model", None)
-    if isinstance(model, bytes):
-        return [(name, HOST_MODEL), (str(Path(name).with_suffix(".onnx")), model)]
+    name, function = names[step.name], step.work.function
+    if isinstance(function, OnnxHost):
+        inputs = [(own, dtype.name) for own, dtype in function.dtypes.items()]
+        return [(name, HOST_MODEL.format(inputs=inputs)), (str(Path(name).with_suffix(".onnx")), function.model)]
     try:
-        function = step.work.function
         if isinstance(function, Reference) and function.work.reference is not None:
             shapes = [tensor.shape for tensor in interface(loaded(function.work))[0]]
             source = function_source(function.work.reference).replace("def function(*arrays):", "def whole(*arrays):")

@@ -82,6 +82,23 @@ def test_the_driver_runs_launches_and_checks_their_results(found: Composition, e
     assert set(said["host_us"]) == {"embed", "turn"}
 
 
+def test_a_session_on_a_board_computes_what_its_inputs_say(
+    found: Composition, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `run.py --inputs FILE --outputs FILE`, which compares nothing with the exported inputs' results."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(STAND_IN), str(ROOT)]))
+    monkeypatch.setenv("ALLO_NPU_LOCK", str(tmp_path / "lock"))
+    session = found.session("board", folder=exported)
+    words = (np.arange(32) % 3 == 0).astype(np.int64)
+    made = session.run({"words": words})["down.result"]
+    assert difference(made, found.run({"words": words})["down.result"]) < 0.05
+    assert session.measured_us.keys() >= session.predicted_us.keys()
+    np.savez(tmp_path / "others.npz", letters=words)
+    done = _run(exported, tmp_path / "lock", "", "--inputs", str(tmp_path / "others.npz"))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"{tmp_path / 'others.npz'}: has no words"
+
+
 def test_the_driver_needs_nothing_of_this_package(exported: Path) -> None:
     for file in (exported / "run.py", *exported.glob("host_*.py")):
         tree = ast.parse(file.read_text())
@@ -93,7 +110,7 @@ def test_the_driver_needs_nothing_of_this_package(exported: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "code", "message"),
     [
-        ("wrong", 66, "C differs in 1 of 1024 elements"),
+        ("wrong", 66, "norm: Y differs in 1 of 1024 elements"),
         ("build fails", 1, "Failed to compile the MLIR-AIE code"),
         ("garbage", 1, "did not say how long it took"),
     ],
@@ -104,7 +121,9 @@ def test_what_goes_wrong_is_told_apart(exported: Path, tmp_path: Path, mode: str
     assert message in done.stderr
 
 
-def test_a_design_that_allo_refuses_and_outputs_that_differ_are_named(found: Composition, tmp_path: Path) -> None:
+def test_a_design_that_allo_refuses_and_outputs_that_differ_are_named(
+    found: Composition, exported: Path, tmp_path: Path
+) -> None:
     export(found, tmp_path)
     expected = dict(np.load(tmp_path / "expected.npz"))
     expected["down.result"][3, 4] += 2 * np.abs(expected["down.result"]).max()
@@ -112,6 +131,17 @@ def test_a_design_that_allo_refuses_and_outputs_that_differ_are_named(found: Com
     done = _run(tmp_path, tmp_path / "lock")
     assert done.returncode == 66
     assert "output down.result is" in done.stderr
+    expected = dict(np.load(exported / "expected.npz"))["down.result"]
+    limit = dict(np.load(tmp_path / "limits.npz"))["down.result"]
+    assert (np.abs(found.run(dict(np.load(tmp_path / "inputs.npz")))["down.result"] - expected) < 0.6 * limit).all()
+    at = np.unravel_index(int(np.argmin(limit)), limit.shape)
+    assert 2 * limit[at] < 0.7 * limit.max()  # what is allowed elsewhere is not here
+    expected[at] += 2 * limit[at]
+    np.savez(tmp_path / "expected.npz", **{"down.result": expected})
+    done = _run(tmp_path, tmp_path / "lock")
+    assert done.returncode == 66
+    assert f"off at {[int(one) for one in at]}, where" in done.stderr
+    assert "1 of 1024 elements differ" in done.stderr
     mapping = next(tmp_path.glob("launch_*/gemm_*/mapping.py"))
     mapping.write_text("def mapping_primitives():\n    return [('chain', ['nobody', 'nothing'])]\n")
     done = _run(tmp_path, tmp_path / "lock", "", "--build-only")
