@@ -169,6 +169,7 @@ class Engine:
         window: tuple[int, int] | None = None,
         samples: int = 0,
         seconds: float | None = None,
+        turns: int | None = None,
         progress: Callable[[int], None] | None = None,
         extrapolate: bool = False,
     ) -> RunResult:
@@ -185,16 +186,18 @@ class Engine:
                 more operations than may be kept, the window ends earlier, which its timeline says.
             samples: note now and then, about so often, how far each node has come, for `RunResult.samples`.
             seconds: time limit.
+            turns: limit of the scheduler's turns, which is the same on every machine.
             progress: called about twenty times a second with the number of nodes that have finished.
             extrapolate: skip repeated periods if the steps of tasks are known; times and counts are the same.
                 Only of runs without payload, or of table processes; of those that are recorded only what comes before
                 a window, and of table processes.
 
         Raises:
-            SimulationError: if the time limit is reached, or the network names a body this engine does not have.
+            TimeLimitError: if a limit is reached.
+            SimulationError: if the network names a body this engine does not have.
         """
         most = None if record is False else MAX_EVENTS if record is True else record
-        watch = _Watch(most, window, samples, seconds, progress)
+        watch = _Watch(most, window, samples, seconds, progress, turns)
         return self._watched(network, payload, watch, extrapolate=extrapolate)
 
     def _watched(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool) -> RunResult:
@@ -255,7 +258,7 @@ class Engine:
             return self._steps[key]
 
     def _run_again(self, network: Network, turns: int) -> RunResult:
-        return self._watched(network, False, _Watch(turns=turns), extrapolate=True)
+        return self.run(network, payload=False, turns=turns, extrapolate=True)
 
     def _versions(self, network: Network, compiled: CompiledBodies, payload: bool) -> tuple[IntArray, IntArray]:
         """Per task the number of its body's version, per stream the bytes of its tokens."""
@@ -352,9 +355,9 @@ class _Watch(Struct, frozen=True):
         return Sampler(arena, self.samples) if self.samples else None
 
     def tell(self, arena: Arena, turns: int, started: float, now: float) -> None:
-        """Call `progress`; raises SimulationError at the limit of turns or of time."""
+        """Call `progress`; raises TimeLimitError at the limit of turns or of time."""
         if self.turns is not None and turns >= self.turns:
-            raise SimulationError(f"the simulation was stopped after {turns:,} turns of its scheduler")
+            raise TimeLimitError(f"the simulation was stopped after {turns:,} turns of its scheduler")
         if self.seconds is not None and now - started > self.seconds:
             raise TimeLimitError(
                 f"the simulation was stopped after its time limit of {self.seconds:g} s",

@@ -292,10 +292,11 @@ class Ledger:
             return
         self.sync()
         if self.screen.invalid:
-            limits = ", ".join(f"{name} ({count})" for name, count in self.screen.killed.most_common(5))
+            most = self.screen.killed.most_common(5)
+            limits = ", ".join(f"{name} ({count})" for name, count in most)
             raise StudyError(
                 f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
-                hint=f"{self.screen.advice}; {self.directory.log} has the violations in full",
+                hint=f"{self.screen.examples[most[0][0]]}; {self.screen.advice}; {self.directory.log} has all violations",
             )
         self.screen.decode_and_admit(suggest_from({}))  # any proposal shows the problem
         parameters = parameters_of(self.study.space)

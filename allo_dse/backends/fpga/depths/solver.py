@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import SimulationError, TimeLimitError
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.execute.observe import Inputs, arrays_of
@@ -24,15 +23,13 @@ from ..bounds import SMALLEST_DEPTH
 from ..mapping import FpgaMapping
 from ..network import FpgaNetwork, fpga_network
 
-if TYPE_CHECKING:
-    pass
-
 _DEEP = 1 << 16  # deeper streams are not built
 _MOST_SLOTS = 1 << 22  # of all streams together, which bounds the memory of a simulation
 _GROWTH = 8
 FRAMES = 8  # in a row, after which designs are taken to go on as they do
 _LONG_FRAME = 1 << 17  # cycles, beyond which fewer frames are simulated
 _FEW_FRAMES = 2
+_MOST_TURNS = 2_000_000  # of the scheduler, in which frames in a row are to end
 _WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a thousandth of the time
 
 
@@ -171,16 +168,14 @@ class DepthSolver:
     def sustain(self, depths: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:
         """Return the depths, increased where frames in a row would deadlock.
 
-        They stay as they are where no depth up to that of two whole frames helps, and where tokens are left over: those
-        of enough frames fill any stream.
+        They stay as they are where no depth up to that of two whole frames helps, where frames take too long to run,
+        and where tokens are left over: those of enough frames fill any stream.
         """
         found = dict(depths)
         while True:
             network, result = self.run(found)
-            if network.fifos * result.cycles > _MOST_WORK:
-                return found
-            after = frames_run(network.network, result.cycles)
-            if after.finished or _leaves_tokens(result):
+            after = None if _leaves_tokens(result) else frames_run(network.network, result.cycles)
+            if after is None or after.finished:
                 return found
             waiting = after.deadlock.cycle if after.deadlock else ()
             own = {self.arrays[network.wiring.array[w.stream]] for w in waiting if w.stream < network.fifos}
@@ -209,35 +204,40 @@ class DepthSolver:
         return int(result.occupancy[: network.fifos][own].max(initial=0))
 
 
-_MOST_WORK = 200_000
-"""Cycles times FIFOs of a frame up to which several frames are run: arrays of cells take seconds beyond."""
-
-
-def frames_run(network: Network, latency_cycles: int, *, less: int = 0) -> RunResult:
+def frames_run(network: Network, latency_cycles: int, *, less: int = 0) -> RunResult | None:
     """Run a network for frames in a row: each node begins its next frame when it has done one.
 
     Args:
         latency_cycles: of one frame. Of long ones fewer are run.
         less: frames to leave out.
+
+    Returns:
+        None if the run takes too long, like that of a large array of cells.
     """
-    is_long = latency_cycles > _LONG_FRAME or len(network.depth) * latency_cycles > _MOST_WORK
-    frames = _FEW_FRAMES if is_long else FRAMES
-    return table_engine().run(repeated(network, frames - less), extrapolate=True)
+    frames = FRAMES if latency_cycles <= _LONG_FRAME else _FEW_FRAMES
+    try:
+        return table_engine().run(repeated(network, frames - less), turns=_MOST_TURNS, extrapolate=True)
+    except TimeLimitError:
+        return None
 
 
-def interval_of(network: Network, result: RunResult) -> int | None:
-    """Return the cycles from the end of one frame to the end of the next; None if frames in a row deadlock.
+def frame_metrics(network: Network, result: RunResult) -> dict[str, int | bool]:
+    """Return `sustained` and `interval_cycles`, the cycles from the end of one frame to the end of the next.
+
+    Frames in a row that deadlock have no interval. Neither is known if they take too long to run.
 
     Args:
         result: of one frame.
     """
     if _leaves_tokens(result):
-        return None
-    if len(network.depth) * result.cycles > _MOST_WORK:
-        return int(result.cycles)  # an upper bound: frames that do not overlap
+        return {"sustained": False}
     several = frames_run(network, result.cycles)
-    fewer = frames_run(network, result.cycles, less=1) if result.cycles <= _LONG_FRAME else result
-    return int(several.cycles - fewer.cycles) if several.finished else None
+    if several is not None and not several.finished:
+        return {"sustained": False}
+    fewer = frames_run(network, result.cycles, less=1) if several and result.cycles <= _LONG_FRAME else result
+    if several is None or fewer is None:
+        return {}
+    return {"sustained": True, "interval_cycles": int(several.cycles - fewer.cycles)}
 
 
 def _leaves_tokens(result: RunResult) -> bool:
