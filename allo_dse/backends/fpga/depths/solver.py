@@ -105,8 +105,6 @@ def solve_depths(
             depths[name] = solver.shrink(depths, name)
             deepest[name] = max(deepest[name], depths[name])
         solvers.append((one, solver))
-    for _, solver in solvers:
-        deepest = solver.sustain(deepest, most)
     return deepest, tuple(Timed(one, *solver.run(deepest)) for one, solver in solvers)
 
 
@@ -165,25 +163,6 @@ class DepthSolver:
         self._limit = int(result.cycles / _WORTHWHILE)
         return depths
 
-    def sustain(self, depths: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:
-        """Return the depths, increased where frames in a row would deadlock.
-
-        They stay as they are where no depth up to that of two whole frames helps, where frames take too long to run,
-        and where tokens are left over: those of enough frames fill any stream.
-        """
-        found = dict(depths)
-        while True:
-            network, result = self.run(found)
-            after = None if _leaves_tokens(result) else frames_run(network.network, result.cycles)
-            if after is None or after.finished:
-                return found
-            waiting = after.deadlock.cycle if after.deadlock else ()
-            own = {self.arrays[network.wiring.array[w.stream]] for w in waiting if w.stream < network.fifos}
-            deeper = {name: min(2 * most[name], 2 * found[name]) for name in own}
-            if all(found[name] >= depth for name, depth in deeper.items()):
-                return dict(depths)
-            found |= deeper
-
     def shrink(self, depths: Mapping[str, int], name: str) -> int:
         """The smallest depth of one array that costs no more than that thousandth: about what it held at most."""
         low, high = SMALLEST_DEPTH, depths[name]
@@ -204,45 +183,31 @@ class DepthSolver:
         return int(result.occupancy[: network.fifos][own].max(initial=0))
 
 
-def frames_run(network: Network, latency_cycles: int, *, less: int = 0) -> RunResult | None:
-    """Run a network for frames in a row: each node begins its next frame when it has done one.
-
-    Args:
-        latency_cycles: of one frame. Of long ones fewer are run.
-        less: frames to leave out.
-
-    Returns:
-        None if the run takes too long, like that of a large array of cells.
-    """
-    frames = FRAMES if latency_cycles <= _LONG_FRAME else _FEW_FRAMES
-    try:
-        return table_engine().run(repeated(network, frames - less), turns=_MOST_TURNS, extrapolate=True)
-    except TimeLimitError:
-        return None
-
-
 def frame_metrics(network: Network, result: RunResult) -> dict[str, int | bool]:
     """Return `sustained` and `interval_cycles`, the cycles from the end of one frame to the end of the next.
 
-    Frames in a row that deadlock have no interval. Neither is known if they take too long to run.
+    Frames in a row never deadlock at depths at which one ends, if it leaves its streams as they were: each process does
+    the same stream operations in the same order in any case, so how far frames overlap does not decide whether they end
+    (Kahn 1974). Tokens that frames leave over fill any stream; these are not sustained, and have no interval. Long runs,
+    like those of large arrays of cells, are not simulated to their end, and their interval is unknown.
 
     Args:
         result: of one frame.
     """
-    if _leaves_tokens(result):
+    if (result.puts != result.gets).any():
         return {"sustained": False}
-    several = frames_run(network, result.cycles)
-    if several is not None and not several.finished:
-        return {"sustained": False}
-    fewer = frames_run(network, result.cycles, less=1) if several and result.cycles <= _LONG_FRAME else result
-    if several is None or fewer is None:
-        return {}
+    is_long = result.cycles > _LONG_FRAME
+    try:
+        several = _frames(network, _FEW_FRAMES if is_long else FRAMES)
+        fewer = result if is_long else _frames(network, FRAMES - 1)
+    except TimeLimitError:
+        return {"sustained": True}
     return {"sustained": True, "interval_cycles": int(several.cycles - fewer.cycles)}
 
 
-def _leaves_tokens(result: RunResult) -> bool:
-    """Return whether a frame leaves tokens in a stream."""
-    return bool((result.puts != result.gets).any())
+def _frames(network: Network, frames: int) -> RunResult:
+    """Run a network for frames in a row: each node begins its next frame when it has done one."""
+    return table_engine().run(repeated(network, frames), turns=_MOST_TURNS, extrapolate=True)
 
 
 def most_tokens(mapping: FpgaMapping) -> dict[str, int]:
