@@ -169,7 +169,6 @@ class Engine:
         window: tuple[int, int] | None = None,
         samples: int = 0,
         seconds: float | None = None,
-        turns: int | None = None,
         progress: Callable[[int], None] | None = None,
         extrapolate: bool = False,
     ) -> RunResult:
@@ -186,18 +185,17 @@ class Engine:
                 more operations than may be kept, the window ends earlier, which its timeline says.
             samples: note now and then, about so often, how far each node has come, for `RunResult.samples`.
             seconds: time limit.
-            turns: limit of the scheduler's turns, which is the same on every machine.
             progress: called about twenty times a second with the number of nodes that have finished.
             extrapolate: skip repeated periods if the steps of tasks are known; times and counts are the same.
                 Only of runs without payload, or of table processes; of those that are recorded only what comes before
                 a window, and of table processes.
 
         Raises:
-            TimeLimitError: if a limit is reached.
+            TimeLimitError: at the time limit.
             SimulationError: if the network names a body this engine does not have.
         """
         most = None if record is False else MAX_EVENTS if record is True else record
-        watch = _Watch(most, window, samples, seconds, progress, turns)
+        watch = _Watch(most, window, samples, seconds, progress)
         return self._watched(network, payload, watch, extrapolate=extrapolate)
 
     def _watched(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool) -> RunResult:
@@ -238,7 +236,7 @@ class Engine:
         recorded = None if recorder is None else (recorder.events(), recorder.window())
         skipped = extrapolator.skipped if extrapolator else 0
         noted = None if sampler is None else sampler.samples()
-        result = RunResult(network, arena, self.signatures, self._run_again, recorded, skipped, noted)
+        result = RunResult(network, arena, self.signatures, self.limited, recorded, skipped, noted)
         result.turns = turns
         return result
 
@@ -257,8 +255,13 @@ class Engine:
                 self._steps[key] = static_steps(text, tasks)
             return self._steps[key]
 
-    def _run_again(self, network: Network, turns: int) -> RunResult:
-        return self.run(network, payload=False, turns=turns, extrapolate=True)
+    def limited(self, network: Network, turns: int) -> RunResult:
+        """Time a network within so many turns of the scheduler, a limit that is the same on every machine.
+
+        Raises:
+            TimeLimitError: if it takes more.
+        """
+        return self._watched(network, False, _Watch(turns=turns), extrapolate=True)
 
     def _versions(self, network: Network, compiled: CompiledBodies, payload: bool) -> tuple[IntArray, IntArray]:
         """Per task the number of its body's version, per stream the bytes of its tokens."""

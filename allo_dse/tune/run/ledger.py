@@ -294,9 +294,10 @@ class Ledger:
         if self.screen.invalid:
             most = self.screen.killed.most_common(5)
             limits = ", ".join(f"{name} ({count})" for name, count in most)
+            example = self.screen.examples[most[0][0]]
             raise StudyError(
                 f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
-                hint=f"{self.screen.examples[most[0][0]]}; {self.screen.advice}; {self.directory.log} has all violations",
+                hint=f"{example}; {self.screen.advice}; {self.directory.log} has all violations",
             )
         self.screen.decode_and_admit(suggest_from({}))  # any proposal shows the problem
         parameters = parameters_of(self.study.space)

@@ -188,8 +188,8 @@ def frame_metrics(network: Network, result: RunResult) -> dict[str, int | bool]:
 
     Frames in a row never deadlock at depths at which one ends, if it leaves its streams as they were: each process does
     the same stream operations in the same order in any case, so how far frames overlap does not decide whether they end
-    (Kahn 1974). Tokens that frames leave over fill any stream; these are not sustained, and have no interval. Long runs,
-    like those of large arrays of cells, are not simulated to their end, and their interval is unknown.
+    (Kahn 1974). Tokens that frames leave over fill any stream; such frames are not sustained and have no interval. Runs
+    of large arrays of cells are given up, and their interval is unknown.
 
     Args:
         result: of one frame.
@@ -207,7 +207,7 @@ def frame_metrics(network: Network, result: RunResult) -> dict[str, int | bool]:
 
 def _frames(network: Network, frames: int) -> RunResult:
     """Run a network for frames in a row: each node begins its next frame when it has done one."""
-    return table_engine().run(repeated(network, frames), turns=_MOST_TURNS, extrapolate=True)
+    return table_engine().limited(repeated(network, frames), _MOST_TURNS)
 
 
 def most_tokens(mapping: FpgaMapping) -> dict[str, int]:
