@@ -41,7 +41,7 @@ from allo_dse.dashboard.data.progress import timeline
 from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.data.selection import Selection
 from allo_dse.dashboard.figures.parallel import parallel_figure
-from allo_dse.dashboard.figures.progress import failures_figure, hypervolume_figure
+from allo_dse.dashboard.figures.progress import designs_figure, hypervolume_figure
 from allo_dse.dashboard.figures.scatter import View, front_figure
 from allo_dse.dashboard.figures.style import LIGHT
 from allo_dse.dashboard.programs import Programs
@@ -159,7 +159,7 @@ def server_side(board: Board) -> None:
         "parallel coordinates": lambda: parallel_figure(board, LIGHT, selection=half),
         "table, sorted": lambda: Grid(board).window(Query(sort=(("bram18", True),)), 0, 50),
         "hypervolume": lambda: hypervolume_figure(board, LIGHT),
-        "failures over time": lambda: failures_figure(timeline(board.runs[0]), LIGHT),
+        "designs over time": lambda: designs_figure(timeline(board.runs[0]), LIGHT),
     }
     for name, view in views.items():
         milliseconds, made = timed(view)

@@ -1,4 +1,4 @@
-"""Models of the usual kinds, with random weights: are they read and right, and how much of each runs on the device?
+"""Read models of the usual kinds, with random weights; compare them with PyTorch, and map them to a device.
 
     python -m benchmarks.model_zoo                    # every model: read, and compared with PyTorch
     python -m benchmarks.model_zoo --map npu2         # composed as well, with the share of time on the device

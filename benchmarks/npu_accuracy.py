@@ -5,7 +5,9 @@
 Prints for each group of published measurements the absolute error, median and 90th percentile: of the device files as
 they are, and by cross-validation (the constants that matter to the group fitted to five sixths of it, judged on the
 rest); how far its worst cases are off, which is what the model cannot explain; and where tiles were compared, what
-following the model's choice loses. The measurements lie in ../shared/facts; without them it says so and stops.
+following the model's choice loses. At the end: how many measurements lie in the range that the others, without their
+configuration or without their whole source, would have stated. The measurements lie in ../shared/facts; without them it
+says so and stops.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import argparse
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+import allo_dse
 from allo_dse import Device, NpuSimulator
 from allo_dse.backends.npu.evaluator import operations_of
 from allo_dse.device.device import NpuDevice
@@ -28,6 +32,9 @@ from benchmarks import npu_cases
 from benchmarks.npu_cases import FACTS, Case, gemm_design
 
 Errors = NDArray[np.float64]
+FILES = {
+    name: Path(allo_dse.__file__).with_name("device") / "files" / f"_npu{name[-1]}.toml" for name in ("xdna1", "xdna2")
+}
 FOLDS = 6
 FEWEST = 5
 STEP = 0.05
@@ -120,6 +127,12 @@ FITTED = {
 """What is fitted anew for each group, where it has more measurements than that."""
 
 
+UNITS: dict[str, Callable[[Case], str]] = {
+    "configuration": lambda case: f"{case.group} {case.configuration or case.label}",
+    "source": lambda case: case.group,
+}
+
+
 def log_errors(cases: Sequence[Case], change: Callable[[NpuDevice], NpuDevice] | None = None) -> Errors:
     """Logarithm of predicted over measured time, with the cases' devices changed."""
     return np.array([np.log(case.predicted_us(change) / case.measured_us) for case in cases])
@@ -180,48 +193,104 @@ def losses(cases: Sequence[Case], errors: Errors) -> dict[str, float]:
     return result
 
 
-def shapes(device: Device, verbose: bool, output_depth: int = 2) -> tuple[float, float]:
+def shapes(device: Device, output_depth: int = 2) -> tuple[float, float]:
     """Median and 90th percentile of the absolute error over the i16 shapes with all sizes >= 512."""
     cases = [case for case in npu_cases.npu1_gemms(device, output_depth) if case.group == "XDNA1 GEMM i16"]
     errors = np.exp(log_errors(cases)) - 1
-    report("XDNA1 GEMM i16", cases, errors, verbose)
     absolute = np.abs(errors)
     return float(np.median(absolute)), float(np.quantile(absolute, 0.9))
 
 
-def accuracy_tables(every: Sequence[Case]) -> str:
-    """[[accuracy]] of the device files, by what was measured.
+@dataclass(frozen=True)
+class Judged:
+    """A measurement and what is predicted for it without it.
 
-    Errors are of measurements that had no part in the fit: those of other sources, and within the source that constants
-    are fitted to, those of other sizes. A single source says nothing of another version, which `ONE_SOURCE` allows for.
+    Attributes:
+        kind: architecture, board, library, operations and element: what an entry of [[accuracy]] is for.
+        error: relative, by constants that were fitted to other measurements of the group; as it is where none were.
     """
-    errors: dict[_Kind, list[tuple[float, float]]] = {}
-    sources: dict[_Kind, set[str]] = {}
+
+    case: Case
+    kind: _Kind
+    error: float
+
+    @property
+    def predicted_us(self) -> float:
+        return (1 + self.error) * self.case.measured_us
+
+
+def judged(every: Sequence[Case]) -> list[Judged]:
+    """Every measurement with its error when it had no part in a fit, in the order of the groups."""
+    found = []
     for group in dict.fromkeys(case.group for case in every):
         cases, fitted = [case for case in every if case.group == group], FITTED.get(group, ())
-        held_out = cross_validated(cases, fitted) if len(cases) > len(fitted) > 0 else np.exp(log_errors(cases)) - 1
-        for case, error in zip(cases, held_out, strict=True):
-            made = case.designs[0]
-            device, operations = NpuDevice.of(made.device), operations_of(made.program)
-            library = device.kernel_library
-            priced = (op in ("matmul", "gemv") or f"{library}.{op}" in device.elementwise for op in operations)
-            library = library if any(priced) else ""
-            element = type_key(made.program.tensors[0].dtype)
-            key = (device.architecture, device.board_name, library, operations, element)
-            errors.setdefault(key, []).append(((1 + float(error)) * case.measured_us, abs(float(error))))
-            sources.setdefault(key, set()).add(group)
-    lines = []
-    for (architecture, board, library, operations, element), least_us, found in _by_length(errors):
-        if len(found) < FEWEST or operations == ("loop",):  # a program's loops say nothing of another's
+        errors = cross_validated(cases, fitted) if len(cases) > len(fitted) > 0 else np.exp(log_errors(cases)) - 1
+        found += [Judged(case, _kind(case), float(error)) for case, error in zip(cases, errors, strict=True)]
+    return found
+
+
+def _kind(case: Case) -> _Kind:
+    made = case.designs[0]
+    device, operations = NpuDevice.of(made.device), operations_of(made.program)
+    library = device.kernel_library
+    priced = (op in ("matmul", "gemv") or f"{library}.{op}" in device.elementwise for op in operations)
+    element = type_key(made.program.tensors[0].dtype)
+    return device.architecture, device.board_name, library if any(priced) else "", operations, element
+
+
+@dataclass(frozen=True)
+class Range:
+    """An entry of [[accuracy]]."""
+
+    kind: _Kind
+    least_us: float
+    percent: float
+    measurements: int
+
+
+def ranges(known: Sequence[Judged]) -> list[Range]:
+    """The range of each kind of measurement.
+
+    A single source says nothing of another version, which `ONE_SOURCE` allows for.
+    """
+    found = []
+    for kind in sorted({one.kind for one in known}):
+        own = [one for one in known if one.kind == kind]
+        if kind[3] == ("loop",):  # a program's loops say nothing of another's
             continue
-        alone = len(sources[architecture, board, library, operations, element]) == 1
-        percent = 100 * promised(found) * (ONE_SOURCE if alone else 1.0)
-        lines += [f"# {architecture}", "[[accuracy]]", f"board = {json.dumps(board)}"]
+        alone = len({one.case.group for one in own}) == 1
+        # Where there are many, also by the latency from which they hold.
+        ends = [*(LENGTHS_US if len(own) >= MANY else LENGTHS_US[:1]), np.inf]
+        for least, end in itertools.pairwise(ends):
+            errors = [abs(one.error) for one in own if least <= one.predicted_us < end]
+            if len(errors) >= FEWEST:
+                percent = 100 * promised(errors) * (ONE_SOURCE if alone else 1.0)
+                found.append(Range(kind, least, round(percent, 1), len(errors)))
+    return found
+
+
+def accuracy_tables(known: Sequence[Judged], architecture: str) -> str:
+    """[[accuracy]] of a device file: errors of measurements that had no part in a fit, by what was measured."""
+    lines = []
+    for one in ranges(known):
+        _, board, library, operations, element = one.kind
+        if one.kind[0] != architecture:
+            continue
+        sources = {own.case.source for own in known if own.kind == one.kind}
+        lines += [f"# {', '.join(sorted(sources))} [cal]", "[[accuracy]]", f"board = {json.dumps(board)}"]
         lines += [f"kernels = {json.dumps(library)}"] if library else []
         lines += [f"operations = {json.dumps(operations)}", f"element = {json.dumps(element)}"]
-        lines += [f"least_us = {least_us:.1f}"] if least_us else []
-        lines += [f"percent = {percent:.1f}", f"measurements = {len(found)}", ""]
+        lines += [f"least_us = {one.least_us:.1f}"] if one.least_us else []
+        lines += [f"percent = {one.percent:.1f}", f"measurements = {one.measurements}", ""]
     return "\n".join(lines)
+
+
+def write_tables(known: Sequence[Judged]) -> None:
+    """Write [[accuracy]] at the ends of the device files."""
+    for architecture, path in FILES.items():
+        text = path.read_text()
+        head = text[: text.rindex("\n# ", 0, text.index("[[accuracy]]")) + 1]
+        path.write_text(head + accuracy_tables(known, architecture))
 
 
 def promised(errors: Sequence[float]) -> float:
@@ -231,21 +300,18 @@ def promised(errors: Sequence[float]) -> float:
     return ordered[rank - 1] if rank <= len(ordered) else 1.25 * ordered[-1]
 
 
-def covered(cases: Sequence[Case]) -> tuple[int, int]:
-    """Return how many measurements lie in the range that their prediction states, and how many there are."""
-    inside = 0
-    for case in cases:
-        known = NpuSimulator().evaluate(case.designs[0]).latency_range
-        inside += abs(case.predicted_us() / case.measured_us - 1) <= known["percent"] / 100
-    return inside, len(cases)
-
-
-def _by_length(errors: Mapping[_Kind, list[tuple[float, float]]]) -> Iterator[tuple[_Kind, float, list[float]]]:
-    """Errors by what was measured; where that are many, also by the latency from which they hold."""
-    for kind, found in sorted(errors.items()):
-        ends = [*(LENGTHS_US if len(found) >= MANY else LENGTHS_US[:1]), np.inf]
-        for least, end in itertools.pairwise(ends):
-            yield kind, least, [error for us, error in found if least <= us < end]
+def covered(known: Sequence[Judged], unit: Callable[[Case], str]) -> list[tuple[Judged, float]]:
+    """Each measurement with the range that all others would have stated for it, without those of the same unit."""
+    found = []
+    for kind in dict.fromkeys(one.kind for one in known):
+        own = [one for one in known if one.kind == kind]
+        for name in dict.fromkeys(unit(one.case) for one in own):
+            stated = ranges([one for one in own if unit(one.case) != name])
+            for one in (one for one in own if unit(one.case) == name):
+                fitting = [r for r in stated if r.least_us <= one.predicted_us]
+                unknown = NpuDevice.of(one.case.designs[0].device).unmeasured_percent
+                found.append((one, max(fitting, key=lambda r: r.least_us).percent if fitting else unknown))
+    return found
 
 
 def sweep(cases: Sequence[Case]) -> None:
@@ -281,10 +347,10 @@ def tile_pairs() -> dict[str, float]:
     return losses(cases, np.exp(log_errors(cases)) - 1)
 
 
-def report(group: str, cases: Sequence[Case], errors: Errors, verbose: bool) -> None:
+def report(group: str, cases: Sequence[Case], errors: Errors, held_out: Errors, verbose: bool) -> None:
     """One line on a group, and its cases or what comparisons of tiles lose."""
     fitted = FITTED.get(group, ())
-    by_cross_validation = summary(cross_validated(cases, fitted)) if len(cases) > len(fitted) > 0 else "not fitted here"
+    by_cross_validation = summary(held_out) if len(cases) > len(fitted) > 0 else "not fitted here"
     far = int((np.abs(errors) > 0.2).sum())
     print(
         f"{group:25} {len(cases):4} measured: {summary(errors)}; cross-validated {by_cross_validation} "
@@ -300,24 +366,36 @@ def report(group: str, cases: Sequence[Case], errors: Errors, verbose: bool) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", action="store_true", help="print every measurement")
-    parser.add_argument("--tables", action="store_true", help="print [[accuracy]] of the device files instead")
+    parser.add_argument("--tables", action="store_true", help="write [[accuracy]] of the device files instead")
     arguments = parser.parse_args()
     if not FACTS.is_dir():
         print(f"skipped: the measurements in {FACTS} are not here")
         return
     every = npu_cases.all_cases()
+    known = judged(every)
     if arguments.tables:
-        print(accuracy_tables(every))
+        write_tables(known)
         return
     print("absolute error, median / 90th percentile")
     for group in dict.fromkeys(case.group for case in every):
         cases = [case for case in every if case.group == group]
-        report(group, cases, np.exp(log_errors(cases)) - 1, arguments.cases)
+        held_out = np.array([one.error for one in known if one.case.group == group])
+        report(group, cases, np.exp(log_errors(cases)) - 1, held_out, arguments.cases)
     sweep([case for case in every if case.group.startswith("XDNA1 GEMM i16")])
     sustained(Device.load("npu1_4col"))
-    inside, whole = covered(every)
-    newer, new = covered([case for case in every if not case.group.startswith("XDNA")])
-    print(f"in the stated range (promised: 90 %): {inside} of {whole}, of other sources {newer} of {new}")
+    for name, unit in UNITS.items():
+        found = covered(known, unit)
+        newer = [one for one in found if not one[0].case.group.startswith("XDNA")]
+        print(f"in the range that the rest states (promised: 90 %), each {name} left out: {_share(found)}, "
+              f"of the later sources {_share(newer)}")  # fmt: skip
+        if arguments.cases:
+            for one, percent in found:
+                print(f"    {one.error:+7.1%} of +-{percent:.0f} %  {one.case.group}: {one.case.label}")
+
+
+def _share(found: Sequence[tuple[Judged, float]]) -> str:
+    inside = sum(abs(one.error) <= percent / 100 for one, percent in found)
+    return f"{inside} of {len(found)} ({inside / len(found):.0%})"
 
 
 if __name__ == "__main__":

@@ -51,6 +51,13 @@ LAYOUTS = {
 }
 """GEMM by the order in which A and B are stored."""
 
+SOURCES = {
+    "XDNA1 GEMM": "[ar]", "XDNA1 tile sweeps": "[ph]", "XDNA1 tile pairs": "[sb]", "XDNA2 tile pairs": "[sb]",
+    "XDNA1": "[io]", "XDNA2": "[air]", "I ": "[io]", "J ": "[io]", "K ": "[io]", "M ": "[air]", "O ": "[air]",
+    "Q ": "[rwkv]", "": "[iron]",
+}  # fmt: skip
+"""Sources of groups, as _npu.toml abbreviates them, by how a group's name begins."""
+
 Change = Callable[[NpuDevice], NpuDevice]
 
 
@@ -67,6 +74,8 @@ class Case:
         work: operations, to compare tiles on slightly different sizes.
         relaunches: programs that are begun within the call beside the designs.
         disturbed: whether it is of the part of a sweep in which everything took longer.
+        in_call: whether it is one launch of several in a call.
+        configuration: what measurements that differ in tile, layout or columns only have in common.
     """
 
     group: str
@@ -78,6 +87,12 @@ class Case:
     relaunches: int = 0
     disturbed: bool = False
     in_call: bool = False
+    configuration: str = ""
+
+    @property
+    def source(self) -> str:
+        """The source as _npu.toml abbreviates it."""
+        return next(source for start, source in SOURCES.items() if self.group.startswith(start))
 
     def predicted_us(self, change: Change | None = None) -> float:
         """The model's time, with the designs' devices changed."""
@@ -314,7 +329,7 @@ def more_measurements() -> Iterator[Case]:
             group = row["config_group"].split("|")[0]
             launch = row["kind"] == "launch within a call"
             yield Case(group, f"{row['shape']}, {row['columns']}x{row['rows']}, {row['tile']} {row['layout']}", made,
-                       float(row["measured_us"]), in_call=launch)  # fmt: skip
+                       float(row["measured_us"]), in_call=launch, configuration=row["config_group"])  # fmt: skip
 
 
 def _more(row: Mapping[str, str]) -> tuple[Design, ...] | None:

@@ -85,7 +85,7 @@ def front(page: Page, url: str) -> None:
 def progress(page: Page, url: str) -> None:
     """How the run went."""
     page.goto(f"{url}/progress")
-    drawn(page, "hv-designs", "failures", "importance", "workers")
+    drawn(page, "history", "hypervolume", "designs-time", "importance")
     save(page, "progress.png", 990)
 
 

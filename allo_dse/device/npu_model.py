@@ -182,7 +182,6 @@ class Board(Model):
     Attributes:
         dram_gb_s: bandwidth that all shim channels of one direction share, in 1e9 bytes per second: reading does not
             hold up writing.
-        column_gb_s: how much of it the channels of one column share.
         dram_burst_half_bytes: contiguous run length L0 at which DRAM reaches half its bandwidth: its efficiency is
             L / (L + L0).
         page_bytes: rows of this length are slow to walk down: every one of them starts a page like the one before.
@@ -200,7 +199,6 @@ class Board(Model):
 
     clock_ghz: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
     dram_gb_s: Positive
-    column_gb_s: Positive
     dram_burst_half_bytes: NotNegative
     page_bytes: Count
     page_slowdown: Annotated[float, Field(ge=1, allow_inf_nan=False)]
@@ -214,17 +212,8 @@ class Board(Model):
 
     def dram_us(self, tile_bytes: int, run_bytes: int, paged: bool) -> float:
         """Time that one tile holds up the other transfers of its direction; `paged`: its rows are whole pages."""
-        return (
-            self._burst_bytes(tile_bytes, run_bytes) / (self.dram_gb_s * 1e3) * (self.page_slowdown if paged else 1.0)
-        )
-
-    def column_us(self, tile_bytes: int, run_bytes: int) -> float:
-        """Time that one tile holds up the other transfers of its direction and column."""
-        return self._burst_bytes(tile_bytes, run_bytes) / (self.column_gb_s * 1e3)
-
-    def _burst_bytes(self, tile_bytes: int, run_bytes: int) -> float:
-        """Return the bytes that could have been moved in the same time in long runs."""
-        return tile_bytes * (run_bytes + self.dram_burst_half_bytes) / run_bytes
+        bytes_of_long_runs = tile_bytes * (run_bytes + self.dram_burst_half_bytes) / run_bytes
+        return bytes_of_long_runs / (self.dram_gb_s * 1e3) * (self.page_slowdown if paged else 1.0)
 
     def host_us(self, columns: int, tensor_bytes: int, rewrites: int) -> float:
         """The host's part of a call: launch, making its buffers visible and back, rewriting descriptors.

@@ -88,7 +88,9 @@ def total_cost(metrics: Mapping[str, Any]) -> float:
     """
     values = (value for name, value in metrics.items() if is_cost(name))
     numbers = (value for value in values if isinstance(value, int | float) and not isinstance(value, bool))
-    return round(sum(math.log1p(value) for value in numbers if value > 0), COST_DIGITS)
+    # `log` takes integers that no float can hold, `log1p` does not
+    logs = (math.log1p(value) if isinstance(value, float) else math.log(1 + value) for value in numbers if value > 0)
+    return round(sum(logs), COST_DIGITS)
 
 
 def _rebuild(values: dict[str, Any]) -> Metrics:

@@ -255,18 +255,22 @@ def _front(study: Study, launches: Launches, place: Path, options: Options) -> I
     designs = sorted(found, key=lambda one: -float(one.metrics["latency_us"]))
     step = max(1, -(-(len(designs) - 1) // (MOST_POINTS - 1)))
     for one in dict.fromkeys([designs[0], *designs[::-step][::-1]]):
-        metrics = one.metrics
-        yield Point(
-            columns=1,
-            cores=int(metrics["pe_count"]),
-            latency_us=float(metrics["latency_us"]),
-            local_memory_bytes=0,
-            dram_bytes=int(metrics["dram_bytes"]),
-            bound=dict(metrics["bound"]),
-            proved=proved,
-            design=one,
-            resources={name: int(metrics[name]) for name in launches.resources},
-        )
+        yield _point_of(one, 1, proved, launches.resources)
+
+
+def _point_of(design: BestDesign, columns: int, proved: bool, resources: Iterable[str] = ()) -> Point:
+    metrics = design.metrics
+    return Point(
+        columns=columns,
+        cores=int(metrics["pe_count"]),
+        latency_us=float(metrics["latency_us"]),
+        local_memory_bytes=int(metrics.get("local_memory_bytes", 0)),
+        dram_bytes=int(metrics["dram_bytes"]),
+        bound=dict(metrics["bound"]),
+        proved=proved,
+        design=design,
+        resources={name: int(metrics[name]) for name in resources},
+    )
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -343,14 +347,4 @@ def _point(study: Study, columns: int, whole: int, place: Path, options: Options
         if columns < whole:
             return None  # the operator needs more columns
         raise
-    metrics = best.metrics
-    return Point(
-        columns=columns,
-        cores=int(metrics["pe_count"]),
-        latency_us=float(metrics["latency_us"]),
-        local_memory_bytes=int(metrics["local_memory_bytes"]),
-        dram_bytes=int(metrics["dram_bytes"]),
-        bound=dict(metrics["bound"]),
-        proved=proved,
-        design=best,
-    )
+    return _point_of(best, columns, proved)

@@ -96,7 +96,7 @@ class Step(Struct, frozen=True):
 
     Attributes:
         others: alternatives to its work, which is then a program as well.
-        through: by input, the rearrangement by which its program reads it; None if it is read as it lies.
+        through: for each input, the rearrangement in which its program reads it; None for its order in DRAM.
     """
 
     name: str
@@ -227,6 +227,15 @@ class Network:
                 hint=f"{did_you_mean(name, self.shapes)}add what writes it first",
             )
         return name
+
+    @property
+    def readers(self) -> dict[str, list[Step]]:
+        """The steps that read each tensor."""
+        found: dict[str, list[Step]] = {}
+        for step in self.steps:
+            for name in dict.fromkeys(step.inputs):
+                found.setdefault(name, []).append(step)
+        return found
 
     @property
     def worked(self) -> list[tuple[Step, Work]]:
@@ -422,10 +431,7 @@ def fused_operators(network: Network) -> Iterator[Operator]:
 
     A step is fused with the only one that reads its result.
     """
-    readers: dict[str, list[Step]] = {}
-    for step in network.steps:
-        for name in step.inputs:
-            readers.setdefault(name, []).append(step)
+    readers = network.readers
     waiting = list(single_operators(network))[::-1]
     while waiting:
         one = waiting.pop()

@@ -123,7 +123,7 @@ def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.in
 
 
 def _without_unread(network: Network) -> Network:
-    """Return the network without the steps and constants whose tensors nobody reads."""
+    """Return the network without the steps and constants whose tensors are not read."""
     wanted, kept = set(network.outputs), []
     for step in reversed(network.steps):
         if step.output in wanted:
@@ -181,8 +181,8 @@ def _variants(one: Operator, moved: Mapping[str, tuple[Step, Order]]) -> Iterato
             if chosen[at]:
                 step, orders[at] = moved[name]
                 inputs[at], through[at] = step.inputs[0], _single(step)
-        told = hashlib.sha256(b"".join(bytes([at]) + own.tobytes() for at, own in orders.items())).hexdigest()[:6]
-        yield replace(one, step=replace(one.step, inputs=tuple(inputs), through=tuple(through)), walk=told), orders
+        walk = hashlib.sha256(b"".join(bytes([at]) + own.tobytes() for at, own in orders.items())).hexdigest()[:6]
+        yield replace(one, step=replace(one.step, inputs=tuple(inputs), through=tuple(through)), walk=walk), orders
 
 
 def _single(step: Step) -> Arrange:

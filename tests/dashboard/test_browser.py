@@ -414,7 +414,7 @@ def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
     saved("front", 2)
     front.keyboard.press("2")
     front.wait_for_function("() => document.querySelector('#workers .js-plotly-plot')?.data?.length")
-    saved("progress", 10)
+    saved("progress", 6)
     front.keyboard.press("3")
     front.wait_for_function("() => document.querySelector('#bound .js-plotly-plot')?.data?.length")
     saved("design", 2)
@@ -483,9 +483,15 @@ def test_a_page_that_was_opened_before_the_first_design_fills_by_itself(tmp_path
 def test_progress_is_drawn(dashboard: Any, visit: Any) -> None:
     page = visit(dashboard[0]).open("progress")
     wait_text(page, "#numbers", "designs evaluated")
-    for name in ("hv-designs", "hv-time", "rate", "feasible", "failures", "lost", "importance", "workers"):
+    for name in ("history", "hypervolume", "designs-time", "lost", "importance", "workers"):
         page.wait_for_function(f"() => document.querySelector('#{name} .js-plotly-plot')?.data?.length")
     assert not page.locator("#measured-card").is_visible()  # nothing was measured
+    layouts = "['history', 'hypervolume'].map(n => document.querySelector(`#${n} .js-plotly-plot`).layout)"
+    titles = f"() => {layouts}.map(layout => layout.xaxis.title.text)"
+    assert page.evaluate(titles) == ["evaluated designs"] * 2
+    page.click("#against")
+    page.get_by_text("wall time", exact=True).click()
+    page.wait_for_function(f"() => ({titles})().every(title => title === 'wall time (s)')")
     page.wait_for_function(
         "() => document.querySelector('#importance .js-plotly-plot').data[0].y.at(-1) === 'k.axis0.nodes'"
     )

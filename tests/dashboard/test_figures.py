@@ -23,9 +23,9 @@ from allo_dse.dashboard.data.selection import Selection, label, text
 from allo_dse.dashboard.exports import exported, table_csv
 from allo_dse.dashboard.figures import scatter
 from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, pairs_figure, parallel_figure
-from allo_dse.dashboard.figures.progress import best_figure, failures_figure, lost_figure
+from allo_dse.dashboard.figures.progress import designs_figure, history_figure, lost_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, Drawn, View, front_figure, point_number, point_ref
-from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, NO_VALUE, ORANGE, SERIES, scale
+from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, NO_VALUE, ORANGE, scale
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
 from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import RunLog
@@ -197,7 +197,7 @@ def test_bars_whose_names_are_too_long_for_the_plot_stay_apart(failing: Board) -
     assert bars["customdata"] == REASONS[::-1]
     assert len(set(bars["y"])) == len(names) == len(REASONS)
     assert max(map(len, names)) == NAME
-    over_time = failures_figure(timeline(failing.runs[0]), LIGHT)
+    over_time = designs_figure(timeline(failing.runs[0]), LIGHT)
     assert over_time["layout"]["showlegend"]  # Plotly leaves out the name of one kind alone
     assert max(len(trace["name"]) for trace in over_time["data"]) == NAME
 
@@ -381,25 +381,40 @@ def test_long_names_and_large_numbers_leave_room_for_what_they_belong_to(tmp_pat
     assert board.axis("latency_us").ticks is None  # numbers, however large
     lines = parallel_figure(board, LIGHT)
     assert lines["layout"]["margin"]["r"] > 96
-    assert max(len(trace["name"]) for trace in best_figure({"run": board.runs[0]}, LIGHT)["data"]) <= NAME + len(
-        ": 12.5"
-    )
     titles = [v["title"]["text"] for k, v in pairs_figure(board.runs[0], LIGHT)["layout"].items() if "axis" in k]
     assert max(title.count("<br>") for title in titles) <= 2
 
 
+def lines_of(figure: Any) -> dict[str, list[list[float]]]:
+    """Across and up of each line, by the start of its name."""
+    return {
+        trace["name"].split(":")[0]: [
+            np.frombuffer(base64.b64decode(trace[axis]["bdata"]), trace[axis]["dtype"]).tolist() for axis in "xy"
+        ]
+        for trace in figure["data"]
+        if "name" in trace
+    }
+
+
 def test_the_best_so_far_of_one_design_is_a_point(tmp_path: Path) -> None:
-    run = Board.open([write_run(tmp_path / "run", 1)]).runs[0]
-    assert {trace["mode"] for trace in best_figure({"run": run}, LIGHT)["data"]} == {"markers"}
+    board = Board.open([write_run(tmp_path / "run", 1)])
+    assert {trace["mode"] for trace in history_figure(board, "latency_us", LIGHT)["data"]} == {"markers"}
 
 
-def test_the_best_so_far_ends_at_one(board: Board) -> None:
-    figure = best_figure({"run": board.runs[0]}, LIGHT)
-    assert [trace["name"].split(":")[0] for trace in figure["data"]] == ["latency (µs)", "bram18 (blocks)"]
-    for trace in figure["data"]:
-        values = np.frombuffer(base64.b64decode(trace["y"]["bdata"]))
-        assert values[-1] == 1
-        assert (np.diff(values) <= 0).all()
+def test_the_history_has_all_feasible_designs_and_the_best_so_far(board: Board) -> None:
+    run, figure = board.runs[0], history_figure(board, "latency_us", LIGHT)
+    dots = figure["data"][0]
+    assert len(dots["text"]) == run.ok.sum()
+    (_, best) = lines_of(figure)["best so far"]
+    assert best[-1] == run.numbers("latency_us")[run.ok].min()
+    assert (np.diff(best) <= 0).all()
+
+
+def test_runs_are_drawn_together_and_what_is_hidden_is_left_out(tmp_path: Path) -> None:
+    board = Board.open([write_run(tmp_path / name, 20) for name in ("one", "two")])
+    assert set(lines_of(history_figure(board, "latency_us", LIGHT))) == {"one", "two"}
+    assert set(lines_of(history_figure(board, "latency_us", LIGHT, hidden=[0]))) == {"best so far"}
+    assert not lines_of(history_figure(board, "latency_us", LIGHT, hidden=[0, 1]))
 
 
 def test_the_best_so_far_is_the_best_of_the_front_where_a_second_evaluator_has_measured(tmp_path: Path) -> None:
@@ -407,19 +422,8 @@ def test_the_best_so_far_is_the_best_of_the_front_where_a_second_evaluator_has_m
     log = RunLog(path / "log.jsonl")
     log.append([{**design(0).to_dict(), "rung": 1, "evaluator": "board 1", "metrics": {"latency_us": 123_456.0}}])
     log.close()
-    latency = best_figure({"run": Board.open([path]).runs[0]}, LIGHT)["data"][0]
-    assert latency["name"] == "latency (µs): 123,456"
-
-
-def test_each_of_many_objectives_has_a_line_unlike_that_of_bounds(tmp_path: Path) -> None:
-    objectives = [{"name": f"bound.{n}", "direction": "minimize"} for n in range(len(SERIES) + 1)]
-    path = write_run(tmp_path / "many", 0, objectives=objectives)
-    log = RunLog(path / "log.jsonl")
-    log.append([{**design(0).to_dict(), "values": {o["name"]: 1.0 for o in objectives}}])
-    log.close()
-    lines = [trace["line"]["dash"] for trace in best_figure({"run": Board.open([path]).runs[0]}, LIGHT)["data"]]
-    assert len(lines) == len(objectives)
-    assert "dot" not in lines
+    names = [trace.get("name") for trace in history_figure(Board.open([path]), "latency_us", LIGHT)["data"]]
+    assert "best so far: 123,456" in names
 
 
 @pytest.mark.parametrize(("against", "ends"), [("designs", [10.0, 20.0]), ("time", [0.095, 0.195])])
@@ -431,19 +435,11 @@ def test_below_the_best_so_far_is_what_no_design_can_be_better_than(
     for at, bound in ((0.095, 1_000.0), (0.195, 1_500.0)):
         log.append([{"type": "tick", "at": at, "bounds": {"latency_us": bound}}])
     log.close()
-    figure = best_figure({"run": Board.open([path]).runs[0]}, LIGHT, against=against)
-    assert [trace["name"].split(":")[0] for trace in figure["data"]] == [
-        "latency (µs)",
-        "latency (µs)",
-        "bram18 (blocks)",
-    ]
-    best, limit = (
-        {axis: np.frombuffer(base64.b64decode(trace[axis]["bdata"]), trace[axis]["dtype"]) for axis in "xy"}
-        for trace in figure["data"][:2]
-    )
-    assert limit["x"].tolist() == pytest.approx(ends)
-    assert (limit["y"] < best["y"].min()).all()
-    assert limit["y"][1] == pytest.approx(1.5 * limit["y"][0])
+    lines = lines_of(history_figure(Board.open([path]), "latency_us", LIGHT, against=against))
+    across, bounds = lines["no design is better"]
+    assert across == pytest.approx(ends)
+    assert bounds == [1_000.0, 1_500.0]
+    assert max(bounds) < min(lines["best so far"][1])
 
 
 @given(st.lists(st.integers(0, 5_000), min_size=1, max_size=12, unique=True).map(sorted))

@@ -60,7 +60,16 @@ def test_a_report_opens_without_a_network_in_the_browsers_theme_and_has_a_switch
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     page.locator("#lost").scroll_into_view_if_needed()
     page.wait_for_function("() => document.getElementById('lost').layout?.font.color === '#1b1f24'")
-    for plot in ("front-0", "parallel", "hv-designs", "failures", "importance-0", "workers", "bound-0"):
+    for plot in (
+        "front-0",
+        "parallel",
+        "history-0",
+        "hypervolume",
+        "designs-time",
+        "importance-0",
+        "workers",
+        "bound-0",
+    ):
         page.locator(f"#{plot}").scroll_into_view_if_needed()
         page.wait_for_function(f"() => document.getElementById('{plot}').data?.length > 0")
     shown = page.evaluate(

@@ -22,7 +22,6 @@ _BOARD = {
     "launch_column_us": Scale(1.0),
     "host_sync_gb_s": Scale(),
     "dram_gb_s": Scale(),
-    "column_gb_s": Scale(),
     "dram_burst_half_bytes": Scale(16.0),
     "page_slowdown": Scale(low=1.0),
     "host_rewrite_us": Scale(1.0),

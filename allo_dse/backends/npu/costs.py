@@ -115,13 +115,12 @@ class TileTicks(Struct, frozen=True):
 
     Attributes:
         dram: of DRAM in the flow's direction.
-        column: of the path through its column.
         channel: of one DMA channel of a memory tile or a shim.
-        shim: of its shim channel, which holds DRAM, then the column's path, and is itself busy for the tile's bytes.
+        shim: of each of its shim channels, which hold DRAM and are themselves busy, each for an equal share of the
+            tile's bytes.
     """
 
     dram: int
-    column: int
     channel: int
     shim: int
 
@@ -133,10 +132,9 @@ class TileTicks(Struct, frozen=True):
             channels: that share it (`operand_channels`).
         """
         board, per_us = device.board, TICKS_PER_CYCLE * device.board.clock_ghz * 1e3
-        dram = round(board.dram_us(tile_bytes, run_bytes, paged) * per_us)
-        column = round(board.column_us(tile_bytes, run_bytes) * per_us)
+        dram = channels * round(board.dram_us(tile_bytes, run_bytes, paged) * per_us / channels)
         channel = round(tile_bytes / (device.interconnect.stream_bytes_per_cycle * channels) * TICKS_PER_CYCLE)
-        return TileTicks(dram, column, channel, max(dram + column, channel))
+        return TileTicks(dram, channel, max(dram // channels, channel))
 
 
 def operand_channels(classes: Iterable[TaskClass], device: NpuDevice) -> int:

@@ -252,7 +252,7 @@ def _movement(program: CompiledProgram, transport: Transport, device: NpuDevice)
         yield flow.nodes, flow.ports, flow.tile_bytes, flow.run_bytes, flow.depth
     for transfer in transport.transfers:
         paged = is_paged(transfer, tensors[transfer.tensor], device.board)
-        yield transfer.flows, transfer.column, transfer.depth, paged
+        yield transfer.flows, transfer.depth, paged
 
 
 MOST_KNOWN = 4096
@@ -291,7 +291,7 @@ class NpuSimulator:
     """
 
     name = "npu-simulator"
-    version = "6"
+    version = "7"
     quick = True
     metrics = NpuBounds.metrics | {"bound", "bottleneck", "latency_range", "evaluator"}
 

@@ -3,10 +3,9 @@
     DRAM ── shim channel ──► memory tile ──► core L1 ──► core ──► L1 ──► memory tile ──► shim channel ── DRAM
 
 Every buffer on the way is an object FIFO: a stream of full slots one way and a stream of free slots the other way.
-Reading and writing DRAM are two shared resources, served first come, first served, and so is each column's way there; a
-shim channel holds them for the tile's bytes over the board's bandwidths and is itself busy for the tile's bytes over
-the channel's width. A tile that several cores need at the same place in their schedules is fetched once and sent to all
-of them together.
+Reading and writing DRAM are two shared resources, served first come, first served; a shim channel holds one for the
+tile's bytes over the board's bandwidth and is itself busy for the tile's bytes over the channel's width. A tile that
+several cores need at the same place in their schedules is fetched once and sent to all of them together.
 
 Times are in ticks, `TICKS_PER_CYCLE` to a clock cycle.
 """
@@ -26,7 +25,7 @@ from allo_dse.compiler.program.tensors import IntArray, Tensor
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import Board
 from allo_dse.eval.launches import Part
-from allo_dse.mapper.graph.ports import PortKey
+from allo_dse.mapper.graph.ports import Direction, PortKey
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes
 from allo_dse.simulator.network.tables import Table
@@ -54,7 +53,7 @@ class NpuNetwork(Struct, frozen=True):
         core_ticks: per node the ticks it computes in one period.
         dram_ticks: ticks of DRAM service in the first and in a later period.
         channel_ticks: per process (DMA channels only) ticks of transfer in a later period.
-        memory_names: of the network's resources: DRAM and the columns' ways there, in each direction.
+        memory_names: of the network's resources: DRAM in each direction.
     """
 
     network: Network
@@ -84,21 +83,20 @@ class Parts:
     """A network under construction.
 
     Attributes:
-        periods, first_column: of the design that is added.
+        periods: of the design that is added.
         gates: for each process of the design, a stream from which it takes a token before it begins, and one into which
             it puts a token at its end; None if processes begin at once.
     """
 
     device: NpuDevice
     periods: int = 0
-    first_column: int = 0
     gates: list[tuple[int, int]] | None = None
     builder: NetworkBuilder = field(default_factory=NetworkBuilder)
     channel_ticks: dict[int, float] = field(default_factory=dict)
     depths: list[int] = field(default_factory=list)
     counts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
-    memory: dict[tuple[str, int | None], int] = field(default_factory=dict)
+    memory: dict[Direction, int] = field(default_factory=dict)
 
     @contextmanager
     def repeat(self, table: Table, count: int, per_period: int) -> Iterator[None]:
@@ -134,13 +132,11 @@ class Parts:
         self.tables.append(table)
         return self.builder.process(table, streams, resources)
 
-    def memory_ports(self, transfer: Transfer) -> tuple[int, int]:
-        """The resources that a transfer's tiles need: DRAM in its direction, and its column's way there."""
-        dram, column = (transfer.direction, None), (transfer.direction, self.first_column + transfer.column)
-        for key in (dram, column):
-            if key not in self.memory:
-                self.memory[key] = self.builder.resource()
-        return self.memory[dram], self.memory[column]
+    def memory_port(self, direction: Direction) -> int:
+        """The resource that tiles of a direction need: DRAM."""
+        if direction not in self.memory:
+            self.memory[direction] = self.builder.resource()
+        return self.memory[direction]
 
 
 def _behind_gate(table: Table, port: int) -> Table:
@@ -167,10 +163,7 @@ def build_npu_network(
         core_ticks=core_ticks,
         dram_ticks=max(_dram_ticks(staged, direction) for direction in ("in", "out")),
         channel_ticks=parts.channel_ticks,
-        memory_names=tuple(
-            f"{'reads' if way == 'in' else 'writes'} of {'DRAM' if column is None else f'column {column}'}"
-            for way, column in parts.memory
-        ),
+        memory_names=tuple(f"{'reads' if way == 'in' else 'writes'} of DRAM" for way in parts.memory),
     )
 
 
@@ -189,22 +182,22 @@ def add_design(
         paged = is_paged(transfer, schedule.port.tensor, device.board)
         own = shared if flow.direction == "in" else 1
         ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged, channels=own)
-        staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth), ticks))
+        staged.append(_Staged(flow, schedule, [parts.fifo(transfer.depth) for _ in range(own)], ticks))
         local = [parts.fifo(flow.depth) for _ in flow.nodes]
         ends.update(zip(zip(flow.nodes, flow.ports, strict=True), local, strict=True))
         _memory_tile_channel(parts, tables, staged[-1], local)
     channels: dict[tuple[str, Cadence, tuple[TileTicks, ...]], tuple[Table, float]] = {}
     for transfer in transport.transfers:
-        _shim_channel(parts, channels, [staged[f] for f in transfer.flows], parts.memory_ports(transfer))
+        _shim_channel(parts, channels, [staged[f] for f in transfer.flows], parts.memory_port(transfer.direction))
     return staged, _cores(parts, schedules, links, ends, transport.layouts)
 
 
 class _Staged(Struct, frozen=True):
-    """A flow with its schedule, its buffer in the memory tile, and the times of a tile."""
+    """A flow with its schedule, its buffer in the memory tile for each shim channel, and the times of a tile."""
 
     flow: Flow
     schedule: PortSchedule
-    buffer: Fifo
+    buffers: list[Fifo]
     ticks: TileTicks
 
 
@@ -237,11 +230,13 @@ def _memory_tile_channel(
     """The memory-tile channel of one flow: to all its cores at once, or from its core."""
     flow, schedule, ticks = staged.flow, staged.schedule, staged.ticks.channel
     key = (flow.direction, ticks, schedule.cadence, len(local))
+    fifos = [*staged.buffers, *local]
     if key not in tables:
-        cores = range(2, 2 + 2 * len(local), 2)
-        sources, targets = ([0], list(cores)) if flow.direction == "in" else (list(cores), [0])
+        ports = list(range(0, 2 * len(fifos), 2))
+        buffers, cores = ports[: len(staged.buffers)], ports[len(staged.buffers) :]
+        sources, targets = (buffers, cores) if flow.direction == "in" else (cores, buffers)
         tables[key] = _transfer_table(parts, schedule, ticks, sources, targets)
-    streams = [staged.buffer.full, staged.buffer.free, *(stream for fifo in local for stream in (fifo.full, fifo.free))]
+    streams = [stream for fifo in fifos for stream in (fifo.full, fifo.free)]
     process = parts.process(tables[key], streams)
     parts.channel_ticks[process] = float(ticks * schedule.cadence.steady)
 
@@ -266,16 +261,16 @@ def _shim_channel(
     parts: Parts,
     channels: dict[tuple[str, Cadence, tuple[TileTicks, ...]], tuple[Table, float]],
     flows: list[_Staged],
-    memory: tuple[int, int],
+    memory: int,
 ) -> None:
-    """One shim channel: the tiles of its flows by turns."""
+    """The shim channels of a transfer, which share each tile: the tiles of its flows by turns."""
     key = (flows[0].flow.direction, flows[0].schedule.cadence, tuple(f.ticks for f in flows))
     if key not in channels:
         channels[key] = _shim_table(parts, flows)
     table, ticks = channels[key]
-    streams = [stream for staged in flows for stream in (staged.buffer.full, staged.buffer.free)]
-    process = parts.process(table, streams, memory)
-    parts.channel_ticks[process] = ticks
+    for buffers in zip(*(staged.buffers for staged in flows), strict=True):
+        process = parts.process(table, [stream for fifo in buffers for stream in (fifo.full, fifo.free)], [memory])
+        parts.channel_ticks[process] = ticks
 
 
 def _shim_table(parts: Parts, flows: list[_Staged]) -> tuple[Table, float]:
@@ -288,10 +283,9 @@ def _shim_table(parts: Parts, flows: list[_Staged]) -> tuple[Table, float]:
             ticks = staged.ticks
             taken, given = (1, 0) if staged.flow.direction == "in" else (0, 1)
             table.get(2 * position + taken)
-            table.request(0, ticks.dram)
-            table.request(1, ticks.column)
-            # DRAM and the column serve the tile within the time that the channel itself is busy with it.
-            table.wait(ticks.shim - ticks.dram - ticks.column)
+            dram = ticks.dram // len(staged.buffers)
+            table.request(0, dram)
+            table.wait(ticks.shim - dram)  # DRAM serves the tile within the time that the channel is busy with it
             table.put(2 * position + given)
     return table, float(cadence.steady * sum(staged.ticks.shim for staged in flows))
 
@@ -350,7 +344,7 @@ def ends_together(parts: Sequence[Part], device: NpuDevice) -> list[float]:
     for at, part in enumerate(parts):
         gates: list[tuple[int, int]] = []
         mapping = NpuMapping.of(part.design)
-        built.gates, built.first_column, built.periods = gates, part.first_column, mapping.view.periods[0].periods
+        built.gates, built.periods = gates, mapping.view.periods[0].periods
         transport = part.transport or mapping.transport
         add_design(built, mapping.view.periods, mapping.view.channels, transport)
         built.gates = None

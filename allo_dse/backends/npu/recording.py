@@ -13,7 +13,7 @@ from allo_dse.eval.recording import MAX_EVENTS, Recorded, Recording, whole_run
 from allo_dse.simulator.network.network import Labels
 from allo_dse.space.design import Design
 
-from .costs import TICKS_PER_CYCLE, blocks_of
+from .costs import TICKS_PER_CYCLE, blocks_of, operand_channels
 from .mapping import NpuMapping
 from .movement.movement import Channel, Flow, Transport
 from .network import build_npu_network
@@ -90,15 +90,18 @@ def _labels(design: Design, transport: Transport, channels: Sequence[Channel], m
             f" and {more} more" if more > 0 else ""
         )
 
+    shared = operand_channels(design.program.task_classes, NpuDevice.of(design.device))
+    channels_of = {"in": shared, "out": 1}
     processes = [f"memory tile: {where(flow)}" for flow in transport.flows]
     for transfer in transport.transfers:
         flows = [transport.flows[f] for f in transfer.flows]
         moved = dict.fromkeys(f"{flow.tensor} {flow.direction}" for flow in flows)
-        processes.append(f"shim: {', '.join(moved)} ({len(flows)} flow{'s' if len(flows) > 1 else ''})")
+        name = f"shim: {', '.join(moved)} ({len(flows)} flow{'s' if len(flows) > 1 else ''})"
+        processes += [name] * channels_of[transfer.direction]
     processes += [f"core {name}" for name in nodes]
     buffers = []
     for flow in transport.flows:
-        buffers.append(f"memory tile, {where(flow)}")
+        buffers += [f"memory tile, {where(flow)}"] * channels_of[flow.direction]
         buffers += [f"{flow.tensor} {flow.direction} on {nodes[n]}" for n in flow.nodes]
     buffers += [f"{array}: {nodes[source]} to {nodes[target]}" for source, target, array in channels]
     return NpuLabels(tuple(processes), tuple(buffers), memory)

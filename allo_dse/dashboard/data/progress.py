@@ -1,4 +1,4 @@
-"""Progress of a run: rates, shares, failures and workers over time."""
+"""Progress of a run: feasible designs, failures and workers over time."""
 
 from __future__ import annotations
 
@@ -23,21 +23,15 @@ class Timeline(Struct, frozen=True):
 
     Attributes:
         edges: of the intervals, in seconds since the study began.
-        designs: designs evaluated in each.
-        feasible: share of the proposed designs that satisfied everything; NaN where nothing was proposed.
+        feasible: designs that satisfied everything, in each.
         failures: per reason, designs that were lost to it in each interval: limits of the device, constraints, and
             evaluations that failed.
-        repeats: proposals of designs that the run had proposed before.
-        cache_hits: results taken from the cache of earlier runs.
         workers: per worker the share of each interval that it spent evaluating.
     """
 
     edges: Floats
-    designs: Floats
     feasible: Floats
     failures: dict[str, Floats]
-    repeats: Floats
-    cache_hits: Floats
     workers: dict[str, Floats]
 
     @property
@@ -52,22 +46,9 @@ class Timeline(Struct, frozen=True):
 
 def timeline(table: RunTable, bins: int = BINS) -> Timeline:
     """The run in `bins` intervals."""
-    at = table.numbers("at")
-    ruled_out = np.array([r.at for r in table.ruled_out])
     edges = np.linspace(0, max(1e-3, table.seconds), bins + 1)
-    designs = np.histogram(at, edges)[0].astype(float)
-    proposed = designs + np.histogram(ruled_out, edges)[0]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        feasible = np.histogram(at[table.ok], edges)[0] / proposed
-    return Timeline(
-        edges,
-        designs,
-        feasible,
-        _failures(table, edges),
-        _from_totals(table, "repeats", edges),
-        _from_totals(table, "cache_hits", edges),
-        _workers(table, edges),
-    )
+    feasible = np.histogram(table.numbers("at")[table.ok], edges)[0].astype(float)
+    return Timeline(edges, feasible, _failures(table, edges), _workers(table, edges))
 
 
 def measured(table: RunTable) -> Correction:
@@ -109,16 +90,6 @@ def _failures(table: RunTable, edges: Floats) -> dict[str, Floats]:
             times.setdefault(name, []).extend(at[codes == number].tolist())
     counted = {name: np.histogram(values, edges)[0].astype(float) for name, values in times.items()}
     return dict(sorted(counted.items(), key=lambda item: -float(item[1].sum())))
-
-
-def _from_totals(table: RunTable, name: str, edges: Floats) -> Floats:
-    """Return the growth of a running total per interval. It restarts at 0 with each run in the directory."""
-    if not table.ticks:
-        return np.zeros(len(edges) - 1)
-    totals = np.array([getattr(tick, name) for tick in table.ticks])
-    growth = np.diff(totals, prepend=0.0)
-    growth = np.where(growth < 0, totals, growth)
-    return np.histogram([tick.at for tick in table.ticks], edges, weights=growth)[0]
 
 
 def _workers(table: RunTable, edges: Floats) -> dict[str, Floats]:

@@ -1,154 +1,135 @@
-"""Figures of a run's progress: hypervolume, rates, failures, workers, and the importance of parameters."""
+"""Figures of a run's progress: history of objectives, hypervolume, designs over time, workers, and importances."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.tune.results.causes import causes_in
-from allo_dse.tune.store.run_info import StatedObjective, shortened
+from allo_dse.tune.store.run_info import shortened
 
 from ..data.columns import Floats
 from ..data.progress import Timeline, lost
 from ..data.runs import Board
 from ..data.selection import label
 from ..data.table import RunTable
-from .style import NAME, Figure, Spec, Theme, axis, hatching, layout, note, packed, scale
+from .style import NAME, Figure, Spec, Theme, axis, hatching, layout, note, number_axis, packed, scale
+from .thin import Rows, thin
 
 MAX_STEPS = 2_000
 MAX_REASONS = 6
 MAX_CAUSES = 8  # with two lines each
-_DASHES = ("solid", "dash", "dashdot")
+_TITLES = {"designs": "evaluated designs", "time": "wall time (s)"}
 _NONE = "no design has been evaluated yet"
 
 
-def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", hidden: tuple[int, ...] = ()) -> Figure:
+def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", hidden: Sequence[int] = ()) -> Figure:
     """The hypervolume of each run against evaluated designs or wall time ("time")."""
     traces = []
     for number, run in enumerate(board.runs):
-        values = run.hypervolume
-        known = np.flatnonzero(~np.isnan(values))
-        if number in hidden or not len(known):
+        steps = _steps(run.hypervolume)
+        if number in hidden or not len(steps):
             continue
-        steps = known[np.flatnonzero(np.diff(values[known], prepend=-1.0) != 0)]
-        steps = np.append(steps, known[-1])
         if len(steps) > MAX_STEPS:
             steps = steps[np.linspace(0, len(steps) - 1, MAX_STEPS).astype(np.int64)]
-        x = steps + 1.0 if against == "designs" else run.numbers("at")[steps]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": board.names[number],
-                "x": packed(x),
-                "y": packed(values[steps]),
-                "line": {"shape": "hv", "width": 2, "color": look.series[number % len(look.series)]},
-                "hovertemplate": "%{x:,.0f}: %{y:.4f}<extra></extra>",
-            }
-        )
+        x, y = _across(run, against)[steps], run.hypervolume[steps]
+        traces.append(_line(board.names[number], x, y, look.series[number % len(look.series)]))
     if not traces:
         return note(look, "the hypervolume is known from 20 feasible designs on")
-    title = "evaluated designs" if against == "designs" else "wall time (s)"
+    up = axis(look, f"hypervolume ({hypervolume_unit(board.runs[0])})", rangemode="tozero")
     return {
         "data": traces,
-        "layout": layout(
-            look,
-            xaxis=axis(look, title),
-            yaxis=axis(look, f"hypervolume ({hypervolume_unit(board.runs[0])})", rangemode="tozero"),
-            showlegend=len(traces) > 1,
-        ),
+        "layout": layout(look, xaxis=axis(look, _TITLES[against]), yaxis=up, showlegend=len(traces) > 1),
     }
 
 
-def best_figure(
-    runs: Mapping[str, RunTable], look: Theme, *, against: str = "designs", colors: Sequence[int] = ()
+def history_figure(
+    board: Board, objective: str, look: Theme, *, against: str = "designs", hidden: Sequence[int] = ()
 ) -> Figure:
-    """The best value of each objective against evaluated designs or wall time ("time"), as a multiple of the best at
-    the end of all runs, so that all fit; and what no design can be better than, where the search of a lone run knows.
-    Of several evaluators the most expensive one counts, as for the front.
+    """Values of an objective in the order of evaluation, with the best so far and what no design can be better than.
+
+    Of several evaluators the most expensive one decides the best, as it does for the front.
 
     Args:
-        runs: by name.
-        colors: positions in the theme's series, one per run, if there are several.
+        against: "designs" or "time", the axis across.
+        hidden: positions of runs to leave out.
     """
-    lines = [line for number, item in enumerate(runs.items()) for line in _best_lines(number, *item, against)]
-    if not lines:
+    runs = [(n, run) for n, run in enumerate(board.runs) if n not in hidden and objective in run.objectives]
+    found = [(n, run, line) for n, run in runs if (line := _best_line(run, objective)) is not None]
+    if not found:
         return note(look, "no feasible design yet")
-    traces, several = [], len(runs) > 1
-    places = {objective: place for place, objective in enumerate(dict.fromkeys(line.objective.name for line in lines))}
-    for line in lines:
-        alike = [one for one in lines if one.objective.name == line.objective.name]
-        one = line.objective.sign * min(own.objective.sign * own.last for own in alike)
-        place = places[line.objective.name]
-        shade = (colors[line.run] if colors else line.run) if several else place
-        drawn = {"shape": "hv", "width": 2, "color": look.series[shade % len(look.series)], "dash": _DASHES[place % 3]}
-        name = shortened(label(line.objective.name), NAME)
-        unit = "" if against == "designs" else " s"
-        named = shortened(line.name, NAME) if several else f"{name}: {line.last:,.6g}"
-        trace = _relative(named, line.x, line.best, one, drawn, unit)
-        if several:  # one entry per run: more would leave no room for the lines
-            hover = f"{name} {trace['hovertemplate']}"
-            trace |= {"legendgroup": named, "showlegend": place == 0, "hovertemplate": hover}
-        traces.append(trace)
-        if not several and len(line.bounds):
-            dotted = {**drawn, "width": 1, "dash": "dot"}
-            bound = _relative(f"{name}: no design is better", line.bounds_x, line.bounds, one, dotted, unit)
-            traces.append({**bound, "showlegend": False})
-    title = "evaluated designs" if against == "designs" else "wall time (s)"
-    up = axis(look, "best so far / best at the end")
-    return {"data": traces, "layout": layout(look, xaxis=axis(look, title), yaxis=up, showlegend=True)}
+    traces, span = [], []
+    for number, run, (steps, best) in found:
+        color, name = look.series[number % len(look.series)], shortened(board.names[number], NAME)
+        across, values = _across(run, against), run.numbers(objective)
+        rows = np.flatnonzero(run.ok & np.isfinite(values))
+        rows = rows[thin(across[rows], values[rows], MAX_STEPS)]
+        group = {"legendgroup": name, "showlegend": False}
+        dots = {"size": 5, "color": color, "opacity": 0.35, "line": {"width": 0}}
+        traces.append({**_points(across[rows], values[rows], [run.keys[row][:8] for row in rows], dots), **group})
+        named = name if len(found) > 1 else f"best so far: {best[-1]:,.6g}"
+        traces.append({**_line(named, across[steps], best, color), "legendgroup": name})
+        ticks = [tick for tick in run.ticks if np.isfinite(tick.bounds.get(objective, np.nan))]
+        bounds = np.array([tick.bounds[objective] for tick in ticks])
+        at = np.array([tick.at for tick in ticks])
+        if against == "designs":
+            at = np.searchsorted(run.numbers("at"), at, "right").astype(np.float64)
+        if len(ticks):
+            dotted = {"shape": "hv", "width": 1, "dash": "dot", "color": color}
+            traces.append({**_line("no design is better", at, bounds, color), "line": dotted, **group})
+        span += [values[rows].min(), values[rows].max(), *bounds]
+    wide = min(span) > 0 and max(span) > 10 * min(span)
+    up = number_axis(look, label(objective), log=bool(wide))
+    return {"data": traces, "layout": layout(look, xaxis=axis(look, _TITLES[against]), yaxis=up, showlegend=True)}
 
 
-class _BestLine(Struct, frozen=True):
-    """The best values of an objective in a run so far, and bounds of its space. `last` is the best at the end."""
-
-    run: int
-    name: str
-    objective: StatedObjective
-    x: Floats
-    best: Floats
-    last: float
-    bounds_x: Floats
-    bounds: Floats
+def _across(run: RunTable, against: str) -> Floats:
+    """Position of each evaluated design on the axis across."""
+    return run.numbers("at") if against == "time" else np.arange(1.0, len(run) + 1)
 
 
-def _best_lines(number: int, name: str, run: RunTable, against: str) -> Iterator[_BestLine]:
-    measured = run.measured_rows
-    compared = run.ok if measured is None else np.isin(np.arange(len(run)), measured)
-    across, ticks = run.numbers("at"), np.array([tick.at for tick in run.ticks])
-    if against == "designs":
-        ticks = np.searchsorted(across, ticks, "right").astype(np.float64)
-        across = np.arange(1, len(across) + 1, dtype=np.float64)
-    for objective in run.facts.objectives:
-        values = np.where(compared, run.numbers(objective.name), np.nan)
-        smaller = objective.direction == "minimize"
-        best = (np.fmin if smaller else np.fmax).accumulate(values) if len(values) else values
-        known = np.flatnonzero(np.isfinite(best))
-        if not len(known):
-            continue
-        steps = np.append(known[np.flatnonzero(np.diff(best[known], prepend=np.inf) != 0)], known[-1])
-        bounds = np.array([tick.bounds.get(objective.name, np.nan) for tick in run.ticks])
-        bounded = np.flatnonzero(~np.isnan(bounds))
-        yield _BestLine(
-            number, name, objective, across[steps], best[steps], float(best[known[-1]]), ticks[bounded], bounds[bounded]
-        )
+def _best_line(run: RunTable, objective: str) -> tuple[Rows, Floats] | None:
+    """Rows of a run where the best value of an objective changes, with the values; None without a feasible design."""
+    compared = run.ok if run.measured_rows is None else np.isin(np.arange(len(run)), run.measured_rows)
+    values = np.where(compared, run.numbers(objective), np.nan)
+    direction = next(one.direction for one in run.facts.objectives if one.name == objective)
+    best = (np.fmin if direction == "minimize" else np.fmax).accumulate(values) if len(values) else values
+    steps = _steps(best)
+    return (steps, best[steps]) if len(steps) else None
 
 
-def _relative(name: str, x: Floats, values: Floats, one: float, line: Spec, unit: str) -> Spec:
-    """Values as multiples of one of them."""
+def _steps(values: Floats) -> Rows:
+    """Positions where known values change, and the last; empty if none is known."""
+    known = np.flatnonzero(np.isfinite(values))
+    if not len(known):
+        return known
+    return np.append(known[np.flatnonzero(np.diff(values[known], prepend=np.inf) != 0)], known[-1])
+
+
+def _line(name: str, x: Floats, y: Floats, color: str) -> Spec:
     return {
         "type": "scatter",
         "mode": "lines" if x[0] < x[-1] else "markers",
         "name": name,
         "x": packed(x),
-        "y": packed(values / one if one else values + 1),
-        "customdata": packed(values),
-        "line": line,
-        "hovertemplate": f"%{{x:,.1~f}}{unit}: %{{customdata:,.6~g}}<extra></extra>",
+        "y": packed(y),
+        "line": {"shape": "hv", "width": 2, "color": color},
+        "hovertemplate": "%{x:,.1~f}: %{y:,.6~g}<extra></extra>",
+    }
+
+
+def _points(x: Floats, y: Floats, names: list[str], marker: Spec) -> Spec:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": packed(x),
+        "y": packed(y),
+        "text": names,
+        "marker": marker,
+        "hovertemplate": "%{text}, %{x:,.1~f}: %{y:,.6~g}<extra></extra>",
     }
 
 
@@ -157,65 +138,24 @@ def hypervolume_unit(run: RunTable) -> str:
     return "share" if all(o.direction == "minimize" for o in run.facts.objectives) else "relative"
 
 
-def rate_figure(spans: Timeline, look: Theme) -> Figure:
-    """Evaluated designs per second, and repeats that were answered from earlier results."""
-    if not spans.designs.sum():
+def designs_figure(spans: Timeline, look: Theme) -> Figure:
+    """Designs per second over time: feasible ones, and by kind those that a limit, a constraint or a failure ruled out.
+
+    A design that breaks several limits counts for each.
+    """
+    names = list(spans.failures)
+    shown = {"feasible": spans.feasible, **{name: spans.failures[name] for name in names[:MAX_REASONS]}}
+    if rest := names[MAX_REASONS:]:
+        shown[f"{len(rest)} other reasons"] = np.sum([spans.failures[name] for name in rest], axis=0)
+    if not sum(counts.sum() for counts in shown.values()):
         return note(look, _NONE)
     middles = packed(spans.middles)
-    traces: list[dict[str, object]] = [
-        _bars("evaluated", middles, spans.designs / spans.seconds, look.front, spans.seconds),
-    ]
-    known = (("answered by the cache", spans.cache_hits), ("proposed again", spans.repeats))
-    for position, (name, amount) in enumerate(known, start=1):
-        if amount.sum():
-            color = look.series[position]
-            traces.append(_bars(name, middles, amount / spans.seconds, color, spans.seconds, pattern=position))
-    return {
-        "data": traces,
-        "layout": layout(
-            look, xaxis=axis(look, "wall time (s)"), yaxis=axis(look, "designs per second"), barmode="stack", bargap=0
-        ),
-    }
-
-
-def feasible_figure(spans: Timeline, look: Theme) -> Figure:
-    """The share of proposals that satisfied everything."""
-    known = ~np.isnan(spans.feasible)
-    if not known.any():
-        return note(look, "no design has been proposed yet")
-    trace = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": packed(spans.middles[known]),
-        "y": packed(100 * spans.feasible[known]),
-        "line": {"color": look.front},
-        "marker": {"size": 5},
-        "hovertemplate": "%{x:.1f} s: %{y:.0f} %<extra></extra>",
-    }
-    return {
-        "data": [trace],
-        "layout": layout(
-            look, xaxis=axis(look, "wall time (s)"), yaxis=axis(look, "feasible (% of proposals)", range=[0, 102])
-        ),
-    }
-
-
-def failures_figure(spans: Timeline, look: Theme) -> Figure:
-    """Designs lost over time by kind: limits of the device, constraints of the study, failed evaluations."""
-    if not spans.failures:
-        return note(look, "no design was ruled out")
-    names = list(spans.failures)
-    shown = {name: spans.failures[name] for name in names[:MAX_REASONS]}
-    rest = names[MAX_REASONS:]
-    if rest:
-        shown[f"{len(rest)} other reasons"] = np.sum([spans.failures[name] for name in rest], axis=0)
-    middles = packed(spans.middles)
     traces = [
-        _bars(name, middles, counts, look.series[i % len(look.series)], spans.seconds, pattern=i)
+        _bars(name, middles, counts / spans.seconds, look.series[i % len(look.series)], spans.seconds, pattern=i)
         for i, (name, counts) in enumerate(shown.items())
     ]
-    axes = {"xaxis": axis(look, "wall time (s)"), "yaxis": axis(look, "designs ruled out")}
-    return {"data": traces, "layout": layout(look, **axes, barmode="stack", bargap=0, showlegend=True)}
+    axes = {"xaxis": axis(look, _TITLES["time"]), "yaxis": axis(look, "designs per second")}
+    return {"data": traces, "layout": layout(look, **axes, barmode="stack", bargap=0, showlegend=len(traces) > 1)}
 
 
 def _bars(name: str, middles: Floats, values: Floats, color: str, width: float, pattern: int = 0) -> Spec:
@@ -291,7 +231,7 @@ def _ranking(names: list[str], values: list[float], look: Theme, title: str, for
 def workers_figure(spans: Timeline, look: Theme) -> Figure:
     """Draw how busy each worker was over time."""
     names = list(spans.workers)
-    if not names or not spans.designs.sum():
+    if not any(share.any() for share in spans.workers.values()):
         return note(look, _NONE)
     trace = {
         "type": "heatmap",
@@ -306,5 +246,5 @@ def workers_figure(spans: Timeline, look: Theme) -> Figure:
     }
     return {
         "data": [trace],
-        "layout": layout(look, xaxis=axis(look, "wall time (s)"), yaxis=axis(look, "worker", type="category")),
+        "layout": layout(look, xaxis=axis(look, _TITLES["time"]), yaxis=axis(look, "worker", type="category")),
     }

@@ -145,22 +145,15 @@ def progress_plots(board: Board) -> list[Plot]:
     def drawn(found: dict[str, float]) -> Callable[[Theme], Figure]:
         return lambda look: progress.importance_figure(found, look)
 
+    def past(name: str) -> Callable[[Theme], Figure]:
+        return lambda look: progress.history_figure(board, name, look)
+
     known = plot("measured", "Predicted against measured", lambda look: measured_figure(correction, look))
     return [
         *([known] if correction.pairs else []),
-        plot("best-designs", "Best so far against designs", lambda look: progress.best_figure({run.name: run}, look)),
-        plot(
-            "best-time",
-            "Best so far against time",
-            lambda look: progress.best_figure({run.name: run}, look, against="time"),
-        ),
-        plot("hv-designs", "Hypervolume against designs", lambda look: progress.hypervolume_figure(board, look)),
-        plot(
-            "hv-time", "Hypervolume against time", lambda look: progress.hypervolume_figure(board, look, against="time")
-        ),
-        plot("rate", "Designs per second", lambda look: progress.rate_figure(spans, look)),
-        plot("feasible", "Feasible share", lambda look: progress.feasible_figure(spans, look)),
-        plot("failures", "Ruled out over time, by kind", lambda look: progress.failures_figure(spans, look)),
+        *(plot(f"history-{i}", f"History of {label(name)}", past(name)) for i, name in enumerate(run.objectives)),
+        plot("hypervolume", "Hypervolume", lambda look: progress.hypervolume_figure(board, look)),
+        plot("designs-time", "Designs over time", lambda look: progress.designs_figure(spans, look)),
         plot("lost", "Ruled out by", lambda look: progress.lost_figure(run, look)),
         *(
             plot(f"importance-{i}", f"Importance of parameters for {label(name)}", drawn(found))

@@ -1,7 +1,7 @@
 """Run this network launch by launch, check its results and time it: with Allo on the NPU; of an FPGA its kernels in
 C simulation, or on the card.
 
-    python run.py                   # says what it finds
+    python run.py                   # prints results and times
     python run.py --json            # as one JSON object, in the last line
     python run.py --build-only      # stops before it needs a device
     python run.py --inputs my.npz --outputs made.npz     # inputs of your own; nothing is checked without --check
@@ -11,15 +11,14 @@ On an NPU it needs what `launch_*/*/build.py` need: Allo with its AIE backend, X
 and a C++ compiler, and for the card XRT. `network.json` has the launches and the steps, `inputs.npz` and
 `constants.npz` what the network reads, `expected.npz` its outputs as its operators' references compute them,
 `orders.npz` where the elements of each rearrangement come from (from 1; 0 is a zero), `host_*.py` what the host
-computes. What a design reads as it lies, in
-another order than its program's (`strided` in `network.json`, with the loops of its shim channels), NumPy puts in that
-order first: Allo's tensors lie row by row.
+computes. Allo's tensors are stored row by row. NumPy rearranges a tensor first if a design reads it in another order
+(`strided` in `network.json`, with the loops of its shim channels).
 
-Allo's host program runs one region, and configures the array for each of its calls. Every design is a build of its own
-therefore, and what a launch has side by side runs one after another: the time of a launch is the sum of its calls,
-without configuring the array. So it is with kernels on a card, which all are in one configuration; but those that
-stream to each other are called at once, each by a process of its own. In C simulation they run one after another, and
-what streams is a file with the elements in the order in which they come.
+Allo's host program runs one region, and configures the array for each of its calls. So every design is a build of its
+own, and the operators of a launch run one after another. The time of a launch is the sum of its calls, without
+configuring the array. Kernels on a card share one configuration and run one after another as well, except kernels that
+stream to each other: these are called at once, each by a process of its own. In C simulation they run one after
+another, and a stream is a file with the elements in order of arrival.
 
 Exit codes: 0 fine; 65 Allo refuses a design; 66 wrong results; 1 anything else.
 """
@@ -101,7 +100,7 @@ class Kernel:
         subprocess.run(["make", "-s", self.command[0][2:]], cwd=self.folder, check=True, stdout=sys.stderr)
 
     def start(self, given: Sequence[Array | None], repetitions: int) -> None:
-        """Call the kernel with the arrays that it reads, in order; on the card none for those that come as streams."""
+        """Call the kernel with the arrays that it reads, in order; on the card None for a stream."""
         data, left = self.folder / "run", iter(given)
         data.mkdir(exist_ok=True)
         for tensor in self.tensors:
@@ -112,7 +111,7 @@ class Kernel:
         self.running = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
 
     def finish(self) -> tuple[Array, float | None]:
-        """Return the outputs except those that stayed in a stream on the card, and the card's time in us."""
+        """Return the outputs, without streams on the card, and the card's time in us."""
         said, _ = self.running.communicate()
         if self.running.returncode:
             raise subprocess.CalledProcessError(self.running.returncode, self.running.args)
@@ -227,7 +226,7 @@ def _given(
 
 
 def _groups(launches: Sequence[Facts]) -> dict[str, frozenset[str]]:
-    """The steps that are called at once, by each of them: those that stream to each other."""
+    """The steps that stream to each other and are called at once, by each of them."""
     groups = {run["step"]: frozenset([run["step"]]) for launch in launches for run in launch["runs"]}
     for stream in (one for launch in launches for one in launch["streams"]):
         joined = groups[stream["from"]] | groups[stream["to"]]
@@ -236,7 +235,7 @@ def _groups(launches: Sequence[Facts]) -> dict[str, frozenset[str]]:
 
 
 def _sum(runs: Sequence[Facts], groups: Mapping[str, frozenset[str]]) -> float | None:
-    """Time of runs, of those that are called at once that of the slowest; none in simulation."""
+    """Time of runs: the slowest of those called at once counts; None in simulation."""
     times: dict[frozenset[str], list[float]] = {}
     for run in runs:
         times.setdefault(groups[run["step"]], []).append(run["latency_us"])
@@ -250,7 +249,7 @@ def _total(times: Sequence[float | None]) -> float | None:
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    """NumPy's type of a name; `ml_dtypes` has those that NumPy lacks."""
+    """NumPy's type of a name; `ml_dtypes` has the narrow ones."""
     found: np.dtype[Any] = np.dtype(getattr(np if hasattr(np, name) else importlib.import_module("ml_dtypes"), name))
     return found
 

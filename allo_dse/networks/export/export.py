@@ -111,7 +111,7 @@ def _kernel(run: Run, received: Mapping[str, Arrival], device: FpgaDevice) -> Hl
 RUN, PAGE = "run.py", "network.html"
 
 BATCHES = (1, 16)
-"""Inputs that go through a launch before the next one is begun, of which the throughput is told."""
+"""Batches of inputs with a reported throughput; a batch goes through a launch before the next launch begins."""
 
 
 def facts_of(composition: Composition) -> JsonObject:
@@ -147,7 +147,7 @@ def keep_page(composition: Composition, cache: Path, front: Sequence[Composition
 
 
 def digest_of(network: Network) -> str:
-    """Return a short digest of a network's steps and shapes, which tells models of one name apart."""
+    """Return a short digest of a network's steps and shapes, to distinguish models of one name."""
     text = [(step.name, step.work.kind, step.inputs, network.shapes[step.output]) for step in network.steps]
     return hashlib.sha256(repr((text, network.inputs, network.outputs)).encode()).hexdigest()[:6]
 

@@ -16,8 +16,8 @@ from allo_dse.common.errors import AlloDseError, StudyError
 from ..network import Arrange, Host, Network, Shape
 from ..operators.execute import Expr, Operand, Work
 from ..operators.expressions import (
-    LEAST_TILE,
-    MOST_TILE,
+    LEAST_ELEMENTS,
+    MOST_ELEMENTS,
     MOST_WIDTH,
     expression_work,
     is_flat,
@@ -112,15 +112,20 @@ class Builder:
 
     def product(self, node: Node, a: str, b: str, bias: str = "", output: str = "") -> None:
         """a @ b + bias, with tensors of the network; the bias is added to every row."""
-        columns = self.net.shapes[b][-1]
         name, output = node.name or node.output, output or node.output
-        if not bias:
-            self.matrix_product(name, a, b, output)
+        if bias:
+            sums = self.matrix_product(self.graph.new_name(f"{name}.product"), a, b)
+            self.add_row(node, sums, bias, output)
             return
-        sums = self.matrix_product(self.graph.new_name(f"{name}.product"), a, b)
-        size, given = (math.prod(self.shape(output)) // columns, columns), [Operand("full"), Operand("row")]
+        self.matrix_product(name, a, b, output)
+        if output == self._pixels.get(node.output):
+            self.made_pixels(node)
+
+    def add_row(self, node: Node, matrix: str, row: str, output: str) -> None:
+        """The step that adds a row to every row of a matrix, and writes a node's output or its pixels."""
+        (rows, columns), given = self.net.shapes[matrix], [Operand("full"), Operand("row")]
         expr: Expr = ("add", ("in", 0), ("in", 1))
-        self.expression(node, "add_row", expr, given, size, [sums, self.read(bias)], name=name, output=output)
+        self.expression(node, "add_row", expr, given, (rows, columns), [matrix, self.read(row)], output=output)
 
     def matrix_product(self, name: str, a: str, b: str, output: str = "") -> str:
         """a @ b as steps of a name; returns the tensor. Sides that tiles do not divide are padded."""
@@ -186,18 +191,15 @@ class Builder:
 
         Args:
             given: what `names` are. size: rows and columns of the matrix.
-            output: of the node's shape; a new matrix or vector where it is not given.
+            name: of the step; a new one by default, or the node's for its output.
+            output: the node's, or its pixels, which then become its image; a new matrix or vector by default.
         """
-        rows, width = size
-        name = name or self.graph.new_name(f"{node.name or node.output}.{kind}")
+        (rows, width), whole, pixels = size, node.name or node.output, output == self._pixels.get(node.output)
+        name = name or (whole if pixels or output == node.output else self.graph.new_name(f"{whole}.{kind}"))
         flat = is_flat(expr, given)
-        to = padded(rows * width, LEAST_TILE, MOST_TILE) if flat else padded(rows, *row_tiles(width))
+        to = padded(rows * width, LEAST_ELEMENTS, MOST_ELEMENTS) if flat else padded(rows, *row_tiles(width))
         made_shape: Shape = (rows,) if of_rows(expr, given) else (rows, width)
         made_shape = self.shape(output) if output else made_shape
-        if to == (rows * width if flat else rows):
-            work = expression_work(kind, expr, given, size, self.element)
-            out = output or self.graph.new_name(f"{name}.result")
-            return self.net.add(work, *names, name=name, output=out, shape=made_shape)
         own = list(names)
         for at, one in enumerate(given):
             if flat:
@@ -207,27 +209,18 @@ class Builder:
                 after = (to, width) if one.kind == "full" else (one.count, to)
                 own[at] = self._padded(own[at], before, after)
         work = expression_work(kind, expr, given, (to, 1) if flat else (to, width), self.element)
-        made = self.net.add(work, *own, name=name, output=self.graph.new_name(f"{name}.padded"))
-        cut, whole = (
-            ((rows * width,), (to,)) if flat else ((rows,), (to,)) if of_rows(expr, given) else (size, (to, width))
-        )
-        return self._cut(made, name, cut, whole, output, made_shape)
-
-    def pixel_expression(
-        self,
-        node: Node,
-        kind: str,
-        expr: Expr,
-        given: Sequence[Operand],
-        size: tuple[int, int],
-        names: Sequence[str],
-        *,
-        name: str = "",
-    ) -> None:
-        """The step of a node that writes an image's pixels, and the image."""
-        name = name or node.name or node.output
-        self.expression(node, kind, expr, given, size, names, name=name, output=self.new_pixels(node))
-        self.made_pixels(node)
+        if to == (rows * width if flat else rows):
+            output = output or self.graph.new_name(f"{name}.result")
+            made = self.net.add(work, *own, name=name, output=output, shape=made_shape)
+        else:
+            made = self.net.add(work, *own, name=name, output=self.graph.new_name(f"{name}.padded"))
+            cut, long = (
+                ((rows * width,), (to,)) if flat else ((rows,), (to,)) if of_rows(expr, given) else (size, (to, width))
+            )
+            made = self._cut(made, name, cut, long, output, made_shape)
+        if pixels:
+            self.made_pixels(node)
+        return made
 
     def reduced(self, node: Node, op: str, x: str, rows: int, width: int) -> str:
         """The sum, the largest or the smallest element of each row of a matrix, however long rows are."""

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from ..network import Network
 from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import affine_work, binary_work, row_work, unary_work
 from ..operators.execute import Expr, Operand, Work, element_type
-from ..operators.expressions import LEAST_TILE, MOST_TILE, padded, row_tiles
+from ..operators.expressions import LEAST_ELEMENTS, MOST_ELEMENTS, padded, row_tiles
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
 from ..strided import arrange, simplified
@@ -92,7 +93,7 @@ LEAST_QUERIES = 4
 
 
 HOSTS = ("auto", "never")
-"""What becomes of operators that no program computes: the host does them, or the model is refused."""
+"""Treatment of operators without a program: the host computes them, or the model is refused."""
 
 
 def from_onnx(
@@ -127,7 +128,7 @@ def from_onnx(
     builder = Builder(graph, Network(file_stem(model) or graph.name), element_type(element), ours)
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
-    conversion = Conversion(builder, read, host, Groups(graph, own, lambda node: has_program(node, graph)))
+    conversion = Conversion(builder, read, host, Groups(graph, own, lambda node: own_program(node, graph) is not None))
     for node in needed:
         with placed(graph, node):
             if make := own.get(node.name, own.get(node.op)):
@@ -170,9 +171,13 @@ class Conversion:
             return
         with self.builder.attempt() as failed:
             add_group(self.builder, group)
-        order = [one.output for one in self.read.nodes]
-        for one in sorted(group.nodes, key=lambda one: order.index(one.output)) if failed else ():
-            self._alone(one, failed[0])
+        if failed and len(group.nodes) == 1:
+            self._alone(node, failed[0])
+        elif failed:  # each may have a program by itself
+            order = [one.output for one in self.read.nodes]
+            for one in sorted(group.nodes, key=lambda one: order.index(one.output)):
+                groups = Groups(self.groups.graph, (), self.groups.alone, [one])
+                replace(self, groups=groups).add(one)
 
     def _alone(self, node: Node, why: StudyError | None = None) -> None:
         """Add the steps of a node by itself.
@@ -327,74 +332,47 @@ MOST_MATRICES = 4096
 """Tasks of a batched product: each has a matrix, and more take the tuner too long."""
 
 
-def _binary(op: str) -> Callable[[Builder, Node], None]:
-    def convert(builder: Builder, node: Node) -> None:
-        a, b = node.inputs
-        size = math.prod(builder.shape(node.output))
-        if op != "sub" and math.prod(builder.shape(a)) < math.prod(builder.shape(b)):
-            a, b = b, a
-        if math.prod(builder.shape(a)) == math.prod(builder.shape(b)) == size:
-            return builder.elementwise(node, binary_work(op, size, builder.element), a, b)
-        width = builder.shape(node.output)[-1]
-        known = builder.graph.known.get(b)
-        if known is not None and known.size == 1:
-            value = float(known.ravel()[0])
-            by, plus = {"add": (1.0, value), "sub": (1.0, -value), "mul": (value, 0.0)}[op]
-            return builder.elementwise(node, affine_work(by, plus, size, builder.element), a)
-        if op != "sub" and math.prod(builder.shape(a)) == size and _is_row(builder.shape(b), width):
-            return builder.add(node, row_work(op, size // width, width, builder.element), a, b)
-        raise builder.refuse(node, f"{builder.shape(a)} with {builder.shape(b)}")
+def own_program(node: Node, graph: Graph) -> tuple[Callable[[object], Work], Sequence[str]] | None:
+    """Return the maker of a program for a function of elements by itself, and the tensors that it reads.
 
-    return convert
-
-
-def has_program(node: Node, graph: Graph) -> bool:
-    """Return whether a function of elements has a program that products are fused with.
-
-    Sizes that tasks do not divide have none, as they are padded.
+    Products are fused with such programs. None for other nodes, and for sizes that tasks do not divide.
     """
-    size = math.prod(graph.shapes.get(node.output, ()))
+    shape = graph.shapes.get(node.output, ())
+    size, names = math.prod(shape), node.inputs
+    whole = padded(size, LEAST_ELEMENTS, MOST_ELEMENTS) == size
+    if node.op == "SiluMul":
+        return (partial(binary_work, "silu_mul", size), names) if whole else None
     if node.op in FUNCTIONS:
-        return padded(size, LEAST_TILE, MOST_TILE) == size
-    if node.op not in {"Add", "Sub", "Mul", "Div"}:
-        return False
-    a, b = node.inputs
+        return (partial(unary_work, node.op.lower(), size), names) if whole else None
+    if node.op not in TERMS:
+        return None
+    a, b = names
     if node.op in {"Add", "Mul"} and math.prod(graph.shapes[a]) < math.prod(graph.shapes[b]):
         a, b = b, a
-    known, shapes = graph.known.get(b), (graph.shapes[a], graph.shapes[b])
-    if math.prod(shapes[0]) != size:
-        return False
+    op, known, width = node.op.lower(), graph.known.get(b), (1, *shape)[-1]
+    if math.prod(graph.shapes[a]) != size:
+        return None
+    if graph.shapes[a] == graph.shapes[b] and node.op != "Div":
+        return (partial(binary_work, op, size), (a, b)) if whole else None
     if known is not None and known.size == 1:
-        return padded(size, LEAST_TILE, MOST_TILE) == size and (node.op != "Div" or bool(known.any()))
-    if shapes[0] == shapes[1]:
-        return node.op != "Div" and padded(size, LEAST_TILE, MOST_TILE) == size
-    width = graph.shapes[node.output][-1]
-    return (
-        node.op in {"Add", "Mul"}
-        and _is_row(shapes[1], width)
-        and size // width == padded(size // width, *row_tiles(width))
-    )
+        value = float(known.ravel()[0])
+        if not whole or (node.op == "Div" and not value):
+            return None
+        by, plus = {"Add": (1.0, value), "Sub": (1.0, -value), "Mul": (value, 0.0)}.get(node.op) or (1.0 / value, 0.0)
+        return partial(affine_work, by, plus, size), (a,)
+    rows = size // width
+    if node.op in {"Add", "Mul"} and _is_row(graph.shapes[b], width) and rows == padded(rows, *row_tiles(width)):
+        return partial(row_work, op, rows, width), (a, b)
+    return None
 
 
-def _div(builder: Builder, node: Node) -> None:
-    known = builder.graph.known.get(node.inputs[1])
-    if known is None or known.size != 1 or not known.any():
-        raise builder.refuse(node, "a division by a tensor, or by 0, as a program of its own")
-    size = math.prod(builder.shape(node.output))
-    builder.elementwise(node, affine_work(1.0 / float(known.ravel()[0]), 0.0, size, builder.element), node.inputs[0])
-
-
-def _unary(op: str) -> Callable[[Builder, Node], None]:
-    def convert(builder: Builder, node: Node) -> None:
-        work = unary_work(op, math.prod(builder.shape(node.output)), builder.element)
-        builder.elementwise(node, work, node.inputs[0])
-
-    return convert
-
-
-def _silu_mul(builder: Builder, node: Node) -> None:
-    size = math.prod(builder.shape(node.output))
-    builder.elementwise(node, binary_work("silu_mul", size, builder.element), *node.inputs)
+def _function(builder: Builder, node: Node) -> None:
+    own = own_program(node, builder.graph)
+    if own is None:
+        shapes = " with ".join(str(builder.shape(name)) for name in node.inputs)
+        raise builder.refuse(node, f"{shapes}, as a program of its own")
+    work, names = own
+    builder.elementwise(node, work(builder.element), *names)
 
 
 def _softmax(builder: Builder, node: Node) -> None:
@@ -528,8 +506,10 @@ def _layout(builder: Builder, node: Node) -> None:
 
 
 def _moved(builder: Builder, node: Node) -> bool:
-    """Add a rearrangement if that is all that a node does with its first tensor; tried on numbers of which none is a
-    mean of others."""
+    """Add a rearrangement if a node only moves elements of its first tensor; return whether it does.
+
+    It is evaluated on random numbers: none is a mean of others.
+    """
     x, known = node.inputs[0], builder.graph.known
     if any(name and name not in known for name in node.inputs[1:]) or node.proto is None:
         return False
@@ -560,20 +540,11 @@ MOVERS = {
     *("SpaceToDepth", "Tile", "Trilu", "Upsample"),
 }
 """Operators that may only move elements."""
-FUNCTIONS = {"Relu", "Gelu", "Silu", "Sigmoid", "Tanh", "SiluMul"}
+FUNCTIONS = ("Relu", "Gelu", "Silu", "Sigmoid", "Tanh", "SiluMul")
+TERMS = ("Add", "Sub", "Mul", "Div")
 CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
-    "Add": _binary("add"),
-    "Sub": _binary("sub"),
-    "Mul": _binary("mul"),
-    "Div": _div,
-    "Relu": _unary("relu"),
-    "Gelu": _unary("gelu"),
-    "Silu": _unary("silu"),
-    "Sigmoid": _unary("sigmoid"),
-    "Tanh": _unary("tanh"),
-    "SiluMul": _silu_mul,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
     "RMSNormalization": _rms_norm,
@@ -591,6 +562,7 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "GroupNormalization": group_norm,
     **dict.fromkeys(REDUCTIONS, reduction),
     **dict.fromkeys(LAYOUTS, _layout),
+    **dict.fromkeys((*FUNCTIONS, *TERMS), _function),
 }
 """Functions that make a step of a node, by its type."""
 

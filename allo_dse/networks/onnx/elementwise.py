@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 
 from ..network import Shape
 from ..operators.execute import Expr, Operand
-from ..operators.expressions import BINARY, UNARY, composed, fits, gelu, number, power
+from ..operators.expressions import BINARY, UNARY, composed, fits, gelu, input_of, inside, number, power
 from .builder import Array, Builder
 from .graph import Graph, Node
 
-VARIADIC = {"Max", "Min", "Sum", "Mean"}
-NARY = {*BINARY, *VARIADIC, *UNARY, "Clip", "Pow", "Where", "IsNaN", "Affine"}
+EXPRESSED = {*BINARY, *UNARY, "Mean", "Clip", "Pow", "Where", "IsNaN"}
 
 
 def expression_of(node: Node, graph: Graph) -> Expr | None:
     """Return what a node computes of each element; its n-th input is ("in", n). None if that is no expression."""
-    if not (node.is_standard or node.op == "QuickGelu") or node.op not in NARY:
+    if not (node.is_standard or node.op == "QuickGelu") or node.op not in EXPRESSED:
         return None
     given = [_given(at, name, graph) for at, name in enumerate(node.inputs)]
     if node.op == "Clip":
@@ -34,7 +32,7 @@ def expression_of(node: Node, graph: Graph) -> Expr | None:
     if node.op == "IsNaN":
         return ("sub", number(1), ("eq", given[0], given[0]))
     if node.op == "Gelu" and node.attributes.get("approximate") == b"tanh":
-        return gelu(given[0], tanh=True)
+        return gelu(given[0], approximate=True)
     if node.op in UNARY:
         return UNARY[node.op](given[0], node.number)
     found = given[0]
@@ -87,7 +85,7 @@ class Groups:
 
     Attributes:
         apart: nodes that get programs of the user's.
-        alone: tells whether a node has a program of its own, with which products are fused.
+        alone: returns whether a node has a program of its own that products are fused with.
         within: the nodes that may be in groups; all by default.
     """
 
@@ -135,7 +133,7 @@ class Groups:
         return fixed and (self.graph.is_float(name) or self.graph.elements.get(name) == TensorProto.BOOL)
 
     def _grown(self, group: Group) -> Group:
-        """Return a group with the nodes before it whose results nobody else reads, as far as one program has room."""
+        """Return a group with nodes before it whose results no other node reads, as far as one program has room."""
         grown = True
         while grown:
             grown = False
@@ -155,17 +153,10 @@ class Groups:
 
 
 def _group(root: Node, nodes: tuple[Node, ...], expr: Expr, inputs: Sequence[str]) -> Group:
-    used = sorted(set(_inputs(expr)))
+    used = sorted({input_of(one) for one in inside(expr) if one[0] == "in"})
     leaves = tuple(dict.fromkeys(inputs[at] for at in used))
     given: list[Expr] = [("in", leaves.index(name)) if name in leaves else number(0) for name in inputs]
     return Group(root, nodes, composed(expr, given), leaves)
-
-
-def _inputs(expr: Expr) -> Iterator[int]:
-    if expr[0] == "in":
-        yield expr[1]  # type: ignore[misc]
-    elif expr[0] != "number":
-        yield from chain.from_iterable(map(_inputs, expr[1:]))  # type: ignore[arg-type]
 
 
 def _joined(before: Group, group: Group, leaf: str) -> Group:
@@ -285,10 +276,8 @@ def add_group(builder: Builder, group: Group) -> None:
             names.append(parts[0] if len(parts) == 1 else builder.arranged(_stacked, *parts))
     expr = composed(group.expr, [("in", view.leaves.index(name)) for name in group.leaves])
     name = "+".join(dict.fromkeys(one.name or one.output for one in group.nodes))
-    if turn:
-        builder.pixel_expression(root, group.kind, expr, view.operands, (rows, width), names, name=name)
-    else:
-        builder.expression(root, group.kind, expr, view.operands, (rows, width), names, name=name, output=root.output)
+    output = builder.new_pixels(root) if turn else root.output
+    builder.expression(root, group.kind, expr, view.operands, (rows, width), names, name=name, output=output)
 
 
 def _stacked(*arrays: Array) -> Array:

@@ -234,8 +234,7 @@ def _taken_branch(proto: NodeProto, known: Mapping[str, Array], same: Mapping[st
         return None
     wanted = "then_branch" if known[proto.input[0]].all() else "else_branch"
     graph = next(one.g for one in proto.attribute if one.name == wanted)
-    own = {name for node in graph.node for name in node.output if name} | {one.name for one in graph.initializer}
-    names = {name: f"{proto.output[0]}/{name}" for name in own}
+    names = {name: f"{proto.output[0]}/{name}" for name in _own_names(graph) - {""}}
     found = [helper.make_node("Constant", [], [names[one.name]], value=one) for one in graph.initializer]
     for node in graph.node:
         copy = NodeProto()
@@ -251,7 +250,7 @@ def rename(proto: NodeProto, names: Mapping[str, str]) -> None:
     """Rename the tensors that a node reads, also inside its subgraphs."""
     proto.input[:] = [names.get(name, name) for name in proto.input]
     for graph in _subgraphs(proto):
-        own = {one.name for one in (*graph.input, *graph.initializer)} | {n for one in graph.node for n in one.output}
+        own = _own_names(graph)
         outer = {name: new for name, new in names.items() if name not in own}
         for node in graph.node:
             rename(node, outer)
@@ -263,11 +262,15 @@ def _subgraphs(proto: NodeProto) -> list[GraphProto]:
     return [graph for one in proto.attribute for graph in ([one.g] if one.HasField("g") else one.graphs)]
 
 
+def _own_names(graph: GraphProto) -> set[str]:
+    return {one.name for one in (*graph.input, *graph.initializer)} | {n for one in graph.node for n in one.output}
+
+
 def _captured(proto: NodeProto) -> list[str]:
     """Return the tensors of the outer graph that a node's subgraphs read."""
     found: list[str] = []
     for graph in _subgraphs(proto):
-        own = {one.name for one in (*graph.input, *graph.initializer)} | {n for one in graph.node for n in one.output}
+        own = _own_names(graph)
         reads = [name for node in graph.node for name in (*node.input, *_captured(node))]
         found += [name for name in (*reads, *(one.name for one in graph.output)) if name and name not in own]
     return list(dict.fromkeys(found))

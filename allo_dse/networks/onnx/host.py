@@ -143,10 +143,7 @@ def flops_of(node: Node, graph: Graph) -> float:
 
 def joined_hosts(network: Network) -> Network:
     """Return the network with host steps joined to the only step of the host that reads them."""
-    readers: dict[str, list[Step]] = {}
-    for step in network.steps:
-        for name in dict.fromkeys(step.inputs):
-            readers.setdefault(name, []).append(step)
+    readers = network.readers
     made: dict[str, Step] = {}
     gone: set[str] = set()
     for step in network.steps:

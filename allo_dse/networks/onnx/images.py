@@ -45,7 +45,6 @@ def conv(builder: Builder, node: Node) -> None:
         under = builder.arranged(lambda one: _gathered(one, index, channels).reshape(len(index), -1), pixels)
         matrix = builder.known(by_tap.reshape(-1, count))
         builder.product(node, under, matrix, bias, output=builder.new_pixels(node))
-        builder.made_pixels(node)
         return
     if groups == channels == count:
         under = builder.arranged(lambda one: _gathered(one, index, channels).swapaxes(0, 1), pixels)
@@ -55,8 +54,7 @@ def conv(builder: Builder, node: Node) -> None:
     else:
         sums = _by_groups(builder, node, pixels, index, by_tap.reshape(taps, -1, groups, count // groups))
     if bias:
-        expr, given = ("add", ("in", 0), ("in", 1)), [Operand("full"), Operand("row")]
-        builder.pixel_expression(node, "add_row", expr, given, (len(index), count), [sums, builder.read(bias)])
+        builder.add_row(node, sums, bias, builder.new_pixels(node))
     else:
         builder.made_turned(node, sums)
 
@@ -107,7 +105,7 @@ def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
         mean = builder.part(node, work, under, kind="sum", shape=shape)  # over fewer pixels at the border
         factor = builder.known((index.shape[1] / (~beside).sum(axis=1)).astype(np.float32))
         given, expr = [Operand("full"), Operand("column")], ("mul", ("in", 0), ("in", 1))
-        builder.pixel_expression(node, "mul", expr, given, shape, [mean, factor])
+        builder.expression(node, "mul", expr, given, shape, [mean, factor], output=builder.new_pixels(node))
         return None
 
     return convert
@@ -142,14 +140,13 @@ def batch_norm(builder: Builder, node: Node) -> None:
         inputs = (image, weights, plus)
         return conv(builder, replace(before, name=node.name, inputs=inputs, output=node.output))
     shape = builder.shape(x)
-    pixels = builder.pixels(x) if len(shape) > 2 else builder.read(x)
+    turn = len(shape) > 2
+    pixels = builder.pixels(x) if turn else builder.read(x)
     rows = builder.known(np.stack([factor, bias - mean * factor]))
     expr: Expr = ("add", ("mul", ("in", 0), ("in", 1)), ("in", 2))
     given, size = [Operand("full"), Operand("row", 2)], (math.prod(shape) // shape[1], shape[1])
-    if len(shape) > 2:
-        return builder.pixel_expression(node, "batch_norm", expr, given, size, [pixels, rows])
-    name = node.name or node.output
-    builder.expression(node, "batch_norm", expr, given, size, [pixels, rows], name=name, output=node.output)
+    output = builder.new_pixels(node) if turn else node.output
+    builder.expression(node, "batch_norm", expr, given, size, [pixels, rows], output=output)
     return None
 
 

@@ -146,7 +146,7 @@ def _is_same(name: str, base: str, probe: Array, graph: Graph, writer: Writer) -
 
 
 def _shown(name: str, base: str, graph: Graph, writer: Writer) -> tuple[float, NDArray[np.bool_]] | None:
-    """Return the factor of scores, and a mask of those that a softmax sees; None for another function of scores."""
+    """Return the factor of scores, and a mask of the scores that a softmax sees; None for another function of them."""
     shape = graph.shapes[name]
     if graph.shapes.get(base) != shape:
         return None

@@ -59,8 +59,8 @@ def reduction(builder: Builder, node: Node) -> None:
         total = builder.reduced(node, op, turned, rows, width)
         builder.expression(node, node.op.lower(), after(X, width), [FULL], (rows, 1), [total], output=node.output)
         return
-    expr, name = after((op, before), width), node.name or node.output
-    builder.expression(node, node.op.lower(), expr, [FULL], (rows, width), [turned], name=name, output=node.output)
+    expr = after((op, before), width)
+    builder.expression(node, node.op.lower(), expr, [FULL], (rows, width), [turned], output=node.output)
 
 
 def group_norm(builder: Builder, node: Node) -> None:
@@ -79,27 +79,25 @@ def group_norm(builder: Builder, node: Node) -> None:
     size, each = math.prod(sides), channels // groups
     rows, width = batch * groups, each * size
     epsilon, own = number(node.number("epsilon", 1e-5)), builder.read(x)
-    name = node.name or node.output
-    weights = [builder.known(np.stack([np.tile(one, batch) for one in (scale, bias)]))]
-    part: Array = np.stack([np.tile(one, batch) for one in (scale, bias)])
+    weights = builder.known(np.stack([np.tile(one, batch) for one in (scale, bias)]))
     if width > MOST_WIDTH:
-        return _long_norm(builder, node, (rows, width), (batch * channels, size), weights[0])
+        return _long_norm(builder, node, (rows, width), (batch * channels, size), weights)
     mean: Expr = ("mul", ("row_sum", X), number(1 / width))
     centred: Expr = ("sub", X, mean)
     variance: Expr = ("mul", ("row_sum", ("mul", centred, centred)), number(1 / width))
     normed: Expr = ("div", centred, ("sqrt", ("add", variance, epsilon)))
     if each == 1:
         expr: Expr = ("add", ("mul", normed, ("in", 1)), ("in", 2))
-        given, shape = [FULL, Operand("column", 2)], (rows, width)
-        builder.expression(node, "norm", expr, given, shape, [own, *weights], name=name, output=node.output)
+        given = [FULL, Operand("column", 2)]
+        builder.expression(node, "norm", expr, given, (rows, width), [own, weights], output=node.output)
         return None
     made = builder.expression(node, "norm", normed, [FULL], (rows, width), [own])
-    if (part[0] == 1).all() and not part[1].any():
+    if (scale == 1).all() and not bias.any():
         builder.rearrange(node, lambda one: one, made)
         return None
     expr = ("add", ("mul", X, ("in", 1)), ("in", 2))
     given, shape = [FULL, Operand("column", 2)], (batch * channels, size)
-    builder.expression(node, "scale", expr, given, shape, [made, *weights], name=name, output=node.output)
+    builder.expression(node, "scale", expr, given, shape, [made, weights], output=node.output)
     return None
 
 
@@ -123,5 +121,5 @@ def _long_norm(builder: Builder, node: Node, size: tuple[int, int], channels: tu
     scale = builder.expression(node, "root", root, [FULL], (rows, 1), [total])
     columns = builder.arranged(lambda a, b: np.concatenate([np.repeat(a.ravel(), each)[None], b]), scale, weights)
     expr: Expr = ("add", ("mul", ("mul", X, ("in", 1)), ("in", 2)), ("in", 3))
-    given, name = [FULL, Operand("column", 3)], node.name or node.output
-    builder.expression(node, "norm", expr, given, channels, [centred, columns], name=name, output=node.output)
+    given = [FULL, Operand("column", 3)]
+    builder.expression(node, "norm", expr, given, channels, [centred, columns], output=node.output)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from allo_dse.space.params import divisors
 
 from .execute import Expr, Operand, Work
-from .expressions import expression_work, number
+from .expressions import expression_work, number, one_plus_exp, relu, sigmoid, tanh
 
 S, R = Layout.Shard, Layout.Replicate
 GELU = -2 * math.sqrt(2 / math.pi)  # x / (1 + exp(GELU * u)) is x * (1 + tanh(-GELU / 2 * u)) / 2
@@ -23,43 +23,39 @@ Floats = NDArray[np.float32]
 FULL = Operand("full")
 
 
-def _logistic(x: Expr, by: float = -1.0) -> Expr:
-    return ("add", ("exp", ("mul", x, number(by))), number(1))
-
-
 def _gelu(x: Expr) -> Expr:
     inner = ("mul", x, ("add", ("mul", ("mul", x, x), number(0.044715)), number(1)))
-    return ("div", x, _logistic(inner, GELU))
+    return ("div", x, one_plus_exp(inner, GELU))
 
 
 UNARY: dict[str, Callable[[Expr], Expr]] = {
-    "relu": lambda x: ("max", x, number(0)),
+    "relu": relu,
     "gelu": _gelu,  # as its tanh approximation, for which Allo has vector kernels
-    "silu": lambda x: ("div", x, _logistic(x)),
-    "sigmoid": lambda x: ("div", number(1), _logistic(x)),
-    "tanh": lambda x: ("sub", ("div", number(2), _logistic(x, -2.0)), number(1)),  # stays finite
+    "silu": lambda x: ("div", x, one_plus_exp(x)),
+    "sigmoid": sigmoid,
+    "tanh": tanh,
 }
 BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "add": lambda a, b: ("add", a, b),
     "sub": lambda a, b: ("sub", a, b),
     "mul": lambda a, b: ("mul", a, b),
-    "silu_mul": lambda gate, up: ("mul", ("div", gate, _logistic(gate)), up),
+    "silu_mul": lambda gate, up: ("mul", ("div", gate, one_plus_exp(gate)), up),
 }
 
 
 def unary_work(op: str, size: int, element: object) -> Work:
-    """`op` of `UNARY` on so many elements."""
+    """`op` of `UNARY` on `size` elements."""
     return expression_work(op, UNARY[op](("in", 0)), [FULL], (size, 1), element)
 
 
 def affine_work(by: float, plus: float, size: int, element: object) -> Work:
-    """x * by + plus for so many elements."""
+    """x * by + plus for `size` elements."""
     expr = ("add", ("mul", ("in", 0), number(by)), number(plus))
     return expression_work("affine", expr, [FULL], (size, 1), element)
 
 
 def binary_work(op: str, size: int, element: object) -> Work:
-    """`op` of `BINARY` on so many elements of each."""
+    """`op` of `BINARY` on two tensors of `size` elements."""
     return expression_work(op, BINARY[op](("in", 0), ("in", 1)), [FULL, FULL], (size, 1), element)
 
 
@@ -118,7 +114,7 @@ def depthwise(taps=9, M=3136, C=64, P=392, Ty=bfloat16):
 
 
 def pool_work(op: str, taps: int, size: int, element: object) -> Work:
-    """ "max" or "mean" of so many rows of `size` elements."""
+    """ "max" or "mean" of `taps` rows of `size` elements."""
     most = max(1, MOST_WINDOW_ELEMENTS // taps)
     shares = divisors(size, at_least=-(-size // most), at_most=max(1, size // min(LEAST_WINDOWS, most)))
 

@@ -35,7 +35,7 @@ class Operand(Struct, frozen=True):
 
     Attributes:
         kind: "full" for a matrix as large as the result, "row" or "column" for what all rows or columns share.
-        count: rows or columns in it, of which each is an input of the expression.
+        count: rows or columns in it; each is an input of the expression.
     """
 
     kind: str

@@ -16,7 +16,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -26,10 +26,10 @@ from allo_dse.space.params import Parameter, divisors
 
 from .execute import Expr, Made, Operand, Work
 
-LEAST_TILE, MOST_TILE = 128, 4096
-"""Elements of a task: fewer are dominated by its start, of more no core holds three tiles."""
+LEAST_ELEMENTS, MOST_ELEMENTS = 128, 4096
+"""Fewest and most elements of a task: its start dominates smaller ones, and no core holds three larger tiles."""
 LEAST_WIDTH = 16
-"""Elements of rows of which a task may have a single one."""
+"""Fewest elements of a row that is a task by itself."""
 MOST_WIDTH = 8192
 """Elements of the longest row that a core holds with its result."""
 
@@ -86,9 +86,13 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     return () if expr[0] in ("in", "number") else expr[1:]  # type: ignore[return-value]
 
 
-def inside(expr: Expr) -> Iterator[Expr]:
-    """Yield an expression and all expressions in it, each before those that it is part of, and once."""
-    seen: set[Expr] = set()
+def inside(expr: Expr, known: Collection[Expr] = ()) -> Iterator[Expr]:
+    """Yield an expression and all expressions in it once, operands first.
+
+    Args:
+        known: expressions to leave out, with all in them.
+    """
+    seen = set(known)
     waiting: list[tuple[Expr, bool]] = [(expr, False)]
     while waiting:
         one, ready = waiting.pop()
@@ -103,7 +107,7 @@ def inside(expr: Expr) -> Iterator[Expr]:
 
 
 def fits(given: Sequence[Operand]) -> bool:
-    """Return whether a core has channels for these tensors: two of what comes in."""
+    """Return whether a core has channels for these tensors: it has two for inputs."""
     return len(given) <= 2
 
 
@@ -113,7 +117,7 @@ def _inputs(given: Sequence[Operand]) -> list[tuple[int, int]]:
 
 
 def reductions(expr: Expr) -> list[Expr]:
-    """Return the reductions of rows in an expression, each after those that it needs."""
+    """Return the reductions of rows in an expression, innermost first."""
     return [one for one in inside(expr) if one[0] in REDUCTIONS]
 
 
@@ -157,7 +161,7 @@ class Writer:
             lines.append(f"{name}: float32 = {text}")
             return name
 
-        for one in _evaluated(expr, known):
+        for one in inside(expr, known):
             if one[0] == "number":
                 known[one] = repr(one[1])
             elif one[0] == "in":
@@ -224,7 +228,7 @@ class Writer:
 def numpy_lines(expr: Expr, known: dict[Expr, str], prefix: str = "t") -> list[str]:
     """Return the lines that compute an expression in NumPy; adds the names of values to those known."""
     lines: list[str] = []
-    for one in _evaluated(expr, known):
+    for one in inside(expr, known):
         if one[0] == "number":
             known[one] = f"np.float32({one[1]!r})"
             continue
@@ -353,21 +357,6 @@ def _row_body(expr: Expr, given: Sequence[Operand], names: Sequence[str], *, vec
     return ["for i in range(Mt):", *(f"    {one}" for one in rows)]
 
 
-def _evaluated(expr: Expr, known: Mapping[Expr, str]) -> list[Expr]:
-    """Return the expressions to compute for an expression, operands first, without those that are known."""
-    found: dict[Expr, None] = {}
-
-    def visit(one: Expr) -> None:
-        if one in known or one in found:
-            return
-        for own in operands(one):
-            visit(own)
-        found[one] = None
-
-    visit(expr)
-    return list(found)
-
-
 def _folder() -> Path:
     """The folder of written programs, beside the cache of machine code."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -424,7 +413,7 @@ def padded(size: int, least: int, most: int) -> int:
 
 def row_tiles(width: int) -> tuple[int, int]:
     """Return the fewest and the most rows of a task, for rows of a width."""
-    return max(1, min(8, LEAST_WIDTH // width)), max(1, min(64, MOST_TILE // width))
+    return max(1, min(8, LEAST_WIDTH // width)), max(1, min(64, MOST_ELEMENTS // width))
 
 
 def expression_work(kind: str, expr: Expr, given: Sequence[Operand], shape: tuple[int, int], element: object) -> Work:
@@ -444,7 +433,7 @@ def expression_work(kind: str, expr: Expr, given: Sequence[Operand], shape: tupl
     (rows, width), made_of = shape, Made(expr, tuple(given))
     program, reference = loaded_text(kind, program_text(kind, expr, given))
     if is_flat(expr, given):
-        params = {"N": rows * width, "P": tasks_of(rows * width, LEAST_TILE, MOST_TILE), "Ty": element}
+        params = {"N": rows * width, "P": tasks_of(rows * width, LEAST_ELEMENTS, MOST_ELEMENTS), "Ty": element}
         return Work(kind, program, params, reference, lambda p: {"N": 4 * p["P"]}, made_of)
     if width > MOST_WIDTH:
         raise StudyError(f"{kind} of rows of {width:,} elements; a core holds {MOST_WIDTH:,}")
@@ -455,15 +444,21 @@ def expression_work(kind: str, expr: Expr, given: Sequence[Operand], shape: tupl
 # Definitions of functions.
 
 
-def _sigmoid(x: Expr) -> Expr:
-    return ("div", number(1), ("add", ("exp", ("mul", x, number(-1))), number(1)))
+def one_plus_exp(x: Expr, by: float = -1.0) -> Expr:
+    """1 + exp(by * x), the denominator of logistic functions."""
+    return ("add", ("exp", ("mul", x, number(by))), number(1))
 
 
-def _tanh(x: Expr) -> Expr:
-    return ("sub", ("div", number(2), ("add", ("exp", ("mul", x, number(-2))), number(1))), number(1))
+def sigmoid(x: Expr) -> Expr:
+    return ("div", number(1), one_plus_exp(x))
 
 
-def _relu(x: Expr) -> Expr:
+def tanh(x: Expr) -> Expr:
+    """The hyperbolic tangent; finite where the exponential overflows."""
+    return ("sub", ("div", number(2), one_plus_exp(x, -2.0)), number(1))
+
+
+def relu(x: Expr) -> Expr:
     return ("max", x, number(0))
 
 
@@ -482,7 +477,7 @@ def _erf(x: Expr) -> Expr:
 
 
 def _softplus(x: Expr) -> Expr:
-    return ("add", _relu(x), ("log", ("add", ("exp", ("mul", _abs(x), number(-1))), number(1))))
+    return ("add", relu(x), ("log", ("add", ("exp", ("mul", _abs(x), number(-1))), number(1))))
 
 
 def _elu(x: Expr, alpha: float, scale: float = 1.0) -> Expr:
@@ -498,7 +493,7 @@ def _quantized(x: Expr, scale: float, low: float, high: float) -> Expr:
 
 def _celu(x: Expr, alpha: float) -> Expr:
     low = ("exp", ("mul", ("min", x, number(0)), number(1 / alpha)))
-    return ("add", _relu(x), ("mul", ("sub", low, number(1)), number(alpha)))
+    return ("add", relu(x), ("mul", ("sub", low, number(1)), number(alpha)))
 
 
 def power(x: Expr, exponent: float) -> Expr | None:
@@ -515,13 +510,13 @@ def power(x: Expr, exponent: float) -> Expr | None:
     return found or number(1)
 
 
-def gelu(x: Expr, *, tanh: bool = False) -> Expr:
+def gelu(x: Expr, *, approximate: bool = False) -> Expr:
     """The Gaussian error linear unit, or its approximation by a hyperbolic tangent."""
     half = ("mul", x, number(0.5))
-    if not tanh:
+    if not approximate:
         return ("mul", half, ("add", _erf(("mul", x, number(math.sqrt(0.5)))), number(1)))
     cube = ("mul", ("mul", ("mul", x, x), x), number(0.044715))
-    return ("mul", half, ("add", _tanh(("mul", ("add", x, cube), number(math.sqrt(2 / math.pi)))), number(1)))
+    return ("mul", half, ("add", tanh(("mul", ("add", x, cube), number(math.sqrt(2 / math.pi)))), number(1)))
 
 
 Attribute = Callable[[str, float], float]
@@ -548,22 +543,22 @@ UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     "HardSwish": lambda x, _: ("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
     "LeakyRelu": lambda x, a: ("where", ("gt", x, number(0)), x, ("mul", x, number(a("alpha", 0.01)))),
     "Log": lambda x, _: ("log", x),
-    "Mish": lambda x, _: ("mul", x, _tanh(_softplus(x))),
+    "Mish": lambda x, _: ("mul", x, tanh(_softplus(x))),
     "Neg": lambda x, _: ("mul", x, number(-1)),
     "Not": lambda x, _: ("sub", number(1), x),
-    "QuickGelu": lambda x, a: ("mul", x, _sigmoid(("mul", x, number(a("alpha", 1.702))))),
+    "QuickGelu": lambda x, a: ("mul", x, sigmoid(("mul", x, number(a("alpha", 1.702))))),
     "Reciprocal": lambda x, _: ("div", number(1), x),
-    "Relu": lambda x, _: _relu(x),
+    "Relu": lambda x, _: relu(x),
     "Selu": _selu,
-    "Sigmoid": lambda x, _: _sigmoid(x),
+    "Sigmoid": lambda x, _: sigmoid(x),
     "Sign": lambda x, _: ("sub", ("gt", x, number(0)), ("gt", number(0), x)),
-    "Silu": lambda x, _: ("mul", x, _sigmoid(x)),
+    "Silu": lambda x, _: ("mul", x, sigmoid(x)),
     "Sin": lambda x, _: ("sin", x),
     "Softplus": lambda x, _: _softplus(x),
     "Softsign": lambda x, _: ("div", x, ("add", _abs(x), number(1))),
     "Sqrt": lambda x, _: ("sqrt", x),
-    "Swish": lambda x, a: ("mul", x, _sigmoid(("mul", x, number(a("alpha", 1))))),
-    "Tanh": lambda x, _: _tanh(x),
+    "Swish": lambda x, a: ("mul", x, sigmoid(("mul", x, number(a("alpha", 1))))),
+    "Tanh": lambda x, _: tanh(x),
     "ThresholdedRelu": lambda x, a: ("where", ("gt", x, number(a("alpha", 1))), x, number(0)),
 }  # fmt: skip
 """ONNX's functions of an element, given how to read a number of the node."""
@@ -583,7 +578,7 @@ BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "Or": lambda a, b: ("max", a, b),
     "PRelu": lambda a, b: ("where", ("gt", a, number(0)), a, ("mul", a, b)),
     "Sub": lambda a, b: ("sub", a, b),
-    "SiluMul": lambda a, b: ("mul", ("mul", a, _sigmoid(a)), b),
+    "SiluMul": lambda a, b: ("mul", ("mul", a, sigmoid(a)), b),
     "Sum": lambda a, b: ("add", a, b),
     "Xor": lambda a, b: ("sub", ("max", a, b), ("min", a, b)),
 }

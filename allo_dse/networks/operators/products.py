@@ -36,31 +36,6 @@ S, R = Layout.Shard, Layout.Replicate
 Floats = NDArray[np.float32]
 
 
-def gemm(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, Ty=bfloat16):
-    Mt, Nt = M // Pm, N // Pn
-    LyA, LyB, LyC = [S(1), S(0)], [S(0), S(2)], [S(1), S(2)]
-
-    @df.region()
-    def top(A: Ty[M, K], B: Ty[K, N], C: Ty[M, N]):
-        sums: Stream[Ty[Mt, Nt], 2][Pk - 1, Pm, Pn]
-
-        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B, C])
-        def gemm(local_A: Ty[M, K] @ LyA, local_B: Ty[K, N] @ LyB, local_C: Ty[M, N] @ LyC):
-            pk, pm, pn = df.get_pid()
-            before: Ty[Mt, Nt]
-            with allo.meta_if(pk > 0):
-                before[:, :] = sums[pk - 1, pm, pn].get()
-            with allo.meta_else():
-                before[:, :] = 0
-            after: Ty[Mt, Nt] = allo.add(allo.matmul(local_A, local_B), before)
-            with allo.meta_if(pk < Pk - 1):
-                sums[pk, pm, pn].put(after)
-            with allo.meta_elif(pk == Pk - 1):
-                local_C[:, :] = after
-
-    return top
-
-
 def gemv(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
     """y = A @ x. Allo drops dimensions of a single element, and with them its matrix product's: it gets loops."""
     Mt, Kt = M // Pm, K // Pk
@@ -108,16 +83,18 @@ def gemv_work(rows: int, depth: int, element: object) -> Work:
 
 def gemm_work(rows: int, columns: int, depth: int, element: object) -> Work:
     """[rows, depth] times [depth, columns]."""
+    made_of = Made(stages=((("in", 0), None),))
+    program, reference = loaded_text("gemm", product_text("gemm", made_of.stages))
     return Work(
         "gemm",
-        gemm,
+        program,
         {
             **{"M": rows, "N": columns, "K": depth},
             **{"Pm": tile_counts(rows), "Pn": tile_counts(columns), "Pk": tile_counts(depth), "Ty": element},
         },
-        np.matmul,
+        reference,
         lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": 4 * p["Pk"]},
-        Made(stages=((("in", 0), None),)),
+        made_of,
     )
 
 

@@ -195,7 +195,7 @@ def by_launches(problem: Problem, solve: Solve, more: Callable[[], bool]) -> tup
 
     Args:
         solve: solver of one launch.
-        more: tells whether another may be solved.
+        more: returns whether another may be solved.
     """
     own = ByLaunches(problem)
     if not own.every_step_alone or own.launches is None:

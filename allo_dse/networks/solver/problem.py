@@ -20,9 +20,9 @@ from allo_dse.device.fpga_model import RESOURCES
 
 TICK_US = 0.1
 BANDWIDTH = 1000
-"""The DRAM's bandwidth, in the unit of which designs use a share."""
+"""The DRAM's bandwidth, in the unit of the shares that designs use."""
 ALLOWED = 1_000_000
-"""The deviation that is allowed, in the unit of which operators take a share."""
+"""The allowed deviation, in the unit of the shares that operators use."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Choice:
 
 
 class Edge(Struct, frozen=True):
-    """Two operators, each on its own hardware, of which one may stream its result to the other.
+    """Two operators on hardware of their own; one may stream its result to the other.
 
     Attributes:
         source, target: operators in one launch.

@@ -297,7 +297,7 @@ class Ledger:
             example = self.screen.examples[most[0][0]]
             raise StudyError(
                 f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
-                hint=f"{example}; {self.screen.advice}; {self.directory.log} has all violations",
+                hint=f"{self.screen.advice}\nfor example: {example}\n{self.directory.log} has the violations in full",
             )
         self.screen.decode_and_admit(suggest_from({}))  # any proposal shows the problem
         parameters = parameters_of(self.study.space)

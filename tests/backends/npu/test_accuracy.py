@@ -35,7 +35,7 @@ def test_published_measurements_are_met(capsys: pytest.CaptureFixture[str]) -> N
     from benchmarks import npu_accuracy, npu_cases
 
     device = NpuDevice.load("npu1_4col")
-    median, _ = npu_accuracy.shapes(device, verbose=False)
+    median, _ = npu_accuracy.shapes(device)
     assert median <= 0.03
     undisturbed = [c for c in npu_cases.npu1_gemms(device) if " i16" in c.group and not c.disturbed]
     assert np.quantile(np.abs(np.expm1(npu_accuracy.log_errors(undisturbed))), 0.9) <= 0.05

@@ -118,7 +118,6 @@ def test_bounds_hold_for_designs_of_larger_spaces_on_devices_of_any_speed(
     positive = st.floats(0.01, 100.0)
     device = NpuDevice.of(found.device).with_options(
         dram_gb_s=data.draw(positive),
-        column_gb_s=data.draw(positive),
         launch_us=data.draw(positive),
         host_rewrite_us=data.draw(st.sampled_from([0.0, 0.1, 3.0])),
         page_slowdown=data.draw(st.floats(1.0, 6.0)),

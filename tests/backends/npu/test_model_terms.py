@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from allo_dse import AxisFold, Buffering, Design, KernelFold, MeshFold, NpuSimulator, load_program
+from allo_dse.backends.npu.calibration import parameters_of
 from allo_dse.backends.npu.costs import class_cycles
+from allo_dse.backends.npu.evaluator import NpuBounds
+from allo_dse.backends.npu.recording import NpuLabels, record_npu
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.lang import install
+from allo_dse.mapper.program import Program
 
 install()
 
@@ -29,10 +33,14 @@ def gemm_us(device: Device, m: int, k: int, n: int) -> float:
     return float(NpuSimulator().evaluate(Design(program, fold, Buffering(), device)).latency_us)
 
 
+def spread(program: Program, device: Device, cores: int) -> Design:
+    fold = MeshFold((KernelFold("core", (AxisFold(cores, "cyclic"),)),)).normalised(program.vmg.graph)
+    return Design(program, fold, Buffering(), device)
+
+
 def elementwise_us(op: str, device: Device, cores: int, length: int = 1 << 18) -> float:
     program = load_program(KERNELS[op], N=length, P=length // 2048)
-    fold = MeshFold((KernelFold("core", (AxisFold(cores, "cyclic"),)),)).normalised(program.vmg.graph)
-    return float(NpuSimulator().evaluate(Design(program, fold, Buffering(), device)).latency_us)
+    return float(NpuSimulator().evaluate(spread(program, device, cores)).latency_us)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +61,27 @@ def test_reading_does_not_hold_up_writing() -> None:
     assert board.dram_us(4096, 4096, paged=False) < board.dram_us(4096, 64, paged=False)
 
 
-def test_a_column_has_a_limit_of_its_own() -> None:
-    slow = NPU2.with_options(column_gb_s=0.5, launch_us=0.0)
-    assert elementwise_us("relu", slow, 1) > 7 * elementwise_us("relu", slow, 8)
+@pytest.mark.parametrize("cores", [1, 4])
+def test_an_operand_over_two_channels_fills_a_column_and_no_more(cores: int) -> None:
+    device = NpuDevice.load("npu2_1col").with_options(kernel_library="iron", launch_us=0.0)
+    program = load_program(gemv_kernel, M=2048, K=2048, P=512)
+    made, bounds = spread(program, device, cores), NpuBounds()
+    us = NpuSimulator().evaluate(made).latency_us
+    gb_s = 2 * 2048 * 2048 / us / 1e3
+    assert 12.5 < gb_s <= 2 * 4 * device.board.clock_ghz
+    assert all(bounds(made, level)["latency_us"][0] <= us for level in range(bounds.levels))
+    found = record_npu(made)
+    assert isinstance(found.labels, NpuLabels)
+    assert len(found.labels.processes) == found.network.task_count
+    assert 2 * len(found.labels.buffers) == found.network.stream_count
+
+
+def test_a_function_of_a_kernel_library_is_fitted_by_itself() -> None:
+    program = load_program(KERNELS["gelu"], N=1 << 14, P=8)
+    device = NPU2.with_options(kernel_library="iron")
+    fitted = {str(parameter) for parameter in parameters_of([spread(program, device, 8)], device)}
+    assert "elementwise.iron.gelu.bytes_per_cycle" in fitted
+    assert "elementwise.gelu.bytes_per_cycle" not in fitted
 
 
 def test_functions_have_prices_of_their_own() -> None:

@@ -44,3 +44,4 @@ def test_a_cost_is_a_time_or_a_resource() -> None:
     base = {"latency_us": 3.0, "throughput_gops": 5.0, "dsp": 4, "bottleneck": "DRAM", "ok": True}
     assert total_cost({**base, "dsp": 5}) > total_cost(base)
     assert total_cost({**base, "throughput_gops": 9.0, "utilization": 0.1, "ok": False}) == total_cost(base)
+    assert total_cost({**base, "dsp": 1 << 5000}) > total_cost({**base, "dsp": 1 << 1000})  # more than a float holds

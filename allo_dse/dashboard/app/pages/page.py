@@ -40,10 +40,7 @@ _SHORTCUTS = (
 
 _FRONT_NOTE = "No design is better than one on the Pareto front in all objectives; its knee is the best compromise."
 _VOLUME_NOTE = "the share of the box up to the reference point that the front dominates: larger is better"
-_BEST_NOTE = (
-    "each objective over its best value at the end: the first solid, the second dashed; "
-    "dotted: bounds that no design can beat, where known"
-)
+_HISTORY_NOTE = "feasible designs, the best so far, and dotted a bound that no design can beat, where known"
 _IMPORTANCE_NOTE = "how differently a parameter's values are spread among the best designs (PED-ANOVA)"
 
 
@@ -319,9 +316,11 @@ def progress_page(board: Board) -> list[Component]:
             clearable=False,
         ),
     )
-    objective = field("importance for", select("importance-objective"))
+    objective = field("objective", select("progress-objective"))
+    across = {"designs": "evaluated designs", "time": "wall time"}
+    against = field("against", dcc.Dropdown(id="against", options=across, value="designs", clearable=False))
     control = [html.Span(id="control-buttons"), html.Span(id="control-text", className="hint", role="status")]
-    bar = html.Div([run, objective, *control], className="filterbar")
+    bar = html.Div([run, objective, against, *control], className="filterbar")
     return [
         html.Div(id="numbers", className="numbers"),
         bar,
@@ -329,13 +328,9 @@ def progress_page(board: Board) -> list[Component]:
             [
                 html.Div(plot_card("Predicted against measured", "measured"), id="measured-card"),
                 html.Div(plot_card("The front, two objectives at a time", "pairs", note=_FRONT_NOTE), id="pairs-card"),
-                plot_card("Best so far against designs", "best-designs", note=_BEST_NOTE),
-                plot_card("Best so far against time", "best-time", note=_BEST_NOTE),
-                plot_card("Hypervolume against designs", "hv-designs", note=_VOLUME_NOTE),
-                plot_card("Hypervolume against time", "hv-time", note=_VOLUME_NOTE),
-                plot_card("Designs per second", "rate"),
-                plot_card("Feasible share", "feasible", note="of all proposed designs, those that break no limit"),
-                plot_card("Ruled out over time, by kind", "failures"),
+                plot_card("History", "history", note=_HISTORY_NOTE),
+                plot_card("Hypervolume", "hypervolume", note=_VOLUME_NOTE),
+                plot_card("Designs over time", "designs-time", note="feasible, and ruled out by kind"),
                 plot_card("Ruled out by", "lost", note="a design may break several limits"),
                 plot_card("Importance of parameters", "importance", note=_IMPORTANCE_NOTE),
                 plot_card("Workers", "workers"),

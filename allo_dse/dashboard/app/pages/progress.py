@@ -32,6 +32,7 @@ MAX_FAILED, MAX_MESSAGES, MAX_MESSAGE = 100, 8, 160
 
 def register(app: Dash, context: Context) -> None:
     _drawing(app, context)
+    _history(app, context)
     _importance(app, context)
 
 
@@ -57,31 +58,21 @@ def _drawing(app: Dash, context: Context) -> None:
         Output("measured-card", "hidden"),
         Output("pairs", "figure"),
         Output("pairs-card", "hidden"),
-        Output("best-designs", "figure"),
-        Output("best-time", "figure"),
-        Output("hv-designs", "figure"),
-        Output("hv-time", "figure"),
-        Output("rate", "figure"),
-        Output("feasible", "figure"),
-        Output("failures", "figure"),
+        Output("designs-time", "figure"),
         Output("lost", "figure"),
         Output("workers", "figure"),
         Input("url", "pathname"),
         Input("version", "data"),
         Input("theme", "data"),
         Input("progress-run", "value"),
-        Input("runs", "value"),
     )
-    def draw(path: str | None, _: str, look: str | None, number: int, shown: list[int]) -> object:
+    def draw(path: str | None, _: str, look: str | None, number: int) -> object:
         if page_of(path) != "progress" or not look:
             raise PreventUpdate
-        paint, hidden = theme(look), hidden_runs(board, shown)
+        paint = theme(look)
         with board.lock:
             run = board.runs[number or 0]
             spans, correction = timeline(run), measured(run)
-            # Runs with the same objectives are compared; one with others is shown alone.
-            colors = [n for n, one in enumerate(board.runs) if n not in hidden and one.objectives == run.objectives]
-            overlaid = {board.names[n]: board.runs[n] for n in colors or [number or 0]}
             return (
                 failed_card(board, number or 0),
                 [*key_numbers(run), *decided(certificate_of(run)), *learned(correction)],
@@ -89,15 +80,35 @@ def _drawing(app: Dash, context: Context) -> None:
                 not correction.pairs,
                 pairs_figure(run, paint),
                 len(run.names("objective")) < 3,
-                figures.best_figure(overlaid, paint, colors=colors),
-                figures.best_figure(overlaid, paint, against="time", colors=colors),
-                figures.hypervolume_figure(board, paint, hidden=hidden),
-                figures.hypervolume_figure(board, paint, against="time", hidden=hidden),
-                figures.rate_figure(spans, paint),
-                figures.feasible_figure(spans, paint),
-                figures.failures_figure(spans, paint),
+                figures.designs_figure(spans, paint),
                 figures.lost_figure(run, paint),
                 figures.workers_figure(spans, paint),
+            )
+
+
+def _history(app: Dash, context: Context) -> None:
+    board = context.board
+
+    @app.callback(
+        Output("history", "figure"),
+        Output("hypervolume", "figure"),
+        Input("url", "pathname"),
+        Input("version", "data"),
+        Input("theme", "data"),
+        Input("progress-objective", "value"),
+        Input("against", "value"),
+        Input("runs", "value"),
+    )
+    def histories(
+        path: str | None, _: str, look: str | None, objective: str | None, against: str, shown: list[int]
+    ) -> object:
+        if page_of(path) != "progress" or not look or not objective:
+            raise PreventUpdate
+        hidden = hidden_runs(board, shown)
+        with board.lock:
+            return (
+                figures.history_figure(board, objective, theme(look), against=against, hidden=hidden),
+                figures.hypervolume_figure(board, theme(look), against=against, hidden=hidden),
             )
 
 
@@ -111,10 +122,10 @@ def _importance(app: Dash, context: Context) -> None:
         return importance(found)
 
     @app.callback(
-        Output("importance-objective", "options"),
-        Output("importance-objective", "value"),
+        Output("progress-objective", "options"),
+        Output("progress-objective", "value"),
         Input("progress-run", "value"),
-        State("importance-objective", "value"),
+        State("progress-objective", "value"),
     )
     def objectives(number: int, chosen: str | None) -> object:
         names = board.runs[number or 0].objectives
@@ -127,7 +138,7 @@ def _importance(app: Dash, context: Context) -> None:
         Input("version", "data"),
         Input("theme", "data"),
         Input("progress-run", "value"),
-        Input("importance-objective", "value"),
+        Input("progress-objective", "value"),
     )
     def importances(path: str | None, _: str, look: str | None, number: int, objective: str | None) -> object:
         if page_of(path) != "progress" or not look or not objective:

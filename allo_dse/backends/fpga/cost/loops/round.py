@@ -42,7 +42,7 @@ from .sums import Time
 _MOST_ACCESSES = 1 << 10
 """Most accesses of written-out loops in one round; with more, copies count as independent."""
 _MOST_WALKED = 1 << 9
-"""Most accesses of a round whose copies are all walked for their registers; with more, the third represents later ones."""
+"""Most accesses of a round whose copies are all walked to count registers; with more, the third represents the rest."""
 _PARTS = -1 << 32  # and less: variables of parts of loops
 
 
