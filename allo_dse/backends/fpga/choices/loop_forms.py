@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
-from allo_dse.compiler.schedule.restructure import ALL_ORDERS, Rewrite, has_triangles, orders
+from allo_dse.compiler.program.kernel import Kernel
+from allo_dse.compiler.schedule.restructure import (
+    ALL_ORDERS,
+    MOST_CUT,
+    Rewrite,
+    cuts,
+    every_order,
+    fusible,
+    has_triangles,
+    orders,
+)
+from allo_dse.mapper.program import Program
 from allo_dse.space.choice import Ask, Genes, Question, QuestionChoice
 from allo_dse.space.design import Design, Draft
 
 SHAPES = ("as written", "rectangle")
+MERGES = ("apart", "fused")
 
 
 class LoopForms(QuestionChoice):
     """Restructures loops before they are scheduled.
 
-    Genes: `loops.KERNEL.shape` for kernels whose loops have varying bounds, and `loops.KERNEL.NEST.order` for nests
-    whose innermost loop carries a value from round to round, if another order does not. Programs that customize
-    kernels, and those that are timed on inputs, stay as they are.
+    Genes: `loops.KERNEL.shape` for kernels whose loops have varying bounds, `loops.KERNEL.NEST.fuse` for nests with the
+    rounds of the nest before, and, if a nest's innermost loop carries a value from round to round,
+    `loops.KERNEL.NEST.cut` if some of its statements carry none, and `loops.KERNEL.NEST.LOOPS.order` if another order
+    does not. Programs that customize kernels, and those that are timed on inputs, stay as they are.
     """
 
     reads = frozenset({"program"})
@@ -42,14 +55,43 @@ class LoopForms(QuestionChoice):
                 if ask(question) == "as written":
                     continue
                 rewrites.append(Rewrite(kernel.name, "rectangle"))
+        for kernel in program.kernels:
+            self._merge(program, kernel.name, rewrites, ask)
         for kernel in program.rewritten(tuple(rewrites)).kernels:
             for nest, legal in orders(kernel):
                 self._offered["in orders without a sum innermost"] = None
-                words = [" ".join(order) for order in legal]
-                chosen = ask(Question.word(f"loops.{kernel.name}.{nest}.order", words, words))
+                words = [" ".join(order) for order in every_order(legal[0])]
+                gene = f"loops.{kernel.name}.{nest}.{'_'.join(legal[0])}.order"
+                chosen = str(ask(Question.word(gene, [" ".join(order) for order in legal], words)))
                 if chosen != words[0]:
-                    rewrites.append(Rewrite(kernel.name, "order", nest, legal[words.index(str(chosen))]))
+                    rewrites.append(Rewrite(kernel.name, "order", nest, tuple(chosen.split(" "))))
         return replace(draft, program=program.rewritten(tuple(rewrites))) if rewrites else draft
+
+    def _merge(self, program: Program, name: str, rewrites: list[Rewrite], ask: Ask) -> None:
+        """Fuse nests of a kernel, and distribute those that stay alone.
+
+        Nests have their position in the program as written in names of genes.
+        """
+
+        def kernel() -> Kernel:
+            return next(one for one in program.rewritten(tuple(rewrites)).kernels if one.name == name)
+
+        gone, fused = 0, set[int]()
+        for nest in fusible(kernel()):
+            self._offered["fused"] = None
+            if (
+                nest - gone in fusible(kernel())
+                and ask(Question.word(f"loops.{name}.{nest}.fuse", MERGES, MERGES)) == "fused"
+            ):
+                rewrites.append(Rewrite(name, "fuse", nest - gone))
+                gone += 1
+                fused.add(nest - gone)
+        for nest, legal in reversed(cuts(kernel())):
+            if nest not in fused:
+                self._offered["distributed"] = None
+                cut = int(ask(Question.number(f"loops.{name}.{nest}.cut", (0, *legal), MOST_CUT, 0)))
+                if cut:
+                    rewrites.append(Rewrite(name, "distribute", nest, cut=cut))
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         for option, genes in self.options(draft):
@@ -58,4 +100,4 @@ class LoopForms(QuestionChoice):
         raise StudyError("the design's loops have none of the forms that the study chooses from")
 
     def describe(self) -> dict[str, object]:
-        return {"loops": [*SHAPES, "orders", ALL_ORDERS]}
+        return {"loops": [*SHAPES, *MERGES, "cuts", MOST_CUT, "orders", ALL_ORDERS]}
