@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .common.exports import lazy_exports
-from .lang.targets import register_target
+from .lang.schedule import register_target
 from .space.backend import add_backend
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ if TYPE_CHECKING:
     from .common.errors import SimulationError as SimulationError
     from .common.errors import StudyError as StudyError
     from .device.device import Device as Device
-    from .drawing import save_occupancy as save_occupancy
     from .drawing import save_perfetto as save_perfetto
-    from .drawing import save_timeline as save_timeline
     from .eval.command import Command as Command
     from .eval.command import CommandError as CommandError
     from .eval.command import DesignRefused as DesignRefused
@@ -146,7 +144,7 @@ _names, __getattr__ = lazy_exports(
         "backends.rtl.evaluator": ["RtlEvaluator", "rtl_resources", "rtl_simulate"],
         "common.errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
         "device.device": ["Device"],
-        "drawing": ["save_occupancy", "save_perfetto", "save_timeline"],
+        "drawing": ["save_perfetto"],
         "eval.command": ["Command", "CommandError", "DesignRefused"],
         "eval.equivalence.compare": ["Difference", "Equivalence", "equivalent"],
         "eval.equivalence.data_values": ["Undecidable"],

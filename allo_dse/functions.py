@@ -17,7 +17,7 @@ from allo_dse.eval.execute.run import run_graph
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Violation
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.space.design import Design
 
 if TYPE_CHECKING:

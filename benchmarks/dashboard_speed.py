@@ -155,7 +155,6 @@ def server_side(board: Board) -> None:
         "scatter": lambda: front_figure(board, View("latency_us", "bram18"), LIGHT).figure,
         "scatter, selected": lambda: front_figure(board, View("latency_us", "bram18", selection=half), LIGHT).figure,
         "scatter, filtered": lambda: front_figure(board, View("latency_us", "bram18", filter=SOURCE), LIGHT).figure,
-        "scatter in space": lambda: front_figure(board, View("latency_us", "bram18", "dsp"), LIGHT).figure,
         "parallel coordinates": lambda: parallel_figure(board, LIGHT, selection=half),
         "table, sorted": lambda: Grid(board).window(Query(sort=(("bram18", True),)), 0, 50),
         "hypervolume": lambda: hypervolume_figure(board, LIGHT),
@@ -200,7 +199,7 @@ class Driven:
         app = make_app(Context(board, Programs(board, None)))
         self._app, app.server.wsgi_app = app.server.wsgi_app, self
         self.reports: Queue[Any] = Queue()
-        self.server = listen(app, board, port=0)
+        self.server = listen(app, port=0)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def __call__(self, environ: Any, start_response: Any) -> Any:

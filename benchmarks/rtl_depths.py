@@ -14,7 +14,7 @@ import numpy as np
 
 import allo_dse as dse
 from allo_dse.lang import install
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 
 install()
 import allo.dataflow as df

@@ -39,7 +39,7 @@ assert b.tolist() == [1, 2, 3, 4]
 def commands(key: str, other: str) -> list[list[str]]:
     """Command lines; `key` and `other` are designs of the run."""
     here = [sys.executable, "-m", "allo_dse"]
-    looks = ["status", "best", "pareto", "list", "completion", "clean --empty", f"show {key}", f"compare {key} {other}"]
+    looks = ["status", "best", "pareto", "list", f"show {key}", f"compare {key} {other}"]
     works = [f"replay {key}", f"export {key}", f"verify {key}", "report", f"lint {STUDY}", f"{STUDY} --help", "--help"]
     return [*([*here, *words.split()] for words in (*looks, *works)), [sys.executable, "-m", "allo_dse.lang", "add.py"]]
 

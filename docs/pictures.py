@@ -125,7 +125,7 @@ def dashboard(file: Path, path: Path) -> Iterator[tuple[str, str]]:
     board = Board.open([path])
     context = Context(board, Programs(board, file))
     context.programs.load(0)
-    server = listen(make_app(context), board, port=0)
+    server = listen(make_app(context), port=0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.port}", board.text(next(board.front()))

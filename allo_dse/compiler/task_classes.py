@@ -14,8 +14,8 @@ from allo_dse.common.records import replace
 from allo_dse.lang.memory import Memory
 
 from .expressions.streams import part_of_array, receive_gathered
+from .ir.affine import rounds
 from .ir.nest import Nest, read_nest
-from .ir.rounds import rounds
 from .model.mlir_text import memref_type
 from .model.values import Buffer, Meta, table
 from .program.compiled import Watch

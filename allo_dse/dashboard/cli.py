@@ -16,8 +16,6 @@ from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.quoting import markup, printable
 
 if TYPE_CHECKING:
-    import socket
-
     from .data.runs import Board, Ref
 
 DEFAULT_PORT = 8050
@@ -51,54 +49,35 @@ def dashboard(
     study: StudyFile = None,
     reference: Reference = None,
 ) -> None:
-    from .app.server import LOCAL, bind, url_of
+    from .app.context import Context
+    from .app.factory import make_app
+    from .app.server import LOCAL, bind, server_on, url_of
     from .data.runs import Board
+    from .programs import Programs
 
     runs = [*(runs or []), *(named_runs or [])]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    board = Board() if not runs and _only_networks() else Board.of(_paths(runs))
-    with bind(host, port) as listening:
+    with bind(host, port) as listening:  # before runs are read, which may take seconds
+        board = Board.open(_paths(runs))
+        _warn(board, console)
+        programs = Programs(board, study)
+        context = Context(board, programs, _reference(board, reference))
+        if study is not None:
+            for number in range(len(board.runs)):
+                programs.load(number)
         url = url_of(listening)
         if host not in LOCAL:
             console.print(
                 f"[bold yellow]warning:[/] whoever can reach {markup(url)} can see these runs and have the study's "
                 "file executed; there is no password"
             )
-        console.print(f"{markup(', '.join(board.names) or 'networks')}: [bold]{url}[/]   (Ctrl-C ends)")
-        if browser:  # the browser starts slowly; its requests wait at the socket
-            threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
-        _serve(listening, board, study, reference, console, local=host in LOCAL)
-
-
-def _serve(
-    listening: socket.socket, board: Board, study: Path | None, reference: str | None, console: Console, *, local: bool
-) -> None:
-    """Answer until Ctrl-C; the runs are read meanwhile."""
-    from .app.context import Context
-    from .app.factory import make_app
-    from .app.server import server_on
-    from .data.runs import Opening
-    from .programs import Programs
-
-    def read() -> None:
-        _warn(board, console)
-        context.reference = _reference(board, reference)
-        if study is not None:
-            for number in range(len(board.runs)):
-                context.programs.load(number)
-        console.print(f"{sum(map(len, board.runs)):,} designs")
-
-    def failed(error: AlloDseError) -> None:
-        console.print(f"[bold red]error:[/] {markup(str(error))}")
-
-    opening = Opening(board, read, failed)
-    context = Context(board, Programs(board, study), opening=opening, local=local)
-    server = server_on(listening, make_app(context), board, opening)
+        title = f"{', '.join(board.names)}: {sum(map(len, board.runs)):,} designs"
+        console.print(f"{markup(title)} at [bold]{url}[/]   (Ctrl-C ends)")
+        server = server_on(listening, make_app(context))
     with server, server.interrupted_between_requests():
-        opening.start()
+        if browser:
+            threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
         server.serve_forever()
-    if opening.error is not None:
-        raise typer.Exit(2)
 
 
 def _warn(board: Board, console: Console) -> None:
@@ -138,15 +117,6 @@ def _paths(runs: list[Path] | None) -> list[Path]:
     from allo_dse.tune.store.rundir import find_run
 
     return [find_run(path) for path in runs] if runs else [find_run(None)]
-
-
-def _only_networks() -> bool:
-    """Return whether networks were mapped here, but no study has run."""
-    from allo_dse.tune.store.run_info import MARKER
-
-    from .app.networks import KEPT
-
-    return any(Path("runs").glob(f"{KEPT}/*/composition.json")) and not any(Path("runs").glob(f"*/{MARKER}"))
 
 
 def _reference(board: Board, key: str | None) -> Ref | None:

@@ -1,4 +1,4 @@
-"""Taking designs away: parameters, JSON, mapping primitives, HLS projects, tables, and commands that reproduce them."""
+"""Taking designs away: JSON, mapping primitives, HLS projects, tables, and commands that reproduce them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,6 @@ from .programs import Programs
 
 Content = tuple[str, bytes]
 """A file's name and what is in it."""
-
-
-def parameters_json(board: Board, _: Programs, ref: Ref) -> Content:
-    """The program's parameters."""
-    return _json("parameters", board, ref, board.table(ref).record(ref.row).get("params") or {})
 
 
 def design_json(board: Board, _: Programs, ref: Ref) -> Content:
@@ -89,7 +84,6 @@ def _built(board: Board, programs: Programs, ref: Ref, part: str) -> bytes:
 
 
 EXPORTS: dict[str, Callable[[Board, Programs, Ref], Content]] = {
-    "parameters": parameters_json,
     "json": design_json,
     "primitives": primitives_py,
     "build": build_zip,

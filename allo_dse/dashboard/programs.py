@@ -6,6 +6,7 @@ program, and so the study's file, which is executed only when the user names it 
 
 from __future__ import annotations
 
+import base64
 import threading
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,10 +18,12 @@ from allo_dse.eval.backend import backend_of
 
 from .data.analysis import measured
 from .data.runs import Board, Ref
+from .figures.style import Theme
 
 if TYPE_CHECKING:
     from allo_dse.eval.backend import Placement
     from allo_dse.eval.recording import Recorded
+    from allo_dse.space.design import Design
     from allo_dse.space.space import Candidate
     from allo_dse.tune.declare.spec import StudySpec
 
@@ -134,3 +137,25 @@ class Programs:
         from allo_dse.tune.results.explain import explain
 
         return explain(self.candidate(ref).design, dict(measured(self.board.table(ref), ref.row)))
+
+
+# Pictures of graphs and placements, for pages and reports.
+
+
+def svg_uri(svg: str, look: Theme) -> str:
+    """A picture as the source of an image: so it cannot run scripts, whatever names are in it.
+
+    An image does not see the page around it, so it is told the colour of lines and texts.
+    """
+    colored = svg.replace("<svg ", f'<svg style="color:{look.text}" ', 1)
+    return f"data:image/svg+xml;base64,{base64.b64encode(colored.encode()).decode()}"
+
+
+def design_pictures(design: Design, placed: Placement | None, look: Theme) -> list[tuple[str, str]]:
+    """Titles and sources: the graph before and after folding and, where it can be placed, the placement."""
+    from allo_dse.drawing import vmg_svg
+
+    found = [("Before folding", vmg_svg(design.program.vmg)), ("After folding", vmg_svg(design.vmg))]
+    if placed is not None and placed.placed:
+        found.append(("Placement on the array", placed.drawn()))
+    return [(title, svg_uri(svg, look)) for title, svg in found]

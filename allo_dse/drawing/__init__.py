@@ -5,7 +5,7 @@ Imported by: allo_dse, backends, dashboard, networks, tune.
 """
 
 from .graphs import vmg_svg
+from .perfetto import save_perfetto
 from .svg import points_svg
-from .timelines import save_occupancy, save_perfetto, save_timeline
 
-__all__ = ["points_svg", "save_occupancy", "save_perfetto", "save_timeline", "vmg_svg"]
+__all__ = ["points_svg", "save_perfetto", "vmg_svg"]

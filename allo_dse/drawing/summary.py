@@ -11,8 +11,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.groups import NodeGroup, short_node_name
-from allo_dse.mapper.graph.tree import Task, Tree, leaf_tasks, text
+from allo_dse.mapper.graph.groups import NodeGroup, Task, Tree, leaf_tasks, short_node_name, text
 
 MAX_BOXES = 48
 MAX_ARRAYS = 18

@@ -14,8 +14,7 @@ from allo_dse.simulator.engine.recording import Samples
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.engine.whatif import Faster, twice_as_fast
-from allo_dse.simulator.network.network import Labels, Network, node_label
-from allo_dse.simulator.network.stream_ends import stream_ends
+from allo_dse.simulator.network.network import Labels, Network, node_label, stream_ends
 
 MAX_EVENTS = 300_000
 """Most operations kept of a part; a part with more ends earlier."""

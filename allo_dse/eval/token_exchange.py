@@ -24,7 +24,7 @@ from allo_dse.mapper.graph.token_order import ClassOrder, count_tokens
 from allo_dse.mapper.graph_algorithms import DisjointSets
 from allo_dse.mapper.violation import Violation
 from allo_dse.simulator.codegen.static_steps import Move, Repeat, Steps
-from allo_dse.simulator.deadlock.explain import Blocked
+from allo_dse.simulator.deadlock import Blocked
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder

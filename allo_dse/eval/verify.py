@@ -33,7 +33,7 @@ from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
 

@@ -11,7 +11,7 @@ from .externals import define_external
 from .install import install, is_installed
 from .region import Region, as_region
 from .rules import Rules, rules
-from .targets import builder_of, known_targets, register_target
+from .schedule import builder_of, known_targets, register_target
 
 __all__ = [
     "ProgramError",

@@ -18,7 +18,7 @@ from allo_dse.common.exports import lazy_exports
 if TYPE_CHECKING:
     from .codegen.signature import Body as Body
     from .codegen.signature import Tiles as Tiles
-    from .deadlock.explain import DeadlockError as DeadlockError
+    from .deadlock import DeadlockError as DeadlockError
     from .engine.engine import compile_bodies as compile_bodies
     from .engine.engine import table_engine as table_engine
     from .engine.frames import repeated as repeated
@@ -41,7 +41,7 @@ __all__, __getattr__ = lazy_exports(
     __name__,
     {
         "codegen.signature": ["Body", "Tiles"],
-        "deadlock.explain": ["DeadlockError"],
+        "deadlock": ["DeadlockError"],
         "engine.engine": ["compile_bodies", "table_engine"],
         "engine.frames": ["repeated"],
         "engine.run_result": ["RunResult"],

@@ -23,7 +23,7 @@ from allo.ir.types import Stateful, Stream, float32, int32, stateful
 import allo_dse as dse
 from allo_dse.compiler import compile_region
 from allo_dse.lang.diagnostics import ProgramError
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 
 from .execute import simulate
 

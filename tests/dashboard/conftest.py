@@ -43,13 +43,13 @@ PORTS: list[int] = []
 @contextmanager
 def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
     """The address of a dashboard on runs."""
-    board = Board.open(list(paths)) if paths else Board()
+    board = Board.open(list(paths))
     context = Context(board, Programs(board, study))
     app = make_app(context)
     try:
-        server = listen(app, board, port=PORTS.pop() if PORTS else 0)
+        server = listen(app, port=PORTS.pop() if PORTS else 0)
     except StudyError:  # another process has it by now
-        server = listen(app, board, port=0)
+        server = listen(app, port=0)
     connected, accept = [], server.get_request
 
     def get_request() -> Any:

@@ -156,12 +156,12 @@ def test_a_selection_that_is_too_long_for_an_address_is_left_out(run: Path, serv
 @pytest.mark.parametrize(
     "query",
     [
-        "x=nothing&color=%00&z=",
+        "x=nothing&color=%00&y=",
         "selection={}&runs=x&log=1&show=[1]&unknown=1",
         'pair=["0:none","0:none"]&sort=[{"colId":"dsp","sort":"up"}]&zoom={"x":"dsp","y":"dsp","log":[],"spans":[]}',
         'sort=[{"colId":"nothing","sort":"asc"}]',
-        'selection={"ranges":{"nothing":[[0,1]]},"lasso":null,"keys":[]}',
-        'selection={"ranges":{},"lasso":["tile","dsp",[[1,"2"]]],"keys":[]}',
+        'selection={"ranges":{"nothing":[[0,1]]},"keys":[]}',
+        'selection={"ranges":{"tile":[[1,"2"]]},"keys":[]}',
     ],
 )
 def test_what_makes_no_sense_in_an_address_changes_nothing(run: Path, server: Server, query: str) -> None:
@@ -300,7 +300,8 @@ def test_what_is_drawn_by_hand_is_not_ended_by_an_answer_and_keeps_its_axes_and_
     front.evaluate("() => dash_clientside.set_props('x', {value: 'dsp'})")
     front.wait_for_function("() => window.held.length")
     front.locator("#scatter").hover()
-    front.click("#scatter .modebar-btn[data-title='Lasso Select']")
+    front.click("#scatter .modebar-btn[data-title='Zoom']")
+    front.click("#scatter .modebar-btn[data-title='Box Select']")
     area = front.locator("#scatter .nsewdrag").first.bounding_box()
     for step, (x, y) in enumerate(((0.1, 0.1), (0.6, 0.1), (0.6, 0.6), (0.1, 0.6))):
         front.mouse.move(area["x"] + x * area["width"], area["y"] + y * area["height"])
@@ -310,9 +311,10 @@ def test_what_is_drawn_by_hand_is_not_ended_by_an_answer_and_keeps_its_axes_and_
             front.evaluate("() => window.release()")
             front.wait_for_timeout(200)
     front.mouse.up()
-    wait_text(front, "#selection-text", "in a lasso of latency_us and bram18")
+    wait_text(front, "#selection-text", "latency_us")
+    wait_text(front, "#selection-text", "bram18")
     front.wait_for_function(f"() => {SCATTER}.layout.xaxis.title.text.startsWith('dsp')")
-    assert front.evaluate(f"() => {SCATTER}.layout.dragmode") == "lasso"
+    assert front.evaluate(f"() => {SCATTER}.layout.dragmode") == "select"
 
 
 def test_a_table_that_is_scrolled_while_answers_are_overtaken_has_rows_of_what_is_drawn(front: Any) -> None:

@@ -9,10 +9,9 @@ from allo_dse.backends.npu.place.placed_design import PlacedDesign
 from allo_dse.dashboard.app.pages.graphs import counted
 from allo_dse.dashboard.data.analysis import measured
 from allo_dse.dashboard.data.runs import Board
-from allo_dse.dashboard.figures.graph import LAYERS, arrangement, elements, stylesheet
+from allo_dse.dashboard.figures.graph import LAYERS, arrangement, box_facts, elements, flow_facts, stylesheet
 from allo_dse.dashboard.figures.style import LIGHT
 from allo_dse.dashboard.programs import Programs
-from allo_dse.dashboard.recordings import box_facts, flow_facts
 from allo_dse.drawing.summary import summarise
 from allo_dse.eval.backend import backend_of
 from allo_dse.tune.study import load_studies

@@ -13,7 +13,7 @@ from allo_dse.dashboard.data.progress import measured
 from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.figures.design import measured_figure
 from allo_dse.dashboard.figures.style import DARK, LIGHT
-from allo_dse.dashboard.report.report import progress_plots
+from allo_dse.dashboard.report import progress_plots
 from allo_dse.tune.store.certificate import Certificate, Gap
 from allo_dse.tune.store.log import RunLog
 

@@ -129,14 +129,14 @@ def test_names_of_others(header: str) -> None:
 
 
 def test_every_answer_keeps_other_sites_out(board: Board, app: Dash) -> None:
-    site = Site(app, board, any_host=False)
+    site = Site(app, any_host=False)
     for host, status in [("localhost:1", "200 OK"), ("localhost:evil.com", "403 Forbidden")]:
         seen: dict[str, Any] = {}
 
         def start(said: str, headers: Any, *_: Any, seen: Any = seen) -> None:
             seen.update(status=said, headers=dict(headers))
 
-        b"".join(site({**create_environ("/opening"), "HTTP_HOST": host}, start))
+        b"".join(site({**create_environ("/growth"), "HTTP_HOST": host}, start))
         assert seen["status"] == status
         assert "frame-ancestors 'self'" in seen["headers"]["Content-Security-Policy"]
         assert seen["headers"]["X-Frame-Options"] == "SAMEORIGIN"

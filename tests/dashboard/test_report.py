@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.quoting import script_json
 from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.figures.style import DARK, LIGHT
 from allo_dse.dashboard.programs import Programs
-from allo_dse.dashboard.report import script_json, write_report
-from allo_dse.dashboard.report.report import changes, squeezed
+from allo_dse.dashboard.report import changes, squeezed, write_report
 
 from ..support.values import present
 from .synthetic import verify, write_run

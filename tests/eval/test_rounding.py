@@ -37,7 +37,8 @@ from allo_dse.mapper.program import Program, load_program
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
-from tests.support.controls import CONTROLS, Control, InputControl, input_controls
+
+from ..support.controls import CONTROLS, Control, InputControl, input_controls
 
 install()
 

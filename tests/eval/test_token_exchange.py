@@ -13,7 +13,8 @@ from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
-from tests.soak.exchanges import disagreement
+
+from ..soak.exchanges import disagreement
 
 _TWO = """
 import allo, allo.dataflow as df

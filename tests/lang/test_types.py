@@ -82,7 +82,7 @@ def test_targets_are_found_by_name_when_asked_for(monkeypatch: pytest.MonkeyPatc
     module = ModuleType("a_backend")
     module.build = lambda region, **options: (region, options)
     monkeypatch.setitem(sys.modules, "a_backend", module)
-    monkeypatch.setattr("allo_dse.lang.targets._BUILDERS", {})
+    monkeypatch.setattr("allo_dse.lang.schedule._BUILDERS", {})
     register_target("toy", "a_backend:build")
     assert known_targets() == ("toy",)
     assert builder_of("toy")(1, strict=True, mode="fast") == (1, {"mode": "fast"})

@@ -18,7 +18,7 @@ from allo_dse.eval.processes import folding_of
 from allo_dse.lang import install
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.schedule import customize
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 
 from ..compiler.schedule.test_laws import TRANSFORMABLE, names, outcome
 from ..support.random_programs import random_program

@@ -14,7 +14,7 @@ import allo_dse as dse
 from allo_dse.common.errors import AlloDseError
 from allo_dse.lang import install
 from allo_dse.mapper.fold.every_fold import fold_choices
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 
 from ..support.operator_tables import region
 from ..support.random_mixed import mixed_program

@@ -22,8 +22,8 @@ from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, Ten
 from allo_dse.device.fpga_model import External
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.kernel_graph import StreamEdges
 from allo_dse.mapper.graph.program_graph import TensorPieces
-from allo_dse.mapper.graph.stream_arrays import StreamEdges
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.space.design import Design
 

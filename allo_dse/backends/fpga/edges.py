@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from allo_dse.compiler.ir.nest import loops_of, read_nest
-from allo_dse.compiler.program.compiled import DATAFLOW, CompiledProgram, Directive
-from allo_dse.compiler.program.shared_tensors import is_region, kernel_of, of_region
+from allo_dse.compiler.program.compiled import DATAFLOW, CompiledProgram, Directive, is_region, kernel_of, of_region
 from allo_dse.compiler.schedule.edges import Edged, EdgeTensor, edge_tensors, with_edges
 from allo_dse.lang.types import DType
 

@@ -14,8 +14,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
 from allo_dse.eval.execute.run import class_of_task
 from allo_dse.eval.recording import MAX_EVENTS, Recorded, Recording, whole_run
-from allo_dse.simulator.network.network import Labels, node_label
-from allo_dse.simulator.network.stream_ends import Ends, stream_ends
+from allo_dse.simulator.network.network import Ends, Labels, node_label, stream_ends
 from allo_dse.simulator.run_time.records import Code
 from allo_dse.space.design import Design
 

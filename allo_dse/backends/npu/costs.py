@@ -23,8 +23,8 @@ from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import Board
 from allo_dse.eval.evaluator import Bounds, Interval
 from allo_dse.lang.externals import external
+from allo_dse.mapper.graph.groups import Repeat, Seq, Tree
 from allo_dse.mapper.graph.ports import Direction, PortSide
-from allo_dse.mapper.graph.tree import Repeat, Seq, Tree
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
 

@@ -18,8 +18,7 @@ import llvmlite.binding as llvm
 
 from ..errors import SimulationError
 from ..files import write_whole
-from .bindings import arith, execution_engine, ir, passmanager
-from .nested_ops import nested_ops
+from .bindings import arith, execution_engine, ir, nested_ops, passmanager
 
 # `MachineCode` loads an object file into memory; it needs no MLIR.
 

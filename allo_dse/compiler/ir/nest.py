@@ -19,8 +19,7 @@ from msgspec import Struct
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.dialect import text_context
 
-from .affine import SHIFTS, Linear, LinearForms, Test
-from .rounds import Around, Path, Under
+from .affine import SHIFTS, Around, Linear, LinearForms, Path, Test, Under
 
 _FREE = frozenset(
     {"arith.constant", "memref.cast", "memref.dealloc", "func.return", "scf.yield", "affine.yield", "scf.condition"}

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from allo_dse.common.mlir.bindings import ir
-from allo_dse.common.mlir.nested_ops import nested_ops
+from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import replace
 
 from ..ir.nest import Loop, Nest, loops_of, read_nest

@@ -9,9 +9,8 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.mlir.nested_ops import nested_ops
 from allo_dse.common.records import replace
 
 from ..ir.nest import Loop, read_nest

@@ -7,8 +7,7 @@ from itertools import groupby, pairwise
 
 from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import ir, memref
-from allo_dse.common.mlir.nested_ops import nested_ops
+from allo_dse.common.mlir.bindings import ir, memref, nested_ops
 from allo_dse.lang.diagnostics import ProgramError
 
 from .body import LOOP, Body

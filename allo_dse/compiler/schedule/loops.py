@@ -9,8 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import arith, ir, scf
-from allo_dse.common.mlir.nested_ops import nested_ops
+from allo_dse.common.mlir.bindings import arith, ir, nested_ops, scf
 from allo_dse.lang.diagnostics import ProgramError
 
 from ..ir.affine import UNKNOWN, Linear, Ranges, extent

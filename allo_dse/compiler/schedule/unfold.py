@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
-from allo_dse.common.mlir.bindings import ir
-from allo_dse.common.mlir.nested_ops import nested_ops
+from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import replace
 from allo_dse.lang.diagnostics import ProgramError
 

@@ -8,7 +8,7 @@ from typing import TypedDict
 from allo_dse.common.records import JsonObject
 
 from ..data.grid import Grid
-from ..data.runs import Board, Opening, Ref
+from ..data.runs import Board, Ref
 from ..programs import Programs
 
 PAGES = ("front", "progress", "design", "compare")
@@ -21,10 +21,6 @@ class Context:
     board: Board
     programs: Programs
     reference: Ref | None = None
-    opening: Opening | None = None
-    """Of a board that has not been read yet."""
-    local: bool = True
-    """Whether only browsers on this computer are served: they may write notes, stop and resume runs."""
     grid: Grid = field(init=False)
 
     def __post_init__(self) -> None:
@@ -40,13 +36,12 @@ class State(TypedDict):
 
     `error` is what is wrong with the filter that was written last, which is not `filter` then. `design` and `reference`
     are written as the board does, `selection` as `Selection.to_dict` does; `zoom` are the axes that were zoomed and
-    their visible ranges, `sort` and `filters` the table's as AG Grid has them. `pair` is what the page of comparisons
+    their visible ranges, `sort` the table's as AG Grid has it. `pair` is what the page of comparisons
     shows where that is not the reference and the design.
     """
 
     x: str
     y: str
-    z: str | None
     color: str | None
     log: list[str]
     show: list[str]
@@ -59,7 +54,6 @@ class State(TypedDict):
     pair: list[str] | None
     zoom: JsonObject | None
     sort: list[JsonObject]
-    filters: JsonObject
     theme: str
     version: str
 

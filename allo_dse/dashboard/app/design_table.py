@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from dash import Dash, Input, Output, State, no_update
 from dash.dcc.express import send_bytes
 from dash.exceptions import PreventUpdate
@@ -77,7 +75,6 @@ def query_of(context: Context, state: Shown) -> Query:
         hidden_runs(context.board, state["runs"]),
         Selection() if chosen.keys else chosen,
         sort=tuple((s["colId"], s["sort"] == "desc") for s in state["sort"]),
-        filters=tuple((name, json.dumps(m)) for name, m in state["filters"].items()),
     )
 
 
@@ -98,15 +95,14 @@ def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, obje
     """Columns for AG Grid."""
     several = len(board.runs) > 1
     made: list[dict[str, object]] = [
-        {"field": MARK, "headerName": "", "width": 72, "pinned": "left", "filter": False},
-        *([{"field": RUN, "headerName": "run", "filter": False}] if several else []),
+        {"field": MARK, "headerName": "", "width": 72, "pinned": "left"},
+        *([dict[str, object](field=RUN, headerName="run")] if several else []),
     ]
     for name, kind, numeric in grid_columns(board, hide_equal=hide_equal):
         column: dict[str, object] = {
             "field": name,
             "headerName": label(name),
             "headerTooltip": f"{name} ({kind})",
-            "filter": "agNumberColumnFilter" if numeric else "agTextColumnFilter",
             "width": max(100, min(240, 8 * len(label(name)) + 80)),  # room for the arrow of a sorted column
         }
         if numeric:

@@ -33,8 +33,8 @@ def register(app: Dash, context: Context) -> None:
             return False, no_update, no_update
         with board.lock:
             lines = difference_lines(board, ref, context.reference_of(state["reference"]))
-        # In two dimensions, z counts the designs of a spot, unless it is the value that colours the spot.
-        here = 1 if state["z"] or state["color"] else int(point.get("z") or 1)
+        # z counts the designs of a spot, unless it is the value that colours the spot.
+        here = 1 if state["color"] else int(point.get("z") or 1)
         words = [html.Div(plain(line)) for line in lines]
         words += [html.Div(f"… and {here - 1:,} more in this spot", className="hint")] if here > 1 else []
         return True, point.get("bbox"), html.Div(words, className="tooltip-text")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from string import Template
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,18 +16,14 @@ from dash.exceptions import DependencyException
 from dash.fingerprint import build_fingerprint
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
-from allo_dse.common.quoting import html_text
-
 from ..figures.style import theme
-from . import control, design_table, front_plots, gestures, networks, parts
+from . import design_table, front_plots, gestures, parts
 from . import design_texts as front
 from .context import Context
 from .pages import compare, design, graphs, program, progress, timeline
-from .pages.page import error_page, page, title_of
+from .pages.page import page
 
-_HERE = Path(__file__).resolve().parents[1]
-ASSETS = _HERE / "assets"
-_OPENING = _HERE / "templates" / "opening.html"
+ASSETS = Path(__file__).resolve().parents[1] / "assets"
 PLOTLY = f"/plotly-{get_plotlyjs_version()}.js"
 """Where plotly.js is served: an address with its version, which a browser may keep together with its compiled code."""
 
@@ -78,11 +73,7 @@ class _App(Dash):
     Dash waits for `window.Plotly` where that is a promise, and would load plotly.js after all other scripts otherwise.
     """
 
-    opening_html = ""
-    """What is shown until there is a page."""
-
     def interpolate_index(self, **parts: str) -> str:  # type: ignore[override]  # all are text, and Dash names them
-        parts["app_entry"] = self.opening_html + parts["app_entry"]
         parts["favicon"] += _HEAD.format(plotly=PLOTLY, graph=_GRAPH, **LATER)
         return str(super().interpolate_index(**parts))
 
@@ -98,7 +89,6 @@ def make_app(context: Context) -> Dash:
         suppress_callback_exceptions=True,
         compress=False,
     )
-    app.opening_html = Template(_OPENING.read_text()).substitute(title=html_text(title_of(context.board)))
     script = (_COMPILE_NOW + get_plotlyjs()).encode()
 
     @app.server.route(PLOTLY)
@@ -119,20 +109,11 @@ def make_app(context: Context) -> Dash:
     def no_such_script(error: DependencyException) -> tuple[str, int]:
         return "not a script of this page", 404
 
-    @app.server.route("/opening")
-    def opening() -> flask.Response:
-        return flask.jsonify(opening_state(context))
-
     def first_page() -> Component:
-        if not context.board.runs:
-            return html.Div(id="root")  # there are networks only, which have pages of their own
-        if context.opening is not None and context.opening.error is not None:
-            return error_page(context.board, context.opening.error)
         with context.board.lock:
             query = urlsplit(flask.request.referrer or "").query
             return page(context, theme(flask.request.cookies.get("theme")), query)
 
-    networks.register(app, context.board)
     for part in (
         parts,
         gestures,
@@ -145,7 +126,6 @@ def make_app(context: Context) -> Dash:
         timeline,
         compare,
         design_table,
-        control,
     ):
         part.register(app, context)
     _prepare(app)
@@ -162,14 +142,3 @@ def _prepare(app: Dash) -> None:
     app.layout = html.Div(id="root")
     with app.server.test_request_context():
         app.server.preprocess_request()
-
-
-def opening_state(context: Context) -> dict[str, Any]:
-    """Return the progress of reading the runs: the share that is read, and the number of designs."""
-    opening = context.opening
-    designs = sum(len(run) for run in context.board.runs)
-    if opening is None or opening.done:
-        return {"done": True, "share": 1.0, "words": f"drawing {designs:,} designs"}
-    share = opening.share
-    words = f"reading: {100 * share:.0f} %, {designs:,} designs" if share < 1 else f"preparing {designs:,} designs"
-    return {"done": False, "share": share, "words": words}

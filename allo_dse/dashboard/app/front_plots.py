@@ -45,7 +45,7 @@ def axis_choices(board: Board) -> tuple[list[dict[str, str]], tuple[str, str]]:
 
 def _axes(app: Dash, context: Context) -> None:
     @app.callback(
-        [Output(name, part) for name in ("x", "y", "z", "color") for part in ("options", "value")],
+        [Output(name, part) for name in ("x", "y", "color") for part in ("options", "value")],
         Input("version", "data"),
         State("x", "options"),
         prevent_initial_call=True,
@@ -57,7 +57,7 @@ def _axes(app: Dash, context: Context) -> None:
             raise PreventUpdate
         begun = usual[0] in [choice["value"] for choice in known]  # else there was nothing to choose from before
         x, y = (no_update, no_update) if begun else usual
-        return [found, x, found, y, found, no_update, found, no_update]
+        return [found, x, found, y, found, no_update]
 
 
 def _parallel(app: Dash, context: Context) -> None:
@@ -98,7 +98,6 @@ def view_of(context: Context, state: Shown) -> View:
     return View(
         state["x"],
         state["y"],
-        state["z"],
         frozenset(state["log"]),
         "dominated" in state["show"],
         "infeasible" in state["show"],

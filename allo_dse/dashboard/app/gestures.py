@@ -59,7 +59,6 @@ class _Selection(TypedDict):
     """`Selection.to_dict`, as it comes from elsewhere."""
 
     ranges: dict[str, list[_Pair]]
-    lasso: tuple[str, str, list[_Pair]] | None
     keys: list[str]
 
 
@@ -76,7 +75,7 @@ class _Sort(TypedDict):
 
 
 _KINDS: dict[str, Any] = {
-    **dict.fromkeys(("design", "reference", "filter", "x", "y", "z", "color"), str),
+    **dict.fromkeys(("design", "reference", "filter", "x", "y", "color"), str),
     **dict.fromkeys(("log", "show"), list[str]),
     "runs": list[int],
     "selection": _Selection,
@@ -209,7 +208,7 @@ def shown_here(board: Board, name: str, value: Any) -> bool:
         return {by["colId"] for by in value} <= {*board.column_names, MARK, RUN}
     if name == "pair":
         return None not in map(board.reference, value)
-    return name not in ("x", "y", "z", "color") or value in axis_names(board)
+    return name not in ("x", "y", "color") or value in axis_names(board)
 
 
 def first_state(context: Context, look: str) -> State:
@@ -219,7 +218,6 @@ def first_state(context: Context, look: str) -> State:
     return State(
         x=x,
         y=y,
-        z=None,
         color=None,
         log=sorted(FIRST_LOG),
         show=["dominated"],
@@ -232,7 +230,6 @@ def first_state(context: Context, look: str) -> State:
         pair=None,
         zoom=None,
         sort=[],
-        filters={},
         theme=look,
         version=board.version,
     )
@@ -248,7 +245,7 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
                 after["error"] = filter_error(board, after["filter"])
                 if after["error"]:
                     after["filter"] = state["filter"]
-        case "box" | "lasso":
+        case "box":
             after["selection"] = kept(drawn_selection(gesture))
         case "brush":
             after["selection"] = kept(brushed(Selection.from_dict(state["selection"]), gesture["axes"]))
@@ -334,13 +331,10 @@ def written(board: Board, ref: Ref | None) -> str | None:
 
 
 def drawn_selection(gesture: Gesture) -> Selection:
-    """The selection of a box or lasso in the scatter."""
+    """The selection of a box in the scatter."""
     x, y = gesture["x"], gesture["y"]
-    if gesture["do"] == "box":
-        spans = {x: gesture["range"]["x"], y: gesture["range"]["y"]}
-        return Selection(tuple((name, ((min(span), max(span)),)) for name, span in spans.items()))
-    corners = zip(gesture["corners"]["x"], gesture["corners"]["y"], strict=True)
-    return Selection(lasso=(x, y, tuple((float(a), float(b)) for a, b in corners)))
+    spans = {x: gesture["range"]["x"], y: gesture["range"]["y"]}
+    return Selection(tuple((name, ((min(span), max(span)),)) for name, span in spans.items()))
 
 
 def brushed(before: Selection, axes: JsonObject) -> Selection:

@@ -1,4 +1,4 @@
-"""The server: the app at /, Optuna's dashboard where its own addresses are."""
+"""The server of the app."""
 
 from __future__ import annotations
 
@@ -7,75 +7,16 @@ import os
 import re
 import signal
 import socket
-import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from dash import Dash
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
 from allo_dse.common.errors import StudyError
-
-from ..data.runs import Board, Opening
-from ..data.table import RunTable
-
-if TYPE_CHECKING:
-    import optuna
-
-MAX_TRIALS = 5_000
-"""Designs that are handed over; Optuna's dashboard sends all of them to the browser."""
-
-
-def storage_of(board: Board) -> optuna.storages.InMemoryStorage:
-    """The runs as studies in memory."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = optuna.storages.InMemoryStorage()
-    for name, run in zip(board.names, board.runs, strict=True):
-        study = optuna.create_study(
-            study_name=name, storage=storage, directions=[o.direction for o in run.facts.objectives]
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            study.set_metric_names(run.objectives)
-        study.add_trials(_trials(run))
-    return storage
-
-
-def _trials(run: RunTable) -> list[optuna.trial.FrozenTrial]:
-    import optuna
-
-    names = run.names("parameter", "mapping", varying=True)
-    choices: dict[str, optuna.distributions.BaseDistribution] = {
-        n: optuna.distributions.CategoricalDistribution([*run.columns[n].categories, None]) for n in names
-    }
-    first = max(0, len(run) - MAX_TRIALS)
-    columns = {n: (run.columns[n].codes, [*run.columns[n].categories, None]) for n in names}
-    ok, losses = run.ok, [run.numbers(n) for n in run.objectives]
-    made = []
-    for row in range(first, len(run)):
-        params = {n: values[codes[row]] for n, (codes, values) in columns.items()}
-        values = [float(column[row]) for column in losses]
-        failed = any(v != v for v in values)
-        made.append(
-            optuna.trial.create_trial(
-                params=params,
-                distributions=choices,
-                values=None if failed else values,
-                state=optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE,
-                user_attrs={"design": run.keys[row], "feasible": bool(ok[row])},
-            )
-        )
-    return made
-
-
-# The socket is open before the server is made, so that early requests wait instead of failing.
-
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 _BACKLOG = 128
@@ -120,17 +61,6 @@ def url_of(listening: socket.socket) -> str:
 
 
 Wsgi = Callable[[dict[str, object], object], Iterable[bytes]]
-_OPTUNA_NEEDS = ("/dashboard", "/api", "/artifacts")
-_NEED_RUNS = (
-    "/_dash-layout",
-    "/_dash-update-component",
-    "/gestures",
-    "/rows",
-    "/growth",
-    "/dashboard",
-    "/api",
-    "/artifacts",
-)
 _HOST = re.compile(r"(?:(?P<name>[^:\[\]]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::\d+)?")
 _GUARDS = {
     # Plotly compiles text to functions, Dash inlines its settings in the page, and pictures are saved from memory.
@@ -141,25 +71,18 @@ _GUARDS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
 }
-_OPTUNA_PATHS = ("/dashboard", "/api", "/static", "/artifacts", "/img")
 
 
 class Site:
-    """Hands requests to the app or to Optuna's dashboard, and refuses those that are not meant for this server.
+    """Hands requests to the app, and refuses those that are not meant for this server.
 
     A page of another site can make a browser send requests here under a name that resolves to this computer; so a
     server that only serves this computer insists on being called by one of its names.
-
-    While the runs are being read, it answers requests that do not need them; others wait.
     """
 
-    def __init__(self, app: Dash, board: Board, opening: Opening | None = None, *, any_host: bool) -> None:
+    def __init__(self, app: Dash, *, any_host: bool) -> None:
         self._app: Wsgi = app.server.wsgi_app
-        self._board = board
-        self._opening = opening
         self._any_host = any_host
-        self._lock = threading.Lock()
-        self._optuna: tuple[str, Wsgi] | None = None
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         start_response = _guarded(start_response)
@@ -170,24 +93,7 @@ class Site:
         if environ.get("REQUEST_METHOD") == "POST" and origin and urlsplit(origin).netloc != environ.get("HTTP_HOST"):
             start_response("403 Forbidden", [("Content-Type", "text/plain")])
             return [b"another site's page cannot change anything here\n"]
-        path = str(environ.get("PATH_INFO", "/"))
-        if self._opening is not None and path.startswith(_NEED_RUNS):
-            self._opening.wait()
-        if path.rstrip("/") == "/optuna":
-            start_response("302 Found", [("Location", "/dashboard")])
-            return [b""]
-        if any(path == prefix or path.startswith(f"{prefix}/") for prefix in _OPTUNA_PATHS):
-            return self._optuna_app(renew=path.startswith("/dashboard"))(environ, start_response)
         return self._app(environ, start_response)
-
-    def _optuna_app(self, *, renew: bool) -> Wsgi:
-        """Optuna's dashboard on the runs as they are when its page is opened."""
-        from optuna_dashboard import wsgi
-
-        with self._lock, self._board.lock:
-            if self._optuna is None or (renew and self._optuna[0] != self._board.version):
-                self._optuna = self._board.version, wsgi(storage_of(self._board))
-            return self._optuna[1]
 
 
 def host_of(header: str) -> str:
@@ -246,18 +152,17 @@ class Server(ThreadedWSGIServer):
         self._interrupted = True
 
 
-def listen(app: Dash, board: Board, *, host: str = "127.0.0.1", port: int = 8050) -> Server:
+def listen(app: Dash, *, host: str = "127.0.0.1", port: int = 8050) -> Server:
     """A server that is bound but does not answer yet; `serve_forever` makes it.
 
     Raises:
         StudyError: if the port is taken.
     """
     with bind(host, port) as listening:
-        return server_on(listening, app, board)
+        return server_on(listening, app)
 
 
-def server_on(listening: socket.socket, app: Dash, board: Board, opening: Opening | None = None) -> Server:
+def server_on(listening: socket.socket, app: Dash) -> Server:
     """A server on a socket, of which it keeps a copy; `serve_forever` makes it answer."""
     host, port = listening.getsockname()[:2]
-    site = Site(app, board, opening, any_host=host not in LOCAL)
-    return Server(host, port, site, _Quiet, fd=listening.fileno())
+    return Server(host, port, Site(app, any_host=host not in LOCAL), _Quiet, fd=listening.fileno())

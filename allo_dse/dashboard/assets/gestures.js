@@ -12,7 +12,6 @@
   const GESTURES = {
     "x.value": set("x"),
     "y.value": set("y"),
-    "z.value": set("z", null),
     "color.value": set("color", null),
     "log.value": set("log", []),
     "show.value": set("show", []),
@@ -47,7 +46,6 @@
     const axes = { x: shown.x, y: shown.y };
     drawn.figure = null; // the plot shows more than it
     if (event?.range?.x) ask({ do: "box", range: { x: event.range.x, y: event.range.y }, ...axes });
-    else if (event?.lassoPoints?.x) ask({ do: "lasso", corners: { x: event.lassoPoints.x, y: event.lassoPoints.y }, ...axes });
   }
 
   function clicked(event) {
@@ -56,11 +54,10 @@
   }
 
   // What is visible, also of an axis that did not change: the server repeats it, because the next figure would undo it.
-  // Which tool is chosen and from where space is seen is only known here.
-  let tool = "select", camera;
+  // Which tool is chosen is only known here.
+  let tool = "select";
   function looked(changed) {
     tool = changed.dragmode || tool;
-    camera = changed["scene.camera"] || camera;
     if (!Object.keys(changed).some((key) => /^[xy]axis\.(auto)?range/.test(key))) return;
     const layout = plotOf("scatter").layout;
     const spans = ["xaxis", "yaxis"].map((axis) => (layout[axis].autorange ? null : [...layout[axis].range]));
@@ -91,8 +88,8 @@
   let state = null; // after all that the server has been told of, as it said last
   let shown = null; // that of the answer that was drawn last: `state`, unless that has been overtaken
   let drawn = {}; // marks of the figure and rows that are drawn
-  const own = { sort: [], filters: {} }; // the part of the state that only the browser changes
-  const ordered = () => JSON.stringify([own.sort, own.filters]);
+  const own = { sort: [] }; // the part of the state that only the browser changes
+  const ordered = () => JSON.stringify(own.sort);
   const done = []; // gestures that the server has not been told of
   let asking = false;
   let begin;
@@ -156,8 +153,7 @@
     shown = state;
     if (answer.figure) {
       const { layout } = answer.figure;
-      if (layout.scene) layout.scene.camera = camera;
-      else layout.dragmode = tool;
+      layout.dragmode = tool;
       layout.selectionrevision = Date.now(); // it has what is selected: Plotly forgets what it shows of that itself
       await window.Plotly.react(plotOf("scatter"), answer.figure);
     }
@@ -198,7 +194,7 @@
 
   const source = {
     getRows: async function (request) {
-      Object.assign(own, { sort: request.sortModel, filters: request.filterModel });
+      own.sort = request.sortModel;
       if (state) publish();
       const number = ++latest, before = shown;
       let found = request.startRow === 0 && rows?.order === ordered() && rows;

@@ -191,3 +191,6 @@ def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]
     if len(found) > MAX_LINES:
         lines.append(f"and {len(found) - MAX_LINES} more")
     return lines
+
+
+# Resource limits of a device, and how much of each a design uses.

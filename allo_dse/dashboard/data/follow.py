@@ -80,23 +80,6 @@ class LogFollower:
             self.offset += length + 1
         return found
 
-    def lines_of(self, begin: int, end: int) -> list[bytes]:
-        """The complete lines that begin between two offsets. Reading goes on at the first."""
-        with self.path.open("rb") as file:
-            if begin:
-                file.seek(begin - 1)
-                file.readline()
-            self.offset = file.tell()
-            data = file.read(max(0, end - self.offset))
-            if data and not data.endswith(b"\n"):
-                data += file.readline()
-        return data.split(b"\n")[:-1]
-
-    def skip(self, offset: int, damaged: int) -> None:
-        """Continue further down, if there is more: others have read the part before, and skipped some lines."""
-        self.offset = max(self.offset, offset)
-        self.damaged += damaged
-
     def replaced(self) -> bool:
         """Return whether another file has replaced the log since it was read."""
         status = self._status()

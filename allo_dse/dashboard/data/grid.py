@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from .columns import MISSING, Column, Mask
 from .runs import Board, Ref
 from .selection import Selection
-from .table import RunTable
 
 ID, MARK, RUN = "_id", "_mark", "run"
 _KINDS = ("objective", "parameter", "mapping", "metric", "meta")
@@ -28,14 +24,12 @@ class Query(Struct, frozen=True):
         hidden: runs that are not shown.
         selection: narrows it, unless it is empty.
         sort: (column, descending), the most important first.
-        filters: AG Grid's own filters, by column.
     """
 
     source: str = ""
     hidden: tuple[int, ...] = ()
     selection: Selection = field(default_factory=Selection)
     sort: tuple[tuple[str, bool], ...] = ()
-    filters: tuple[tuple[str, str], ...] = ()
 
 
 def grid_columns(board: Board, *, hide_equal: bool) -> list[tuple[str, str, bool]]:
@@ -86,12 +80,8 @@ class Grid:
         kept = self.board.filtered(query.source, query.hidden)
         if query.selection:
             kept = [a & b for a, b in zip(kept, self.board.selected(query.selection), strict=True)]
-        models = [(name, decode_model(text)) for name, text in query.filters]
         parts = []
-        for number, run in enumerate(self.board.runs):
-            mask = kept[number]
-            for name, model in models:
-                mask = mask & model_mask(run, name, model)
+        for number, mask in enumerate(kept):
             rows = np.flatnonzero(mask)
             parts.append(np.stack([np.full(len(rows), number), rows], axis=1))
         places = np.concatenate(parts) if parts else np.zeros((0, 2), np.int64)
@@ -123,56 +113,3 @@ class Grid:
                 mine = places[:, 0] == number
                 keys[mine] = numbers[places[mine, 1]]
         return np.where(np.isnan(keys), np.inf, -keys if descending else keys)
-
-
-Model = Mapping[str, Any]
-
-
-def decode_model(text: str) -> Model:
-    return dict(json.loads(text))
-
-
-def model_mask(run: RunTable, name: str, model: Model) -> Mask:
-    """Rows that one of AG Grid's column filters keeps."""
-    if "conditions" in model:
-        masks = [model_mask(run, name, m) for m in model["conditions"]]
-        combine = np.logical_or if model.get("operator") == "OR" else np.logical_and
-        return np.asarray(combine.reduce(masks))
-    column = run.columns.get(name)
-    if column is None:
-        return np.full(len(run), model.get("type") == "blank")
-    if model.get("type") in ("blank", "notBlank"):
-        found: Mask = (column.codes == MISSING) == (model["type"] == "blank")
-        return found
-    if column.numeric and model.get("filterType") == "number":
-        return _number_mask(column, model)
-    return _text_mask(column, model)
-
-
-def _number_mask(column: Column, model: Model) -> Mask:
-    values, limit = column.numbers, float(model.get("filter") or 0)
-    tests: dict[str, Callable[[], Mask]] = {
-        "equals": lambda: values == limit,
-        "notEqual": lambda: values != limit,
-        "lessThan": lambda: values < limit,
-        "lessThanOrEqual": lambda: values <= limit,
-        "greaterThan": lambda: values > limit,
-        "greaterThanOrEqual": lambda: values >= limit,
-        "inRange": lambda: (values >= limit) & (values <= float(model.get("filterTo") or limit)),
-    }
-    test = tests.get(str(model.get("type")))
-    return np.asarray(test()) if test else np.ones(len(values), bool)
-
-
-def _text_mask(column: Column, model: Model) -> Mask:
-    wanted = str(model.get("filter", "")).lower()
-    tests: dict[str, Callable[[str], bool]] = {
-        "contains": lambda c: wanted in c,
-        "notContains": lambda c: wanted not in c,
-        "equals": lambda c: wanted == c,
-        "notEqual": lambda c: wanted != c,
-        "startsWith": lambda c: c.startswith(wanted),
-        "endsWith": lambda c: c.endswith(wanted),
-    }
-    test = tests.get(str(model.get("type")), tests["contains"])
-    return np.array([*(test(c.lower()) for c in column.categories), False])[column.codes]

@@ -41,10 +41,6 @@ class Part(NamedTuple):
     values: tuple[object, ...]
     shape: int
 
-    @property
-    def cells(self) -> Iterator[tuple[str, object]]:
-        return zip(self.names, self.values, strict=True)
-
 
 class Parts:
     """Parts of the mappings of designs: many designs share each."""
@@ -72,33 +68,6 @@ class Parts:
             shape = self._shapes.setdefault(names, len(self._shapes))
             known[text] = Part(names, tuple(value for _, value in pairs), shape)
         return Repeated([known[text] for text in texts.few], texts.which)
-
-
-def cells(entry: Record, parts: Parts, facts: RunInfo) -> dict[str, tuple[Kind, object]]:
-    """A design's columns, their kinds and values. Of several with one name, the last value takes the first position."""
-    return dict(_cells(entry, parts, facts))
-
-
-def _cells(entry: Record, parts: Parts, facts: RunInfo) -> Iterator[tuple[str, tuple[Kind, object]]]:
-    metrics, stated = entry.metrics or {}, entry.values or {}
-    for objective in facts.objectives:
-        yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name)))
-    (said,) = parameters([entry])
-    taken = fixed_names(facts)
-    yield from ((name, ("parameter", value)) for name, value in said.items() if name not in taken)
-    for part in parts.mapping([entry]):
-        yield from ((name, ("mapping", value)) for name, value in part.few[0].cells)
-    for name, value in metrics.items():
-        if name in taken or name in said:
-            continue
-        if isinstance(value, dict):
-            for inner, amount in value.items():
-                if not isinstance(amount, dict | list):
-                    yield f"{name}.{inner}", ("metric", amount)
-        elif not isinstance(value, list):
-            yield name, ("metric", value)
-    yield from ((name, ("meta", value)) for name, (value,) in meta([entry]).items() if value is not None)
-    yield "reason", ("meta", reason(entry))
 
 
 def meta(entries: Sequence[Record]) -> dict[str, Sequence[Any]]:
@@ -329,12 +298,12 @@ class Intake:
 
     def one(self, entry: Record, where: Where) -> Batch:
         """A single design."""
-        columns: Columns = {name: (kind, (value,)) for name, (kind, value) in self.cells(entry).items()}
-        return self._batch([entry.key], [entry], [where], columns)
+        return self._batch([entry.key], [entry], [where], columns_of([entry], self._parts, self._facts))
 
     def cells(self, entry: Record) -> dict[str, tuple[Kind, object]]:
-        """A design's columns."""
-        return cells(entry, self._parts, self._facts)
+        """A design's columns, their kinds and values."""
+        columns = columns_of([entry], self._parts, self._facts)
+        return {name: (kind, listed(values)[0]) for name, (kind, values) in columns.items()}
 
     def _batch(self, keys: list[str], entries: list[Record], where: list[Where], columns: Columns) -> Batch:
         values = [listed(columns[objective.name][1]) for objective in self._facts.objectives]

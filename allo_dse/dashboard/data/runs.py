@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.common.processes import rare_collections
 
 from .columns import Floats, Kind, Mask
@@ -59,21 +57,12 @@ class Board:
         Raises:
             StudyError: if one of them is not a run directory, or its log makes no sense.
         """
-        board = Board.of(paths)
+        if not paths:
+            raise StudyError("no run to show", hint="name one or more run directories, for example runs/gemm_npu_i16")
+        board = Board([RunTable(path) for path in dict.fromkeys(p.resolve() for p in paths)])
         with rare_collections():
             board.refresh()
         return board
-
-    @staticmethod
-    def of(paths: Sequence[Path]) -> Board:
-        """Runs whose logs have not been read yet.
-
-        Raises:
-            StudyError: if one of them is not a run directory.
-        """
-        if not paths:
-            raise StudyError("no run to show", hint="name one or more run directories, for example runs/gemm_npu_i16")
-        return Board([RunTable(path) for path in dict.fromkeys(p.resolve() for p in paths)])
 
     def refresh(self) -> bool:
         """Read additions to the logs; returns whether there were any.
@@ -83,14 +72,6 @@ class Board:
         """
         changed = [run.refresh() for run in self.runs]
         return any(changed)
-
-    def read_on(self) -> bool:
-        """Read a few megabytes of the first log that has more; whether one had.
-
-        Raises:
-            StudyError: if that makes no sense.
-        """
-        return any(run.read_on() for run in self.runs)
 
     @property
     def version(self) -> str:
@@ -209,76 +190,3 @@ def natural_order(text: str) -> list[tuple[int, float, str]]:
     """Sorts "a2" before "a10"."""
     parts = re.split(r"(\d+)", text)
     return [(0, float(part), "") if part.isdecimal() else (1, 0.0, part) for part in parts]
-
-
-_SWITCH_SECONDS = 0.001
-
-
-class Opening:
-    """Reads the runs of a board, to where they ended when it began, in a thread of its own.
-
-    Nothing of the board is to be looked at before `wait` has returned.
-
-    Args:
-        then: is done after that, in the same thread; an `AlloDseError` of it counts as one of reading.
-        failed: called with an error.
-
-    Attributes:
-        error: why the runs could not be read; None while they are being read, and when they have been.
-    """
-
-    def __init__(
-        self,
-        board: Board,
-        then: Callable[[], None] = lambda: None,
-        failed: Callable[[AlloDseError], None] = lambda _: None,
-    ) -> None:
-        self.board = board
-        self.error: AlloDseError | None = None
-        self._then, self._failed = then, failed
-        self._done = threading.Event()
-        self._ends = [run.log.size for run in board.runs]
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, daemon=True, name="reading").start()
-
-    def wait(self) -> None:
-        """Until everything has been read, or cannot be."""
-        self._done.wait()
-
-    @property
-    def done(self) -> bool:
-        return self._done.is_set()
-
-    @property
-    def share(self) -> float:
-        """The share of bytes read so far, from 0 to 1."""
-        read = sum(min(run.log.offset, end) for run, end in zip(self.board.runs, self._ends, strict=True))
-        return read / sum(self._ends) if sum(self._ends) else 1.0
-
-    def _run(self) -> None:
-        try:
-            with rare_collections(), _prompt_answers():
-                while self.board.read_on() and self.share < 1:
-                    pass
-            self._then()
-        except AlloDseError as error:
-            self.error = error
-        except Exception as error:
-            self.error = StudyError(f"cannot open the runs: {type(error).__name__}: {error}")
-            raise
-        finally:
-            self._done.set()
-            if self.error is not None:
-                self._failed(self.error)
-
-
-@contextmanager
-def _prompt_answers() -> Iterator[None]:
-    """Other threads need not wait long while one computes: each file they send needs several turns."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)

@@ -80,35 +80,30 @@ def text(value: object) -> str:
     return f"{value:,.0f}" if abs(value) < 1e12 and abs(value) >= 1e4 else f"{value:.3e}"
 
 
-Polygon = tuple[tuple[float, float], ...]
-
-
 class Selection(Struct, frozen=True):
     """Designs that satisfy everything that is given; without anything given, nothing is selected.
 
     Attributes:
         ranges: per column the intervals of which a value must be in one.
-        lasso: two columns, and a polygon in their plane in which the design must lie.
         keys: the designs themselves, as `Board.text` writes them.
     """
 
     ranges: tuple[tuple[str, tuple[tuple[float, float], ...]], ...] = ()
-    lasso: tuple[str, str, Polygon] | None = None
     keys: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.ranges or self.lasso or self.keys)
+        return bool(self.ranges or self.keys)
 
     @property
     def columns(self) -> list[str]:
         """The columns it depends on."""
-        return [*(name for name, _ in self.ranges), *(self.lasso[:2] if self.lasso else ())]
+        return [name for name, _ in self.ranges]
 
     def rows(self, table: RunTable, numbers: Callable[[str], Floats] | None = None, run: int = 0) -> Mask:
         """Per row of a run whether it is selected.
 
         Args:
-            numbers: a column as the numbers that ranges and lassos were drawn on; by default the run's own.
+            numbers: a column as the numbers that ranges were drawn on; by default the run's own.
             run: which of the board's runs it is.
         """
         numbers = numbers or table.numbers
@@ -118,9 +113,6 @@ class Selection(Struct, frozen=True):
         for name, intervals in self.ranges:
             values = numbers(name)
             mask &= np.logical_or.reduce([(values >= low) & (values <= high) for low, high in intervals])
-        if self.lasso is not None:
-            x, y, polygon = self.lasso
-            mask &= inside(numbers(x), numbers(y), polygon)
         if self.keys:
             picked = np.zeros(len(table), bool)
             mine = (key.removeprefix(f"{run}:") for key in self.keys if key.startswith(f"{run}:"))
@@ -132,7 +124,6 @@ class Selection(Struct, frozen=True):
         """For the browser."""
         return {
             "ranges": {name: [list(i) for i in intervals] for name, intervals in self.ranges},
-            "lasso": None if self.lasso is None else [self.lasso[0], self.lasso[1], [list(p) for p in self.lasso[2]]],
             "keys": sorted(self.keys),
         }
 
@@ -140,13 +131,11 @@ class Selection(Struct, frozen=True):
     def from_dict(values: JsonObject | None) -> Selection:
         """Back from the browser."""
         values = values or {}
-        lasso = values.get("lasso")
         return Selection(
             tuple(
                 (name, tuple((float(low), float(high)) for low, high in intervals))
                 for name, intervals in (values.get("ranges") or {}).items()
             ),
-            (lasso[0], lasso[1], tuple((float(x), float(y)) for x, y in lasso[2])) if lasso else None,
             frozenset(values.get("keys") or ()),
         )
 
@@ -156,8 +145,6 @@ class Selection(Struct, frozen=True):
             " or ".join(f"{name} {text(_short(low))} to {text(_short(high))}" for low, high in intervals)
             for name, intervals in self.ranges
         ]
-        if self.lasso is not None:
-            parts.append(f"in a lasso of {self.lasso[0]} and {self.lasso[1]}")
         if self.keys:
             parts.append(f"{len(self.keys)} picked design{'s' if len(self.keys) > 1 else ''}")
         return ", ".join(parts)
@@ -166,14 +153,3 @@ class Selection(Struct, frozen=True):
 def _short(value: float) -> float:
     """Four significant digits of a value that came from a position on the screen."""
     return float(f"{value:.4g}")
-
-
-def inside(x: Floats, y: Floats, polygon: Polygon) -> Mask:
-    """Return which points lie in a polygon, by the even-odd rule: a ray from the point crosses the outline an odd
-    number of times."""
-    result = np.zeros(len(x), bool)
-    corners = np.array(polygon)
-    for (x1, y1), (x2, y2) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-        if y1 != y2:
-            result ^= ((y1 > y) != (y2 > y)) & (x < (x2 - x1) * (y - y1) / (y2 - y1) + x1)
-    return result

@@ -18,7 +18,6 @@ from allo_dse.tune.store.record import Entry, Record, Revaluation, Tick, Verific
 from allo_dse.tune.store.run_info import RunInfo, read_info
 from allo_dse.tune.store.rundir import LOG, running
 
-from .ahead import read_ahead
 from .columns import Column, Floats, Growing, Kind, Mask, Repeated, Rung
 from .follow import CHUNK_BYTES, LogFollower, Where
 from .reading import KEY, OK, Batch, Intake, Item, RuledOut
@@ -46,7 +45,6 @@ class RunTable:
         self.columns: dict[str, Column] = {}
         self.row_of: dict[str, int] = {}
         self._intake = Intake(self.facts, self.row_of)
-        self._ahead = read_ahead(self.log, self.facts, self.row_of.keys())
         self.keys: list[str] = []
         self._ruled_out: set[str] = set()
         self.verified: dict[str, Verification] = {}
@@ -78,38 +76,23 @@ class RunTable:
             StudyError: if there is an entry that makes no sense. What came before it has been read, and nothing after
                 it will be until the log is another one.
         """
-        changed = False
-        while self.read_on():
-            changed = True
-        return changed
-
-    def read_on(self) -> bool:
-        """Read a few megabytes that were added to the log; whether there was something.
-
-        Raises:
-            StudyError: as in `refresh`.
-        """
         if self.problem is not None and not self.log.replaced():
             return False
+        changed = False
         try:
-            changed = self._read_on()
+            while self._read_on():
+                changed = True
         except StudyError as error:
             self.problem = error
             self.version += 1  # so that the page shows it
             raise
-        if not changed:
-            for column in self.columns.values():  # now, and not while a user waits for a view
-                column.settle()
+        for column in self.columns.values():  # now, and not while a user waits for a view
+            column.settle()
         return changed
 
     def _read_on(self) -> bool:
+        """Read a few megabytes that were added to the log; return whether there was something."""
         with sensible(self.log.path):
-            # Until the first read it is unknown which log this is.
-            if self.log.offset and (piece := next(self._ahead, None)) is not None:
-                self.version += piece.entries
-                for item in piece.items:
-                    self._take(item)
-                return True
             found = self._look()
             replaced = self.log.generation != self._generation
             if replaced:

@@ -1,4 +1,4 @@
-"""The front: designs as points in the plane or space of two or three columns."""
+"""The front: designs as points in the plane of two columns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ from .thin import Span, Window, on_screen, spots, thin, visible, window
 
 
 _SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
-_SYMBOLS_3D = ("x", "cross", "diamond-open", "square-open", "circle-open")
 
 
 class Kind(Struct, frozen=True):
@@ -51,22 +50,21 @@ class Kind(Struct, frozen=True):
     marker: Spec
 
 
-def kinds_of(run: RunTable, *, plane: bool, dimmed: bool) -> list[Kind]:
+def kinds_of(run: RunTable, *, dimmed: bool) -> list[Kind]:
     """The most frequent reasons of a run, and the others as one."""
     reason = run.column("reason")
     if reason is None or reason.numeric:
         return []
-    symbols = _SYMBOLS if plane else _SYMBOLS_3D
     counts = np.bincount(reason.codes[reason.codes >= 0], minlength=len(reason.categories))
     ranked = [code for code in np.argsort(-counts, kind="stable").tolist() if counts[code]]
-    few = ranked if len(ranked) <= len(symbols) else ranked[: len(symbols) - 1]
+    few = ranked if len(ranked) <= len(_SYMBOLS) else ranked[: len(_SYMBOLS) - 1]
     groups = [(reason.categories[code], [code]) for code in few]
     if rest := ranked[len(few) :]:
         groups.append((f"{len(rest)} other reasons", rest))
-    look: Spec = {"size": 7 if plane else 3, "color": PURPLE, "opacity": 0.3 if dimmed else 0.7}
+    look: Spec = {"size": 7, "color": PURPLE, "opacity": 0.3 if dimmed else 0.7}
     look["line"] = {"color": PURPLE, "width": 1}
     found = []
-    for symbol, (name, codes) in zip(symbols, groups, strict=False):
+    for symbol, (name, codes) in zip(_SYMBOLS, groups, strict=False):
         rows = np.isin(reason.codes, codes)
         failed = run.columns["status"].value(int(rows.argmax())) == "failed"
         found.append(Kind(f"{'failed' if failed else 'infeasible'}: {name}", rows, {**look, "symbol": symbol}))
@@ -79,9 +77,8 @@ PROPORTIONAL = ("latency_us", "latency_cycles")
 """Metrics to which the range of a predicted latency applies."""
 MOST_RANGES = 60
 """Designs of a front that are drawn with error bars: more would hide each other, and each is read from the log."""
-MAX_POINTS_3D = 6_000
 MAX_POINTS = 400
-"""Larger clouds in the plane are drawn as spots: a point costs a browser about 0.1 ms whenever something changes."""
+"""Larger clouds are drawn as spots: a point costs a browser about 0.1 ms whenever something changes."""
 MARGIN = 0.03
 """Around all designs, as a share of their extent."""
 ROOM = {"l": 76, "r": 16, "t": 52, "b": 62}
@@ -98,8 +95,7 @@ class View(Struct, frozen=True):
     """Content and options of the scatter plot.
 
     Attributes:
-        z: None for the plane.
-        log: the axes ("x", "y", "z") that are logarithmic.
+        log: the axes ("x", "y") that are logarithmic.
         hidden: runs that are not shown.
         zoom: the visible ranges of x and y as the axes have them (logarithms on logarithmic axes), infinite for all.
         hover: texts on hovering made here; otherwise whoever shows the figure makes them from a point's number.
@@ -108,7 +104,6 @@ class View(Struct, frozen=True):
 
     x: str
     y: str
-    z: str | None = None
     log: frozenset[str] = frozenset()
     dominated: bool = True
     infeasible: bool = True
@@ -151,7 +146,7 @@ def front_figure(board: Board, view: View, look: Theme) -> Drawn:
     """
     if not any(len(run) for run in board.runs):
         return Drawn(note(look, why_none(board)), 0, 0)
-    axes = [board.axis(name) for name in (view.x, view.y, view.z) if name is not None]
+    axes = [board.axis(name) for name in (view.x, view.y)]
     painter = _Painter(board, view, look, axes)
     painter.paint(board.filtered(view.filter, view.hidden), board.selected(view.selection))
     if not painter.designs and view.zoom is None:
@@ -172,10 +167,10 @@ class _Painter:
         self.designs = self.marks = 0
         self.dimmed = bool(view.selection)
         self.colors = None if view.color is None else board.axis(view.color)
-        self.log = {key for key, axis in zip("xyz", axes, strict=False) if key in view.log and axis.ticks is None}
+        self.log = {key for key, axis in zip("xy", axes, strict=True) if key in view.log and axis.ticks is None}
         self.screen = [
             tuple(on_screen(numbers, key in self.log) for numbers in axis.numbers)
-            for key, axis in zip("xyz", axes, strict=False)
+            for key, axis in zip("xy", axes, strict=True)
         ]
         self.whole: Window = (0.0, 1.0), (0.0, 1.0)
         self.window = self.whole
@@ -224,7 +219,7 @@ class _Painter:
         self._crowd(number, mask, name, (few, many), opacity, size=5)
 
     def _infeasible(self, number: int, mask: Mask) -> None:
-        kinds = kinds_of(self.board.runs[number], plane=self.view.z is None, dimmed=self.dimmed)
+        kinds = kinds_of(self.board.runs[number], dimmed=self.dimmed)
         for kind in kinds:
             self._points(number, np.flatnonzero(mask & kind.rows), kind.name, kind.marker, MAX_POINTS // len(kinds))
 
@@ -235,9 +230,9 @@ class _Painter:
         """The designs of a front as points; where there are too many to tell apart, one per spot."""
         name = f"front: {self.board.names[number]}" if several else "Pareto front"
         marker: Spec = {
-            "size": 9 if self.view.z is None else 5,
+            "size": 9,
             "color": self.look.series[number % len(self.look.series)] if several else self.look.front,
-            "symbol": _RUN_SYMBOLS[number % len(_RUN_SYMBOLS)] if self.view.z is None else "circle",
+            "symbol": _RUN_SYMBOLS[number % len(_RUN_SYMBOLS)],
         }
         if self.colors is not None:
             marker["color"] = COLORED
@@ -248,7 +243,7 @@ class _Painter:
             "width": 2 if picked.any() else 1,
         }
         self._trace(number, kept, name, marker, bars=self._ranges(number, kept))
-        if self.view.z is None and kept.size:
+        if kept.size:
             self._line(number, kept, name, marker)
 
     def _line(self, number: int, rows: NDArray[np.int64], name: str, marker: Spec) -> None:
@@ -256,7 +251,7 @@ class _Painter:
         signs = {o.name: o.sign for o in self.board.runs[number].facts.objectives}
         if not {self.view.x, self.view.y} <= signs.keys() or self.view.x == self.view.y:
             return
-        x, y = (axis.numbers[number][rows] for axis in self.axes[:2])
+        x, y = (axis.numbers[number][rows] for axis in self.axes)
         order = np.lexsort([signs[self.view.y] * y, signs[self.view.x] * x])
         losses = signs[self.view.y] * y[order]
         least = np.minimum.accumulate(losses)
@@ -285,7 +280,7 @@ class _Painter:
     def _ranges(self, number: int, rows: NDArray[np.int64]) -> Spec:
         """Error bars: the range in which nine of ten predicted latencies of this kind lie. None for crowded fronts."""
         axes = [key for key, name in zip("xy", (self.view.x, self.view.y), strict=True) if name in PROPORTIONAL]
-        if not axes or self.view.z is not None or len(rows) > MOST_RANGES:
+        if not axes or len(rows) > MOST_RANGES:
             return {}
         run = self.board.runs[number]
         shares = [range_percent(known(run, row)) / 100 for row in rows.tolist()]
@@ -296,8 +291,6 @@ class _Painter:
         return {f"error_{key}": {**look, "array": (values[key] * shares).tolist()} for key in axes}
 
     def _mark(self, ref: Ref, name: str, color: str, symbol: str, size: int) -> None:
-        if self.view.z is not None:
-            size, symbol = size * 2 // 3, {"star": "diamond", "circle-open": "circle-open"}.get(symbol, symbol)
         marker = {"size": size, "color": color, "symbol": symbol, "line": {"color": self.look.panel, "width": 1}}
         if symbol.endswith("-open"):
             marker["line"] = {"color": color, "width": 2}
@@ -307,19 +300,19 @@ class _Painter:
         shown = [
             mask if self.view.infeasible else mask & run.ok for mask, run in zip(kept, self.board.runs, strict=True)
         ]
-        x, y = (np.concatenate([v[m] for v, m in zip(axis, shown, strict=True)]) for axis in self.screen[:2])
+        x, y = (np.concatenate([v[m] for v, m in zip(axis, shown, strict=True)]) for axis in self.screen)
         return window(x, y)
 
     def _crowd(self, number: int, mask: Mask, name: str, colors: tuple[str, str], opacity: float, size: int) -> None:
         """Many designs: points while they are few, else spots that are darker where there are more."""
         rows = np.flatnonzero(mask)
-        marker: Spec = {"size": size if self.view.z is None else size * 3 // 5, "color": colors[0], "opacity": opacity}
+        marker: Spec = {"size": size, "color": colors[0], "opacity": opacity}
         if self.colors is not None and name != SELECTED:
             marker |= {"color": COLORED, "line": {"color": self.look.muted, "width": 0.6}}
             rows = self._valued(number, rows, name, marker)
-        x, y = (axis[number][rows] for axis in self.screen[:2])
+        x, y = (axis[number][rows] for axis in self.screen)
         seen = visible(x, y, self.view.zoom)
-        if self.view.z is not None or len(seen) <= MAX_POINTS:
+        if len(seen) <= MAX_POINTS:
             self._points(number, rows, name, marker, MAX_POINTS)
             return
         found = spots(x[seen], y[seen], self.window).cropped()
@@ -389,14 +382,14 @@ class _Painter:
             self.marks += marks
 
     def _points(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, object], most: int) -> None:
-        """A limited number of points, one per spot; in three dimensions, `MAX_POINTS_3D`."""
+        """A limited number of points, one per spot."""
         self._trace(number, self._kept(number, rows, name, most), name, marker)
 
     def _kept(self, number: int, rows: NDArray[np.int64], name: str, most: int) -> NDArray[np.int64]:
         """The designs among those in view that are drawn for all of them, in the same order."""
-        x, y = (axis[number][rows] for axis in self.screen[:2])
+        x, y = (axis[number][rows] for axis in self.screen)
         seen = visible(x, y, self.view.zoom)
-        kept = rows[seen][thin(x[seen], y[seen], max(most, 8) if self.view.z is None else MAX_POINTS_3D)]
+        kept = rows[seen][thin(x[seen], y[seen], max(most, 8))]
         self._count(name, len(seen), len(kept))
         return kept
 
@@ -421,7 +414,7 @@ class _Painter:
             "meta": number,
             "uid": _uid(number, name + of),
             "showlegend": first,
-            **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},
+            **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xy", self.axes, strict=True)},
             "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
             **({"zorder": 1} if self.extent else {}),  # traces on other axes would be above
         }
@@ -432,14 +425,14 @@ class _Painter:
 
     def _in_legend(self, name: str, marker: Spec) -> None:
         """An entry of the legend without points."""
-        nowhere = {key: [None] for key, _ in zip("xyz", self.axes, strict=False)}
-        self.traces.append({**self._markers(name, marker), **nowhere, "uid": _uid(-1, name), "showlegend": True})
+        self.traces.append(
+            {**self._markers(name, marker), "x": [None], "y": [None], "uid": _uid(-1, name), "showlegend": True}
+        )
 
     def _markers(self, name: str, marker: Spec) -> Spec:
         """Return the settings common to all traces of points."""
-        kind = "scatter" if self.view.z is None else "scatter3d"
         said = {"name": shortened(name, LINE), "legendgroup": name, "hoverinfo": "none"}
-        return {"type": kind, "mode": "markers", "marker": marker, **said}
+        return {"type": "scatter", "mode": "markers", "marker": marker, **said}
 
     def _text(self, number: int, row: int) -> str:
         return "<br>".join(difference_lines(self.board, Ref(number, row), self.view.reference))
@@ -454,16 +447,9 @@ def _uid(number: int, name: str) -> str:
 def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) -> Spec:
     made = {
         f"{key}axis": number_axis(look, label(axis.name), log=key in view.log, ticks=axis.ticks)
-        for key, axis in zip("xyz", axes, strict=False)
+        for key, axis in zip("xy", axes, strict=True)
     }
-    revision = f"{view.x}|{view.y}|{view.z}|{sorted(view.log)}"
-    if view.z is not None:
-        scene = {key: {**value, "backgroundcolor": "rgba(0,0,0,0)"} for key, value in made.items()}
-        for value in scene.values():
-            for name in ("automargin", "minor", "minorloglabels"):
-                value.pop(name, None)
-            value["title"] = {"text": value["title"]["text"]}
-        return layout(look, scene=scene, uirevision=revision, margin={"l": 0, "r": 0, "t": 12, "b": 0})
+    revision = f"{view.x}|{view.y}|{sorted(view.log)}"
     for axis, span in zip(("xaxis", "yaxis"), view.zoom or (), strict=False):
         if np.isfinite(span).all():
             made[axis] |= {"range": list(span), "autorange": False}
@@ -484,7 +470,7 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
     # Plotly keeps the space of the legend's rows from before a colour bar was added. From the container's top down,
     # they do not reach the plot.
     drawn["legend"] |= {"yref": "container", "y": 1, "yanchor": "top"}
-    drawn["modebar"]["remove"] = ["resetScale2d"]  # it would take an address's zoom for the full range
+    drawn["modebar"]["remove"] = ["resetScale2d", "lasso2d"]  # it would take an address's zoom for the full range
     return drawn
 
 
@@ -496,11 +482,7 @@ def _exactly(low: float, high: float) -> Spec:
 def _outline(view: View, look: Theme) -> list[Spec]:
     """Return the outline of the drawn selection, as far as it lies in these axes."""
     line = {"color": look.muted, "width": 1, "dash": "dash"}
-    selection = view.selection
-    if selection.lasso is not None and selection.lasso[:2] == (view.x, view.y):
-        corners = "L".join(f"{x},{y}" for x, y in selection.lasso[2])
-        return [{"type": "path", "path": f"M{corners}Z", "line": line}]
-    ranges = dict(selection.ranges)
+    ranges = dict(view.selection.ranges)
     if view.x in ranges and view.y in ranges:
         return [
             {"type": "rect", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": line}

@@ -18,9 +18,20 @@ from allo_dse.common.errors import IllegalFold
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
 
-from ..graph.groups import ArrayLeaves, NodeGroup, bundle_name, task_names, unknown_name_hint
-from ..graph.stream_arrays import TaskGraph
-from ..graph.tree import Repeat, Seq, Task, Tree, repeat, seq
+from ..graph.groups import (
+    ArrayLeaves,
+    NodeGroup,
+    Repeat,
+    Seq,
+    Task,
+    Tree,
+    bundle_name,
+    repeat,
+    seq,
+    task_names,
+    unknown_name_hint,
+)
+from ..graph.kernel_graph import TaskGraph
 from ..graph_algorithms import topological_ranks
 
 # Batches of `chain` primitives on a graph held as arrays.

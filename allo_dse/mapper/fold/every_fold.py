@@ -23,8 +23,18 @@ from ..axes import AxisRule
 from ..graph.kernel_graph import Chains, KernelGraph, node_sets
 from ..graph.program_graph import ProgramGraph
 from ..graph_algorithms import DisjointSets
-from .fold import AxisFold, AxisSpace, KernelFold, KernelSpace, MeshFold, axis_space, unfolded, violations
-from .joint import JointFold, joint_orders
+from .fold import (
+    AxisFold,
+    AxisSpace,
+    JointFold,
+    KernelFold,
+    KernelSpace,
+    MeshFold,
+    axis_space,
+    joint_orders,
+    unfolded,
+    violations,
+)
 
 # Enumerating and counting folds of kernels that depend on each other through linked axes or shared nodes.
 

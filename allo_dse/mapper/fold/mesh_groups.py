@@ -13,11 +13,9 @@ from allo_dse.compiler.program.kernel import Kernel
 from allo_dse.compiler.program.tensors import IntArray
 
 from ..axes import AxisRule
-from ..graph.groups import ChainLeaves, ChainPart, MeshLeaves, NodeGroup
+from ..graph.groups import ChainLeaves, ChainPart, MeshLeaves, NodeGroup, Task, Tree, repeat, seq
 from ..graph.program_graph import ProgramGraph
-from ..graph.tree import Task, Tree, repeat, seq
-from .fold import KernelFold, MeshFold
-from .joint import JointFold
+from .fold import JointFold, KernelFold, MeshFold
 
 
 def mesh_groups(graph: ProgramGraph, fold: MeshFold) -> tuple[NodeGroup, ...]:

@@ -15,11 +15,10 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.kernel import Kernel, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
 
-from ..graph.groups import MeshLeaves, NodeGroup
+from ..graph.groups import MeshLeaves, NodeGroup, first_leaves
+from ..graph.kernel_graph import StreamEdges, TaskGraph
 from ..graph.ports import tasks_by_class
 from ..graph.program_graph import ProgramGraph
-from ..graph.stream_arrays import StreamEdges, TaskGraph
-from ..graph.tree import first_leaves
 from ..graph_algorithms import topological_levels
 from .fold import KernelFold, MeshFold
 

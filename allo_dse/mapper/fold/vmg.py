@@ -19,14 +19,12 @@ from allo_dse.common.notebooks import Pictured
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
 
-from ..graph.groups import Leaves, NodeGroup, node_name
+from ..graph.groups import Leaves, NodeGroup, Repeat, node_name, text
 from ..graph.kernel_graph import precedence_cycle
 from ..graph.program_graph import ProgramGraph
-from ..graph.tree import Repeat, text
 from .builder import Builder, Primitive
 from .every_node_fold import NodeFold
-from .fold import MeshFold, unfolded, violations
-from .joint import JointFold, Step
+from .fold import JointFold, MeshFold, Step, unfolded, violations
 from .mesh_groups import mesh_groups
 from .node_edges import FoldUses, NodeEdges, node_edges
 from .primitives import (

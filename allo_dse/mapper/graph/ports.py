@@ -14,7 +14,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, StreamPort, TensorPort
 
-from .tree import Seq, Task, Tree, leaf_tasks
+from .groups import Seq, Task, Tree, leaf_tasks
 
 # Tasks of every class, with the arguments of their bodies that are equal in every run.
 

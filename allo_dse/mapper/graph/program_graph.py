@@ -23,9 +23,8 @@ from allo_dse.compiler.program.tensors import Grid, IntArray, piece_grids, piece
 
 from ..axes import kernel_feeds
 from .groups import NodeGroup
-from .kernel_graph import KernelGraph
+from .kernel_graph import KernelGraph, TaskGraph
 from .ports import ClassTasks, ProgramPorts, class_tasks, tasks_by_class, tokens_said
-from .stream_arrays import TaskGraph
 
 if TYPE_CHECKING:
     from .token_order import ClassOrder

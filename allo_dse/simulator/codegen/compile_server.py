@@ -8,6 +8,7 @@ compiles the same programs.
 from __future__ import annotations
 
 import atexit
+import hashlib
 import math
 import os
 import re
@@ -17,14 +18,22 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import msgspec
 
 from allo_dse.common.errors import CompileLimit, SimulationError
+from allo_dse.common.mlir import jit
+from allo_dse.common.mlir.jit import MachineCode, processor
 from allo_dse.common.processes import python_running
 
+from ..run_time.fifo import PLAIN, Variant
 from .compile_child import Made, Refused, Reply, Request, Started
+from .signature import Body, CompiledBodies
 
 SECONDS_SETTING, GIB_SETTING = "ALLO_DSE_COMPILE_SECONDS", "ALLO_DSE_COMPILE_GIB"
 _DEFAULTS = {SECONDS_SETTING: 120.0, GIB_SETTING: 4.0}
@@ -184,3 +193,63 @@ class _Server:
             f"a smaller kernel, or fewer sizes of it, compile sooner; the environment variable {setting} sets the limit"
         )
         return CompileLimit(f"compiling {{}} {what}", hint, symbols)
+
+
+# Task bodies and the run time compiled, or read from disk where an earlier process has compiled the same.
+
+
+_KIND = "code"
+
+
+def compiled_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, optimize: bool = True) -> CompiledBodies:
+    """Compile bodies as `bodies.compile_bodies` does, with the same errors, under the limits of `compile_server`."""
+    if not bodies:
+        return CompiledBodies(b"", (), (), (), ())
+
+    def made() -> bytes:
+        return compiled(Request(tuple(bodies), variant, optimize))
+
+    return msgspec.msgpack.decode(_kept((_compiler(), variant, optimize, bodies), made), type=CompiledBodies)
+
+
+@cache
+def run_time(variant: Variant) -> MachineCode:
+    """The scheduler and the table process, once in each process."""
+
+    def made() -> bytes:
+        from .bodies import compile_runtime
+
+        return compile_runtime(variant)
+
+    return MachineCode(_kept((_compiler(), variant), made))
+
+
+def _kept(key: object, made: Callable[[], bytes]) -> bytes:
+    """Return the stored bytes of an equal key, or make and store them."""
+    content = msgspec.msgpack.encode(key)
+    found = jit.known(_KIND, content)
+    if found is None:
+        found = made()
+        jit.keep(_KIND, content, found)
+    return found
+
+
+@cache
+def _compiler() -> tuple[object, ...]:
+    """Return the inputs of machine code besides the bodies: code generation as it is now, MLIR, the processor.
+
+    The same in every copy of the package: of its files the texts count and not the times.
+    """
+    package = Path(__file__).parent.parent.parent
+    sources = sorted([*package.glob("common/mlir/*.py"), *package.glob("simulator/**/*.py")])
+    texts = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
+    return _mlir_version(), processor(), texts
+
+
+def _mlir_version() -> str:
+    for name in ("mlir-python-bindings", "torch-mlir"):
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return ""

@@ -22,9 +22,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
-from allo_dse.common.mlir.bindings import Op, async_dialect, ir, memref
+from allo_dse.common.mlir.bindings import Op, async_dialect, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import POLLS
-from allo_dse.common.mlir.nested_ops import nested_ops
 
 from ..run_time import fifo
 from ..run_time.builder import USUALLY, Emitter, Variable, Word

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.mlir.bindings import arith, func, ir, memref
+from allo_dse.common.mlir.bindings import arith, func, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import POLLS, Breathe, CostTimes, Enter, Issue, Leave
-from allo_dse.common.mlir.nested_ops import nested_ops
 
 from ..run_time.builder import make_internal
 from .signature import Pipeline

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from allo_dse.common.mlir.bindings import Op, arith, ir
+from allo_dse.common.mlir.bindings import Op, arith, ir, nested_ops
 from allo_dse.common.mlir.dialect import POLLS
-from allo_dse.common.mlir.nested_ops import nested_ops
 
 LOOPS = ("affine.for", "scf.for")
 TERMINATORS = ("affine.yield", "scf.yield", "scf.condition", "func.return", "scf.reduce")

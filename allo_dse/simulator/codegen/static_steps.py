@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.mlir.dialect import text_context
-from allo_dse.common.mlir.nested_ops import nested_ops
 
 from .outline import DEPTH, II, STAGE, site
 from .payload import BRANCHES, LOOPS, TERMINATORS

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from allo_dse.common.mlir.bindings import Op, arith, ir, memref, scf
+from allo_dse.common.mlir.bindings import Op, arith, ir, memref, nested_ops, scf
 from allo_dse.common.mlir.dialect import GetBlock, Offer, PutBlock, Take, TryOffer, TryTake
 from allo_dse.common.mlir.jit import run_passes
-from allo_dse.common.mlir.nested_ops import nested_ops
 
 from ..run_time.records import WORD
 from .outline import PIPELINE, PLACE

@@ -22,9 +22,8 @@ from allo_dse.common.errors import SimulationError, TimeLimitError
 
 from ..codegen.signature import ANY_TOKEN, Body, CompiledBodies, Signature
 from ..network.memory_image import Arena
-from ..network.network import IntArray, Network, Tasks, needed_registers, no_registers
+from ..network.network import UNKNOWN, IntArray, Network, Tasks, needed_registers, no_registers, stream_ends
 from ..network.static_tables import as_tables, rounds_of_bodies
-from ..network.stream_ends import UNKNOWN, stream_ends
 from ..run_time.fifo import PLAIN, Variant
 from ..run_time.records import Header, Node, entry_words
 from .recording import MAX_EVENTS, Recorder, Sampler, WindowRecorder
@@ -148,7 +147,7 @@ class Engine:
         """Machine code of a variant, compiled when first asked for."""
         from allo_dse.common.mlir.jit import MachineCode  # neither reads logs nor shows results needs a compiler
 
-        from ..codegen.kept_code import compiled_bodies, run_time
+        from ..codegen.compile_server import compiled_bodies, run_time
 
         with self._lock:
             if variant not in self._codes:

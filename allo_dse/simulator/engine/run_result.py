@@ -12,11 +12,9 @@ from msgspec import Struct
 from allo_dse.common.errors import SimulationError
 
 from ..codegen.signature import Signature
-from ..deadlock.deeper import Growth, Increase, NoDepthHelps, OutOfWork, Search
-from ..deadlock.explain import Blocked, Deadlock, DeadlockError, deadlock_of
+from ..deadlock import Blocked, Deadlock, DeadlockError, Growth, Increase, NoDepthHelps, OutOfWork, Search, deadlock_of
 from ..network.memory_image import Arena
-from ..network.network import IntArray, Labels, Network, node_label
-from ..network.stream_ends import UNKNOWN, stream_ends
+from ..network.network import UNKNOWN, IntArray, Labels, Network, node_label, stream_ends
 from ..run_time.records import STATE_BITS, Header, Node, Resource, Slot, State, Stream
 from .explanation import Explanation, explain
 from .recording import Events, Samples, Window, operation_numbers

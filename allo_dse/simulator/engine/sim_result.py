@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from ..deadlock.explain import Deadlock
+from ..deadlock import Deadlock
 from ..network.network import IntArray
 
 

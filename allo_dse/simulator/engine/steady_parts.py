@@ -11,8 +11,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from ..network.memory_image import Arena
-from ..network.network import IntArray, Network, Processes
-from ..network.stream_ends import stream_ends
+from ..network.network import IntArray, Network, Processes, stream_ends
 from ..run_time.records import WORD, Code, Node, Op, Process, Slot, State, Stream
 
 NOBODY = -1

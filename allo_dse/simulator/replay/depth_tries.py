@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..deadlock.deeper import Growth, Increase, NoDepthHelps, Search
-from ..deadlock.explain import Blocked, wait_cycle
+from ..deadlock import Blocked, Growth, Increase, NoDepthHelps, Search, wait_cycle
 from .kernels import Bursts, untimed
 from .plan import Plan, blocked_processes
 from .trace_data import IntArray, TraceData, TraceError

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from allo_dse.common.numba_kernels import compiled
 from allo_dse.common.records import Array, replace
 
-from ..deadlock.explain import Blocked
+from ..deadlock import Blocked
 from ..network.network import SHIFT_REGISTER_DEPTH, Labels, read_latency
 from .trace_data import PUT, IntArray, TraceData, TraceError
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from allo_dse.common.records import Array, JsonObject
 
-from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
+from ..deadlock import Deadlock, DeadlockError, deadlock_of
 from .depth_tries import smallest_depths
 from .kernels import occupancy
 from .plan import Merged, Plan, blocked_processes, trace_labels

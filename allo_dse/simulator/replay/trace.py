@@ -11,8 +11,7 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import ArrayLike
 
-from ..deadlock.deeper import Increase
-from ..deadlock.explain import Blocked, Deadlock
+from ..deadlock import Blocked, Deadlock, Increase
 from ..engine.engine import table_engine
 from ..engine.run_result import RunResult
 from ..network.network import Network, NetworkBuilder, read_latency

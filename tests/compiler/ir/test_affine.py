@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from allo_dse.compiler.ir.affine import Around, rounds
 from allo_dse.compiler.ir.nest import read_nest
-from allo_dse.compiler.ir.rounds import Around, rounds
 
 BODY = """func.func @f(%pid0: index) {{
   %zero = arith.constant 0 : index

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from allo_dse.compiler.ir.affine import Compare, Linear
-from allo_dse.compiler.ir.rounds import Around, Path, Under, rounds
+from allo_dse.compiler.ir.affine import Around, Compare, Linear, Path, Under, rounds
 
 ROW, COLUMN, PID = (Linear.variable(number) for number in range(3))
 ZERO = Linear(())

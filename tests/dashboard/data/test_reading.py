@@ -1,11 +1,6 @@
 """Reading a log in one go, in pieces, while it grows and design by design gives the same table."""
 
-import io
 import json
-import pickle
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,13 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.common.errors import StudyError
-from allo_dse.dashboard.data import ahead as ahead_module
-from allo_dse.dashboard.data import reading as intake_module
-from allo_dse.dashboard.data.ahead import Task, pieces, read_ahead
-from allo_dse.dashboard.data.reading import Irregular
+from allo_dse.dashboard.data import reading
+from allo_dse.dashboard.data.reading import Intake, Irregular, columns_of
 from allo_dse.dashboard.data.table import RunTable
 from allo_dse.tune.results.causes import TEXTS
-from allo_dse.tune.store.log import NONSENSE, encode_line
+from allo_dse.tune.store.log import encode_line
 from allo_dse.tune.store.record import decode_entry
 
 from ..synthetic import append, design, write_run
@@ -119,6 +112,12 @@ def read(directory: Path, **options: int) -> RunTable:
     return table
 
 
+def one_by_one(entries: Any, *more: Any) -> Any:
+    if len(entries) > 1:
+        raise Irregular
+    return columns_of(entries, *more)
+
+
 @settings(max_examples=100, deadline=None)
 @given(ENTRIES, st.integers(1, 2000), st.data())
 def test_reading_in_pieces_of_a_log_that_grows_is_reading_at_once(
@@ -128,7 +127,7 @@ def test_reading_in_pieces_of_a_log_that_grows_is_reading_at_once(
     lines = b"".join(map(encode_line, entries))
     log.write_bytes(lines)
     whole = content(read(directory))
-    with patch.object(intake_module, "columns_of", side_effect=Irregular):
+    with patch.object(reading, "columns_of", side_effect=one_by_one):
         assert content(read(directory)) == whole  # design by design
     ends = sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=5)))
     log.write_bytes(b"")
@@ -152,81 +151,9 @@ def test_what_is_decoded_is_what_the_line_says(values: Any) -> None:
         assert repr(json.loads(bytes(getattr(found, f"{name}_json")))) == repr(plain.get(name))
 
 
-@contextmanager
-def read_here(task: Task) -> Iterator[io.BytesIO]:
-    """What a process would write that reads ahead, which ends where an entry makes no sense."""
-    written = io.BytesIO()
-    with suppress(*NONSENSE):
-        for piece in pieces(task):
-            pickle.dump(piece, written)
-    written.seek(0)
-    yield written
-
-
-@settings(max_examples=100, deadline=None)
-@given(ENTRIES, st.integers(1, 300), st.integers(1, 2000), st.integers(2, 4), st.data())
-def test_reading_ahead_is_reading_at_once(
-    directory: Path, entries: Any, chunk_bytes: Any, piece: Any, processes: Any, data: DataObject
-) -> None:
-    """Also where lines are damaged, an entry makes no sense, or the last line is cut short."""
-    lines = list(map(encode_line, entries))
-    for wrong in (b"", b"{}\n", encode_line({**design(1).to_dict(), "metrics": "none"})):
-        if data.draw(st.integers(0, 3)) == 0:
-            lines.insert(data.draw(st.integers(0, len(lines))), wrong)
-    log = directory / "log.jsonl"
-    log.write_bytes(b"".join(lines)[: data.draw(st.sampled_from([None, -5]))])
-    tables = [RunTable(directory), RunTable(directory, chunk_bytes=chunk_bytes)]
-    tables[1]._ahead = read_ahead(
-        tables[1].log, tables[1].facts, tables[1].row_of.keys(), processes=processes, piece=piece
-    )
-    with patch.object(ahead_module, "_reading", read_here):
-        for table in tables:
-            with suppress(StudyError):
-                table.refresh()
-    assert content(tables[1]) == content(tables[0])
-    assert (tables[1].log.offset, tables[1].log.damaged) == (tables[0].log.offset, tables[0].log.damaged)
-
-
-@pytest.mark.parametrize("sense", [True, False])
-def test_a_long_log_is_read_in_several_processes(tmp_path: Path, sense: bool) -> None:
-    path = write_run(tmp_path / "run", 200)
-    if not sense:
-        with (path / "log.jsonl").open("ab") as log:
-            log.write(encode_line({**design(200).to_dict(), "metrics": "none"}))
-    append(path, range(201, 240))
-    with patch.object(RunTable, "_look", autospec=True, side_effect=RunTable._look) as looked:
-        table = RunTable(path, chunk_bytes=5000)
-        table._ahead = read_ahead(table.log, table.facts, table.row_of.keys(), processes=2, piece=7000)
-        with nullcontext() if sense else pytest.raises(StudyError, match="makes no sense here"):
-            table.refresh()
-    assert looked.call_count == (2 if sense else 3)
-    assert len(table) == (239 if sense else 200)
-
-
-def test_a_long_log_is_read_where_no_process_can_be_started(tmp_path: Path) -> None:
-    table = RunTable(write_run(tmp_path / "run", 50), chunk_bytes=5000)
-    table._ahead = read_ahead(table.log, table.facts, table.row_of.keys(), processes=2)
-    with patch.object(subprocess, "Popen", side_effect=BlockingIOError):
-        table.refresh()
-    assert len(table) == 50
-
-
-def test_a_log_that_another_one_replaces_is_not_read_ahead(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run", 50)
-    table = RunTable(path, chunk_bytes=5000)
-    table._ahead = read_ahead(table.log, table.facts, table.row_of.keys(), processes=2, piece=5000)
-    with patch.object(ahead_module, "_reading", read_here):
-        assert table.read_on()
-        assert table.read_on()
-        (path / "log.jsonl").unlink()
-        append(path, range(5))
-        table.refresh()
-    assert len(table) == 5
-
-
 def test_designs_are_taken_by_columns_unless_their_metrics_differ_in_structure(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", 100)
-    with patch.object(intake_module, "cells", side_effect=AssertionError("one by one")):
+    with patch.object(Intake, "one", side_effect=AssertionError("one by one")):
         table = read(path)
     assert len(table) == 100
     with (path / "log.jsonl").open("ab") as log:

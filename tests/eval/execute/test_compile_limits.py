@@ -12,7 +12,7 @@ import allo_dse as dse
 from allo_dse.common.errors import CompileLimit
 from allo_dse.eval.equivalence.data_values import TooMuchWork
 from allo_dse.lang import install
-from allo_dse.simulator.codegen import compile_server, kept_code
+from allo_dse.simulator.codegen import compile_server
 from allo_dse.simulator.codegen.compile_child import Request
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine import engine
@@ -79,7 +79,7 @@ def long_where_branches(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         requests.append(request)
         return compile_server.compiled(Request(tuple(map(longer, request.bodies)), request.variant, request.optimize))
 
-    monkeypatch.setattr(kept_code, "compiled", compiled)
+    monkeypatch.setattr(compile_server, "compiled", compiled)
     monkeypatch.setenv(compile_server.SECONDS_SETTING, "1")
     return requests
 

@@ -17,7 +17,7 @@ from allo_dse.mapper.fold.every_node_fold import node_folds
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import load_program
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 
 install()
 

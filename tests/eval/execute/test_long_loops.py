@@ -19,7 +19,7 @@ from allo_dse.common.mlir.dialect import new_context
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.lang import install
 from allo_dse.mapper.program import load_program
-from allo_dse.simulator.codegen import long_loops
+from allo_dse.simulator.codegen import bodies
 from allo_dse.simulator.codegen.bodies import lower_body
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import _compiled
@@ -129,8 +129,8 @@ def _interrupted(body: Any, last: int) -> int:
 def test_nests_that_are_cut_compute_what_they_say(rounds: int, outer: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = load_program(nest(rounds, outer)).vmg
     whole = run_graph(graph, np.zeros(N, np.int32), np.zeros(N, np.int32)).cycles
-    monkeypatch.setattr(long_loops, "LONG_ROUNDS", 64)
-    monkeypatch.setattr(long_loops, "PIECE_ROUNDS", 8)
+    monkeypatch.setattr(bodies, "LONG_ROUNDS", 64)
+    monkeypatch.setattr(bodies, "PIECE_ROUNDS", 8)
     _compiled.cache_clear()
     b = np.zeros(N, np.int32)
     result = run_graph(graph, np.zeros(N, np.int32), b)

@@ -21,7 +21,7 @@ from allo_dse.lang.storage import storage_dtype
 from allo_dse.mapper.fold.every_fold import fold_choices
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.simulator.codegen.signature import Body
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.simulator.engine import engine
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.simulator.run_time.fifo import PLAIN

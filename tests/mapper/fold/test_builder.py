@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.tree import text
+from allo_dse.mapper.graph.groups import text
 
 from ...support.programs import (
     attention_program,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.tree import Repeat, Seq, Tree
+from allo_dse.mapper.graph.groups import Repeat, Seq, Tree
 from allo_dse.mapper.program import Program, load_program
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 
 from ...eval.execute.test_folded_results import T, expected, pipeline, result_of
 

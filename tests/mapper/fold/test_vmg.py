@@ -14,7 +14,7 @@ from allo_dse.common.errors import IllegalFold
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.tree import leaf_tasks, text
+from allo_dse.mapper.graph.groups import leaf_tasks, text
 
 from ...support.programs import gemm_program, systolic_program
 from ...support.values import present

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.mapper.graph.tree import Repeat, Seq, Task, first_leaves, leaf_tasks, repeat, seq, text
+from allo_dse.mapper.graph.groups import Repeat, Seq, Task, first_leaves, leaf_tasks, repeat, seq, text
 
 A, B = Task(0, 0), Task(0, 1)
 

@@ -25,7 +25,8 @@ from allo_dse.networks.operators import (
 )
 from allo_dse.networks.operators.execute import deviation, interface, loaded, reference_of
 from allo_dse.networks.operators.products import fused_work
-from tests.support.controls import CONTROLS, Array, input_controls
+
+from ...support.controls import CONTROLS, Array, input_controls
 
 SIZE = 64
 

@@ -11,7 +11,7 @@ import pytest
 
 import allo_dse
 from allo_dse.common.mlir import jit
-from allo_dse.simulator.codegen import bodies, kept_code
+from allo_dse.simulator.codegen import bodies, compile_server
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.run_time.fifo import PLAIN, Variant
 
@@ -46,23 +46,23 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_same_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = kept_code.compiled_bodies([BODY])
-    recording = kept_code.compiled_bodies([BODY], Variant(record=True))
+    first = compile_server.compiled_bodies([BODY])
+    recording = compile_server.compiled_bodies([BODY], Variant(record=True))
     assert recording.object_file != first.object_file
     monkeypatch.setattr(bodies, "compile_bodies", None)
-    assert kept_code.compiled_bodies([BODY], PLAIN) == first
-    assert kept_code.compiled_bodies([BODY], Variant(record=True)) == recording
+    assert compile_server.compiled_bodies([BODY], PLAIN) == first
+    assert compile_server.compiled_bodies([BODY], Variant(record=True)) == recording
 
 
 @pytest.mark.parametrize("changed", ["_mlir_version", "processor"])
 def test_another_compiler_or_processor_compiles_anew(changed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept_code.compiled_bodies([BODY])
-    monkeypatch.setattr(kept_code, changed, lambda: "another")
-    kept_code._compiler.cache_clear()
-    monkeypatch.setattr(kept_code, "compiled", None)
+    compile_server.compiled_bodies([BODY])
+    monkeypatch.setattr(compile_server, changed, lambda: "another")
+    compile_server._compiler.cache_clear()
+    monkeypatch.setattr(compile_server, "compiled", None)
     with pytest.raises(TypeError):
-        kept_code.compiled_bodies([BODY])
-    kept_code._compiler.cache_clear()
+        compile_server.compiled_bodies([BODY])
+    compile_server._compiler.cache_clear()
 
 
 def test_processes_at_the_same_time_and_later_and_copies_of_the_package_get_the_same(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.codegen.signature import Body
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Labels, NetworkBuilder

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from allo_dse.simulator.codegen.signature import Body, Tiles
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.network.network import BY_DEPTH, Labels, Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table

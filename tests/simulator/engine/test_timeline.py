@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ElementTree
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 
@@ -322,63 +319,6 @@ def test_chrome_traces_keep_to_the_format(tmp_path: Path, clock: float | None) -
     check_chrome_trace(trace["traceEvents"])
     end = max(e["ts"] + e["dur"] for e in trace["traceEvents"] if e["ph"] == "X")
     assert end == pytest.approx(result.cycles * (1.0 if clock is None else 1e-3 / clock))
-
-
-def test_occupancy_over_time_as_data(tmp_path: Path) -> None:
-    result = two_streams(2, sink=3, rounds=5)
-    dse.save_occupancy(result, tmp_path / "held.json")
-    dse.save_occupancy(result, tmp_path / "held.csv")
-    rows = json.loads((tmp_path / "held.json").read_text())
-    assert rows == pd.read_csv(tmp_path / "held.csv").to_dict("records")
-    for stream in range(result.network.stream_count):
-        held = [row["tokens"] for row in rows if row["stream"] == stream]
-        assert max(held) == result.occupancy[stream]
-        assert held[-1] == result.puts[stream] - result.gets[stream]
-    with pytest.raises(SimulationError, match=r"cannot write this as '.png'"):
-        dse.save_occupancy(result, tmp_path / "held.png")
-
-
-def test_tables_as_parquet(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    result = two_streams(2, sink=3, rounds=5)
-    dse.save_occupancy(result, tmp_path / "held.parquet")
-    dse.save_timeline(result, tmp_path / "run.parquet")
-    assert pd.read_parquet(tmp_path / "held.parquet")["tokens"].max() == result.occupancy.max()
-    table = pd.read_parquet(tmp_path / "run.parquet")
-    assert (table["end"] - table["start"]).sum() == result.timeline.node_cycles.sum()
-
-
-def test_files_of_a_timeline(tmp_path: Path) -> None:
-    result = two_streams(2, sink=3, rounds=5)
-    for suffix in ("svg", "json", "csv"):
-        dse.save_timeline(result, tmp_path / f"run.{suffix}")
-    drawing = ElementTree.fromstring((tmp_path / "run.svg").read_text())
-    texts = [t.text or "" for t in drawing.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"task 0", "task 1", "time (cycles)", "waits for room"} <= set(texts)
-    data = json.loads((tmp_path / "run.json").read_text())
-    assert data["cycles"] == result.cycles
-    assert data["bottleneck"] == result.explain().sentence
-    assert data["critical_path"][-1]["end"] == result.cycles
-    table = pd.read_csv(tmp_path / "run.csv")
-    assert (table["end"] - table["start"]).sum() == result.node_end.sum()
-    assert set(table["activity"]) == {"work", "wait_get", "wait_put"}
-    assert set(table["on_name"].dropna()) == {"stream 0"}
-    with pytest.raises(SimulationError, match=r"use one of"):
-        dse.save_timeline(result, tmp_path / "run.png")
-    if find_spec("pyarrow") is None:
-        with pytest.raises(SimulationError, match="needs pyarrow"):
-            dse.save_timeline(result, tmp_path / "run.parquet")
-
-
-def test_drawings_of_large_networks_stay_small(tmp_path: Path) -> None:
-    k = 64
-    engine = systolic_engine(k)
-    a, b, c = matrices(12, k)
-    result = engine.run(systolic_network(engine, a, b, c, depth=2), record=True)
-    dse.save_timeline(result, tmp_path / "run.svg")
-    text = (tmp_path / "run.svg").read_text()
-    assert len(text) < 1_000_000
-    assert "144 more processing elements are not shown" in text
 
 
 @pytest.mark.parametrize("limit", [1, 7, 100])

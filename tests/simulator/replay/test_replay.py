@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.simulator.replay import replay
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.replay.trace_build import Get, Loop, Put

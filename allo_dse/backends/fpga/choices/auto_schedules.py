@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
-from allo_dse.compiler.program.compiled import CompiledProgram, Directive
-from allo_dse.compiler.program.shared_tensors import REGION
+from allo_dse.compiler.program.compiled import REGION, CompiledProgram, Directive
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.space.choice import Answer, Ask, Question
 

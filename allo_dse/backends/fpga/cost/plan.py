@@ -19,9 +19,19 @@ from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
 from allo_dse.compiler.ir.nest import WIRING, Access, Array, Branch, Loop, Nest, Node, Op
-from allo_dse.compiler.program.compiled import ADDERS, DATAFLOW, STREAM, CompiledProgram, Directive, stream_depth
+from allo_dse.compiler.program.compiled import (
+    ADDERS,
+    DATAFLOW,
+    STREAM,
+    CompiledProgram,
+    Directive,
+    is_region,
+    kept_in_common,
+    kernel_of,
+    of_region,
+    stream_depth,
+)
 from allo_dse.compiler.program.kernel import TaskClass
-from allo_dse.compiler.program.shared_tensors import is_region, kept_in_common, kernel_of, of_region
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
 from allo_dse.eval.execute.decided import Observed
 

@@ -13,7 +13,7 @@ from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.execute.observe import Inputs, arrays_of
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.frames import repeated
 from allo_dse.simulator.engine.run_result import RunResult

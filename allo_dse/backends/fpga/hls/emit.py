@@ -8,8 +8,7 @@ from functools import partial
 from msgspec import Struct
 
 from allo_dse.common.mlir.dialect import text_context
-from allo_dse.compiler.program.compiled import CompiledProgram, Directive
-from allo_dse.compiler.program.shared_tensors import of_region
+from allo_dse.compiler.program.compiled import CompiledProgram, Directive, of_region
 from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.eval.processes import Folding
 

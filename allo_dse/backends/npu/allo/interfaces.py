@@ -19,9 +19,8 @@ from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.groups import NodeGroup
+from allo_dse.mapper.graph.groups import NodeGroup, Repeat, Seq, Task, Tree
 from allo_dse.mapper.graph.program_graph import ProgramGraph
-from allo_dse.mapper.graph.tree import Repeat, Seq, Task, Tree
 from allo_dse.mapper.graph_algorithms import DisjointSets
 
 from ..movement.flows import GroupPorts

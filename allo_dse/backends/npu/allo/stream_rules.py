@@ -13,8 +13,8 @@ import numpy as np
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.kernel import TaskClass, TileOp
 from allo_dse.compiler.program.tensors import IntArray, StreamPort
+from allo_dse.mapper.graph.groups import Repeat, Seq, Task, Tree, leaf_tasks
 from allo_dse.mapper.graph.ports import ClassPorts
-from allo_dse.mapper.graph.tree import Repeat, Seq, Task, Tree, leaf_tasks
 from allo_dse.mapper.violation import Violation
 
 from ..movement.flows import GroupTiles

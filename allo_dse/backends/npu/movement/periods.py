@@ -21,10 +21,9 @@ from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.kernel import Kernel, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
-from allo_dse.mapper.graph.groups import ArrayLeaves, MeshLeaves, NodeGroup
+from allo_dse.mapper.graph.groups import ArrayLeaves, MeshLeaves, NodeGroup, Repeat, Tree
 from allo_dse.mapper.graph.ports import PortKey, port_key, schedule_round
 from allo_dse.mapper.graph.program_graph import ProgramGraph
-from allo_dse.mapper.graph.tree import Repeat, Tree
 
 Flags = NDArray[np.bool_]
 

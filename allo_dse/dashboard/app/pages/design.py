@@ -27,16 +27,14 @@ from ...data.analysis import (
     rung_table,
     status_text,
 )
-from ...data.limits import project_folder, uses
 from ...data.progress import why_none
 from ...data.runs import Board, Ref
 from ...data.selection import label, text
 from ...data.table import REASONS
 from ...exports import exported, reproduce_text
-from ...figures.design import bound_figure, resources_figure
+from ...figures.design import bound_figure, project_folder, resources_figure, uses
 from ...figures.style import Figure, Theme, theme
 from ..context import Context, page_of
-from ..control import note_controls
 from ..design_texts import plain, unknown_text
 from ..parts import GRAPH_CONFIG, card, empty, facts, labelled, save_button, table
 from .program import MAX_SOURCE, program_cards
@@ -45,7 +43,6 @@ MAX_PRINTED = 64 << 10
 _LOOP_COLUMNS = ("task", "loop", "trips", "ii", "depth", "cycles", "times", "limit")
 _EXPORTS = (
     ("primitives", "mapping_primitives", "A Python module whose mapping_primitives() returns what Allo takes"),
-    ("parameters", "Parameters", "The program's parameters as JSON"),
     ("json", "JSON", "Everything the log says about the design"),
     ("build", "Build files", "Mapping, parameters, metrics and a build script, zipped"),
 )
@@ -71,7 +68,6 @@ def _showing(app: Dash, context: Context) -> None:
         Input("reference", "data"),
         Input("theme", "data"),
         Input("program-version", "data"),
-        Input("notes-version", "data"),
         Input("design-known", "data"),
     )
     def show(path: str | None, design: str | None, reference: str | None, look: str | None, *_: object) -> object:
@@ -263,7 +259,6 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Component:
             *message,
             html.Div(objectives, className="numbers"),
             html.Div(_export_buttons(board, ref), className="buttons"),
-            *note_controls(context, ref),
             html.Div(id="export-error", className="error", role="alert"),
             _against(board, ref, reference),
         ],

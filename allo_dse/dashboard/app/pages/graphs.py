@@ -12,9 +12,8 @@ from dash.exceptions import PreventUpdate
 from allo_dse.common.errors import AlloDseError, SimulationError
 
 from ...data.runs import Ref
-from ...figures.graph import arrangement, elements, stylesheet
+from ...figures.graph import arrangement, box_facts, elements, flow_facts, stylesheet
 from ...figures.style import Theme, theme
-from ...recordings import box_facts, flow_facts
 from ..context import Context
 from ..parts import empty, facts, field, labelled
 

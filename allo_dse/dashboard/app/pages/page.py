@@ -10,7 +10,7 @@ import dash_ag_grid
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.certificate import Certificate
 from allo_dse.tune.store.run_info import read_info
 
@@ -21,7 +21,6 @@ from ..context import Context, State
 from ..design_table import column_definitions
 from ..front_plots import axis_choices, parallel_style
 from ..gestures import first_answer
-from ..networks import kept_networks
 from ..parts import card, checks, facts, field, graph, labelled, plot_card, save_button, select, status_line
 from .compare import design_options
 
@@ -60,7 +59,6 @@ def page(context: Context, look: Theme, query: str = "") -> Component:
             dcc.Store(id="reference", data=state["reference"]),
             dcc.Store(id="parallel-wanted"),
             dcc.Store(id="program-version", data=0),
-            dcc.Store(id="notes-version", data=0),
             dcc.Store(id="design-known"),
             dcc.Store(id="compare-of", data=[state["design"], state["reference"]]),
             dcc.Store(id="part-shown"),
@@ -80,24 +78,6 @@ def page(context: Context, look: Theme, query: str = "") -> Component:
                 id="pages",
             ),
             _help(),
-        ],
-        id="root",
-    )
-
-
-def title_of(board: Board) -> str:
-    """Return the page's title: the names of its runs."""
-    return ", ".join(board.names)
-
-
-def error_page(board: Board, error: AlloDseError) -> Component:
-    """The page of runs that cannot be read."""
-    title = html.Div([html.Span("allo-dse", className="brand"), html.H1(title_of(board))], className="title")
-    words = [html.P(error.message, className="error"), *([html.P(error.hint, className="hint")] if error.hint else [])]
-    return html.Div(
-        [
-            html.Header(title, className="top"),
-            html.Main(html.Div(card("This cannot be shown", *words), role="alert"), id="pages"),
         ],
         id="root",
     )
@@ -128,10 +108,6 @@ def _header(context: Context, state: State) -> Component:
             html.Div(status_line(context), id="status", className="status", role="status"),
             html.Div(
                 [
-                    *([html.A("Networks", href="/networks", className="button")] if kept_networks(board) else []),
-                    html.A(
-                        "Optuna", href="/optuna", target="_blank", className="button", title="Optuna's own dashboard"
-                    ),
                     html.Button("Theme", id="theme-button", title="Dark or light (t)"),
                     html.Button("?", id="help-button", title="Keyboard shortcuts (?)", **labelled("Shortcuts")),
                 ],
@@ -149,7 +125,6 @@ def _front(context: Context, state: State, figure: Figure, words: dict[str, Any]
         [
             field("x", select("x", value=state["x"], options=options)),
             field("y", select("y", value=state["y"], options=options)),
-            field("z", select("z", value=state["z"], clearable=True, placeholder="2-D", options=options)),
             field(
                 "colour",
                 select("color", value=state["color"], clearable=True, placeholder="front or not", options=options),
@@ -157,7 +132,7 @@ def _front(context: Context, state: State, figure: Figure, words: dict[str, Any]
             html.Fieldset(
                 [
                     html.Legend("Axes"),
-                    checks("log", {"x": "log x", "y": "log y", "z": "log z"}, state["log"]),
+                    checks("log", {"x": "log x", "y": "log y"}, state["log"]),
                 ]
             ),
             html.Fieldset(
@@ -171,7 +146,7 @@ def _front(context: Context, state: State, figure: Figure, words: dict[str, Any]
     )
     scatter = [
         controls,
-        graph("scatter", height="tall", label="Designs by two or three metrics", figure=figure),
+        graph("scatter", height="tall", label="Designs by two metrics", figure=figure),
         dcc.Tooltip(id="tooltip", direction="right", className="tooltip"),
         html.P(words["scatter-note.children"], id="scatter-note", className="hint"),
         html.Div(proofs(board), id="proofs"),
@@ -239,7 +214,6 @@ def _design_card(words: dict[str, Any]) -> Component:
             html.Div([html.H2("Design"), html.Div(steps, className="tools")], className="card-head"),
             html.Div(words["design-words.children"], id="design-words"),
             html.Div(actions, className="buttons"),
-            html.Div(id="starred"),
         ],
         className="card side",
         **labelled("Chosen design"),
@@ -273,7 +247,7 @@ def _table_card(board: Board, words: dict[str, Any]) -> Component:
         id="table",
         rowModelType="infinite",
         columnDefs=column_definitions(board, hide_equal=True),
-        defaultColDef={"sortable": True, "resizable": True, "minWidth": 90, "filter": True},
+        defaultColDef={"sortable": True, "resizable": True, "minWidth": 90},
         getRowId="params.data._id",
         dashGridOptions={
             "theme": {"function": "themeQuartz"},
@@ -319,8 +293,7 @@ def progress_page(board: Board) -> list[Component]:
     objective = field("objective", select("progress-objective"))
     across = {"designs": "evaluated designs", "time": "wall time"}
     against = field("against", dcc.Dropdown(id="against", options=across, value="designs", clearable=False))
-    control = [html.Span(id="control-buttons"), html.Span(id="control-text", className="hint", role="status")]
-    bar = html.Div([run, objective, against, *control], className="filterbar")
+    bar = html.Div([run, objective, against], className="filterbar")
     return [
         html.Div(id="numbers", className="numbers"),
         bar,

@@ -13,7 +13,7 @@ from allo_dse.eval.backend import backend_of
 
 from ...data.runs import Ref
 from ...figures.style import Theme, theme
-from ...pictures import svg_uri
+from ...programs import svg_uri
 from ..context import Context
 from ..parts import card, empty, labelled, table
 from .graphs import graph_controls

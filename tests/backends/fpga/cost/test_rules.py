@@ -16,7 +16,8 @@ from allo_dse.common.errors import DeviceError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import FpgaDevice
 from benchmarks import fpga_truth_programs as published
-from tests.backends.fpga.cost import programs
+
+from . import programs
 
 U55C = FpgaDevice.load("u55c").with_options(clock_mhz=200)
 OLD = FpgaDevice.load("z7045").with_options(clock_mhz=75, uncertainty=0.125, tool="2015.3")

@@ -12,7 +12,7 @@ from allo_dse.backends.fpga.depths.solver import in_program_order
 from allo_dse.backends.fpga.hls.design_project import board_project
 from allo_dse.common.records import replace
 from allo_dse.mapper.fold.fold import unfolded
-from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.deadlock import DeadlockError
 
 from .. import test_observed as observed
 from ..cost import programs

@@ -18,7 +18,7 @@ from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.every_node_fold import NodeFold
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.tree import Task, repeat, seq
+from allo_dse.mapper.graph.groups import Task, repeat, seq
 from tests.support.programs import INT16, gemm_program, one_class_kernel, sharded
 
 NPU = NpuDevice.of(NpuDevice.load("npu1_4col"))

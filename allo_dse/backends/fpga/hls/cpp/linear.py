@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from allo_dse.common.mlir.bindings import ir
-from allo_dse.common.mlir.nested_ops import nested_ops
+from allo_dse.common.mlir.bindings import ir, nested_ops
 
 Atom: TypeAlias = ir.Value | int | str
 """Operand of an index: an MLIR value, an axis of the pid, or the name of a C++ variable."""

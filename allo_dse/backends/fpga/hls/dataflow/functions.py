@@ -8,8 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import ir
-from allo_dse.common.mlir.nested_ops import nested_ops
+from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.compiler.program.kernel import ExternalCall
 from allo_dse.compiler.program.tensors import StreamArray, Tensor

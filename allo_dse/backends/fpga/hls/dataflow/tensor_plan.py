@@ -18,9 +18,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.mlir.jit import run_passes
-from allo_dse.common.mlir.nested_ops import nested_ops
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import STREAM, CompiledProgram, Directive
 from allo_dse.compiler.program.kernel import Kernel, TaskClass

@@ -8,8 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import ir
-from allo_dse.common.mlir.nested_ops import nested_ops
+from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.compiler.program.compiled import DATAFLOW, STREAM, CompiledProgram, Directive, stream_depth
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.tensors import SourceLocation

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.common.mlir.bindings import ir
-from allo_dse.common.mlir.nested_ops import nested_ops
+from allo_dse.common.mlir.bindings import ir, nested_ops
 
 from ..cpp.expressions import BOOL, Node, bit_range, element_of, leaf, render
 from ..cpp.linear import atomic, linear_forms

@@ -21,20 +21,19 @@ from allo_dse.common.quoting import script_json
 from allo_dse.common.records import JsonObject
 from allo_dse.eval.recording import Part, Recorded
 
-from ..data.analysis import difference_lines, importance, known, rung_table, sample, status_text
-from ..data.limits import uses
-from ..data.progress import measured, statuses, timeline
-from ..data.runs import Board, Ref
-from ..data.selection import label, text
-from ..data.table import RunTable
-from ..exports import reproduce_text
-from ..figures import progress
-from ..figures.design import bound_figure, measured_figure, resources_figure
-from ..figures.parallel import parallel_figure
-from ..figures.progress import hypervolume_unit
-from ..figures.scatter import View, front_figure
-from ..figures.style import DARK, LIGHT, Figure, Theme
-from ..figures.timeline import (
+from .data.analysis import difference_lines, importance, known, rung_table, sample, status_text
+from .data.progress import measured, statuses, timeline
+from .data.runs import Board, Ref
+from .data.selection import label, text
+from .data.table import RunTable
+from .exports import reproduce_text
+from .figures import progress
+from .figures.design import bound_figure, measured_figure, resources_figure, uses
+from .figures.parallel import parallel_figure
+from .figures.progress import hypervolume_unit
+from .figures.scatter import View, front_figure
+from .figures.style import DARK, LIGHT, Figure, Theme
+from .figures.timeline import (
     HELP_HEAD,
     HELP_WORDS,
     help_rows,
@@ -49,8 +48,7 @@ from ..figures.timeline import (
     totals_words,
     whole_words,
 )
-from ..pictures import design_pictures
-from ..programs import Programs
+from .programs import Programs, design_pictures
 
 # The report's plots are drawn in the light theme, with the changes for the dark one.
 
@@ -102,7 +100,7 @@ def changes(first: Any, second: Any, path: tuple[str | int, ...] = ()) -> list[C
 
 
 def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
-    """Every pair of the first three objectives, space, and parallel coordinates."""
+    """Every pair of the first three objectives, and parallel coordinates."""
     names = [n for n in board.objectives if n in board.column_names]
     few = names[:3]
     pairs = [(a, b) for i, a in enumerate(few) for b in few[i + 1 :]] or ([("number", names[0])] if names else [])
@@ -114,10 +112,6 @@ def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
         )
         for i, (x, y) in enumerate(pairs)
     ]
-    if len(few) == 3:
-        x, y, z = few
-        # The pair plots show each design's differences; here they would be a quarter of all plots' bytes.
-        views.append(("front-3d", "Three objectives", View(x, y, z, log=_log(board, x), reference=reference)))
 
     def drawn(view: View) -> Callable[[Theme], Figure]:
         return lambda look: front_figure(board, view, look).figure
@@ -281,7 +275,7 @@ def _time_plots(found: Recorded, part: Part, number: int) -> list[Plot]:
     ]
 
 
-TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
+TEMPLATES = Path(__file__).resolve().parent / "templates"
 MAX_ROWS = 200
 """Designs of the front in the table."""
 
