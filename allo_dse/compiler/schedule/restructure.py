@@ -13,9 +13,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import arith, ir, scf
+from allo_dse.common.mlir.bindings import arith, ir, nested_ops, scf
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.mlir.nested_ops import nested_ops
 from allo_dse.common.records import replace
 from allo_dse.lang.diagnostics import ProgramError
 
