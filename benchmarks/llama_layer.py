@@ -1,4 +1,4 @@
-"""A layer of Llama-3.2-1B as mlir-air maps it by hand: what the model predicts against what was measured.
+"""Prefill of language models as mlir-air maps it by hand: what the model predicts against what was measured.
 
     python -m benchmarks.llama_layer [--steps]
 
@@ -6,6 +6,10 @@ Prefill of 2,048 tokens on XDNA2, bfloat16. The mapping is that of mlir-air e972
 calls of 7, 1 and 12 programs after each other, each on all columns, of which products in two of them have a second
 program that casts their result. The operators are those of `npu_cases.py`, with the constants of the device files,
 of which none was fitted to a whole layer. Predicted times of programs after the first contain their beginning.
+
+Three calls of Llama-3.2-1B were measured by themselves; of other models, the time of the NPU in all layers. Tiles
+follow from the sizes, as in mlir-air's registry of kernels. These measurements lie in ../shared/facts; without them
+only the layer is compared.
 """
 
 from __future__ import annotations
@@ -14,9 +18,9 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.npu_cases import Case, npu2_case
+from benchmarks.npu_cases import MEASURED, Case, npu2_case, rows_of
 
-TOKENS, WIDTH, HIDDEN, HEADS, PAIRS, HEAD = 2048, 2048, 8192, 32, 8, 64
+TOKENS = 2048
 WITHIN = 0.15
 """How far off a prediction of one of the three calls may be."""
 
@@ -46,29 +50,75 @@ def _operator(op: str, shape: str, tile: str = "row", rows: int = 1) -> Case:
     return npu2_case({**fields, "dtype": "bf16->bf16"}, 0.0)
 
 
-def _product(depth: int, columns: int, outer: int) -> Case:
-    """Sums of float32 to DRAM, then cast: 64 x 32 x 128 on a core."""
+@dataclass(frozen=True)
+class Model:
+    """Sizes of a language model, from its published configuration: layers, embedding, hidden, heads, key-value heads,
+    and the length of a head."""
+
+    layers: int
+    width: int
+    hidden: int
+    heads: int
+    pairs: int
+    head: int
+
+    def calls(self, measured_us: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> tuple[Call, ...]:
+        """The three calls of a layer."""
+        width, hidden, queries = self.width, self.hidden, self.heads * self.head
+        norm, add = _operator("rms_norm", f"{TOKENS}x{width}"), _operator("add", str(TOKENS * width), "2048")
+        to_keys, gate = _product(width, self.pairs * self.head), _product(width, hidden)
+        turns = [_operator("rope", f"{TOKENS * heads}x{self.head}") for heads in (self.heads, self.pairs)]
+        attention = f"{TOKENS}x{TOKENS} d{self.head} heads {self.heads}/{self.pairs} causal"
+        gated = _operator("silu_mul", str(TOKENS * hidden), "4096")
+        before = (norm, _product(width, queries), to_keys, to_keys, *turns)
+        after = (_product(queries, width), add, norm, gate, gate, gated, _product(hidden, width), add)
+        return (
+            Call("norm, Q, K, V, RoPE", measured_us[0], before),
+            Call("attention", measured_us[1], (_operator("attention", attention, "64", rows=4),)),
+            Call("output, add, norm, FFN, add", measured_us[2], after),
+        )
+
+    @property
+    def predicted_us(self) -> float:
+        return self.layers * sum(call.predicted_us for call in self.calls())
+
+
+MODELS = {
+    "Llama-3.2-1B": Model(16, 2048, 8192, 32, 8, 64),
+    "Llama-3.2-3B": Model(28, 3072, 8192, 24, 8, 128),
+    "Qwen2.5-0.5B": Model(24, 896, 4864, 14, 2, 64),
+    "Qwen2.5-1.5B": Model(28, 1536, 8960, 12, 2, 128),
+    "Qwen2.5-3B": Model(36, 2048, 11008, 16, 2, 128),
+    "Qwen3-0.6B": Model(28, 1024, 3072, 16, 8, 128),
+    "Qwen3-1.7B": Model(28, 2048, 6144, 16, 8, 128),
+    "Qwen3-4B": Model(36, 2560, 9728, 32, 8, 128),
+    "SmolLM2-1.7B": Model(24, 2048, 8192, 32, 32, 64),
+}
+
+
+def _product(depth: int, columns: int) -> Case:
+    """A product of all tokens: narrow ones are cast while they leave the cores, wide ones have sums of float32 in DRAM
+    and a second program, and those whose blocks do not fill the cores are the compiler's."""
+    tile = next(n for n in (128, 64, 32) if columns % (4 * n) == 0)
+    outer = next(k for k in (256, 128, 64) if depth % k == 0)
+    if columns <= 1024:
+        return _operator("gemm_drain", f"{TOKENS}x{depth}x{columns}", f"32x32x{tile} (L2 k {min(outer, 256)})", rows=4)
+    if tile < 128:
+        return _operator("gemm_direct", f"{TOKENS}x{depth}x{columns}", f"64x32x{tile} (L2 k {min(outer, 128)})", rows=4)
+    outer = 512 if depth == columns and depth % 512 == 0 else outer
     return _operator("gemm_fused-cast", f"{TOKENS}x{depth}x{columns}", f"64x32x128 (L2 k {outer})", rows=4)
 
 
-def _narrow_product(columns: int) -> Case:
-    """Sums that are cast while they leave the cores."""
-    return _operator("gemm_drain", f"{TOKENS}x{WIDTH}x{columns}", "32x32x128 (L2 k 256)", rows=4)
-
-
 def calls() -> tuple[Call, ...]:
-    """The three calls of a layer."""
-    norm, add = _operator("rms_norm", f"{TOKENS}x{WIDTH}"), _operator("add", str(TOKENS * WIDTH), "2048")
-    square, rising = _product(WIDTH, WIDTH, 512), _product(WIDTH, HIDDEN, 256)
-    narrow, falling = _narrow_product(PAIRS * HEAD), _product(HIDDEN, WIDTH, 256)
-    turns = [_operator("rope", f"{TOKENS * heads}x{HEAD}") for heads in (HEADS, PAIRS)]
-    attention = _operator("attention", f"{TOKENS}x{TOKENS} d{HEAD} heads {HEADS}/{PAIRS} causal", "64", rows=4)
-    gated = _operator("silu_mul", str(TOKENS * HIDDEN), "4096")
-    return (
-        Call("norm, Q, K, V, RoPE", 7300.0, (norm, square, narrow, narrow, *turns)),
-        Call("attention", 21600.0, (attention,)),
-        Call("output, add, norm, FFN, add", 41000.0, (square, add, norm, rising, rising, gated, falling, add)),
-    )
+    """The three calls of a layer of Llama-3.2-1B."""
+    return MODELS["Llama-3.2-1B"].calls((7300.0, 21600.0, 41000.0))
+
+
+def measured_models() -> dict[str, float]:
+    """Microseconds of the NPU in all layers of a model, mlir-air e972f29; empty without the measurements."""
+    path = MEASURED / "more_a.csv"
+    rows = list(rows_of(path)) if path.is_file() else []
+    return {row["shape"]: float(row["measured_us"]) for row in rows if row["op"] == "prefill"}
 
 
 def _line(name: str, predicted_us: float, measured_us: float) -> str:
@@ -79,12 +129,15 @@ def _line(name: str, predicted_us: float, measured_us: float) -> str:
 
 
 def report(every: Sequence[Call], steps: bool) -> str:
-    """A line per call and one for the layer; with `steps`, the predicted time of each operator alone."""
+    """A line per call, for the layer and for each model; with `steps`, the predicted time of each operator alone."""
     lines = []
     for call in every:
         lines.append(_line(call.name, call.predicted_us, call.measured_us))
         lines += [f"    {step.predicted_us():9.0f} us  {step.label}" for step in call.steps if steps]
     lines.append(_line("layer", sum(c.predicted_us for c in every), sum(c.measured_us for c in every)))
+    for name, measured_us in measured_models().items():
+        if name in MODELS:
+            lines.append(_line(f"{name}, {MODELS[name].layers} layers", MODELS[name].predicted_us, measured_us))
     return "\n".join(lines)
 
 

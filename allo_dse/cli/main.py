@@ -53,9 +53,10 @@ def print_settings(arguments: Sequence[str]) -> None:
 
 _GROUPS = {
     "allo_dse.cli.commands.calibrate": ("calibrate",),
+    "allo_dse.cli.commands.tune": ("completion",),
     "allo_dse.cli.commands.depths": ("depths",),
     "allo_dse.cli.commands.designs": ("show", "replay", "compare"),
-    "allo_dse.cli.commands.keep": ("list", "export"),
+    "allo_dse.cli.commands.keep": ("list", "export", "clean"),
     "allo_dse.cli.commands.lint": ("lint",),
     "allo_dse.cli.commands.network": ("network",),
     "allo_dse.cli.commands.runs": ("status", "best", "pareto"),
@@ -118,7 +119,13 @@ def _call(app: typer.Typer, *, as_json: bool) -> None:
 
 def _run(arguments: list[str], *, as_json: bool) -> None:
     """Run the command that the arguments name. Most of them end the process."""
-    if arguments and arguments[0] in COMMANDS:
+    if arguments[:1] in (["--complete"], ["--complete-plain"]):
+        from .commands.tune import complete, complete_plain
+
+        completing = complete if arguments[0] == "--complete" else complete_plain
+        found = completing(int(arguments[1]), arguments[2:], sorted(COMMANDS), application)
+        print("".join(f"{one}\n" for one in found), end="")
+    elif arguments and arguments[0] in COMMANDS:
         _call(application(arguments[0]), as_json=as_json)
     else:
         if arguments and not arguments[0].startswith("-"):

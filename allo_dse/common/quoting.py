@@ -62,6 +62,32 @@ def _shell_word(word: object) -> str:
     return "$'" + "".join(chr(b) if 32 <= b < 127 and b not in b"\\'" else f"\\{b:03o}" for b in raw) + "'"
 
 
+def shell_completion(text: str, typed: str) -> str | None:
+    """Return the replacement by which bash or zsh completes a word to a text, with nothing in it expanded.
+
+    Args:
+        typed: the word on the command line, perhaps with an opening quote that is not closed yet.
+
+    Returns:
+        None if no quoting can hold the text: names with control characters, and `!` in double quotes.
+    """
+    if not text.isprintable():
+        return None
+    if typed.startswith("'"):
+        return text.replace("'", r"'\''")
+    if typed.startswith('"'):
+        return None if "!" in text else re.sub(r'([\\"$`])', r"\\\1", text)
+    return re.sub(r"([^\w%+,./:=@-])", r"\\\1", text)
+
+
+def unquoted(word: str) -> str:
+    """A word that is being typed, without the quotes and backslashes that the shell takes away."""
+    if word[:1] in ("'", '"'):
+        inner = word[1:]
+        return inner.rstrip("'") if word[0] == "'" else re.sub(r'\\([\\"$`])', r"\1", inner.rstrip('"'))
+    return re.sub(r"\\(.?)", r"\1", word)  # a common beginning of several completions may end in a backslash
+
+
 def tcl_word(text: str) -> str:
     """A word of Tcl that is exactly a text: in braces, or escaped where these could end early or not all is ASCII."""
     if text.isascii() and text.isprintable() and not set(text) & set("{}\\"):

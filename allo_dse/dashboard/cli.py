@@ -58,10 +58,10 @@ def dashboard(
     runs = [*(runs or []), *(named_runs or [])]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with bind(host, port) as listening:  # before runs are read, which may take seconds
-        board = Board.open(_paths(runs))
+        board = Board() if not runs and _only_networks() else Board.open(_paths(runs))
         _warn(board, console)
         programs = Programs(board, study)
-        context = Context(board, programs, _reference(board, reference))
+        context = Context(board, programs, _reference(board, reference), local=host in LOCAL)
         if study is not None:
             for number in range(len(board.runs)):
                 programs.load(number)
@@ -71,7 +71,7 @@ def dashboard(
                 f"[bold yellow]warning:[/] whoever can reach {markup(url)} can see these runs and have the study's "
                 "file executed; there is no password"
             )
-        title = f"{', '.join(board.names)}: {sum(map(len, board.runs)):,} designs"
+        title = f"{', '.join(board.names) or 'networks'}: {sum(map(len, board.runs)):,} designs"
         console.print(f"{markup(title)} at [bold]{url}[/]   (Ctrl-C ends)")
         server = server_on(listening, make_app(context))
     with server, server.interrupted_between_requests():
@@ -117,6 +117,15 @@ def _paths(runs: list[Path] | None) -> list[Path]:
     from allo_dse.tune.store.rundir import find_run
 
     return [find_run(path) for path in runs] if runs else [find_run(None)]
+
+
+def _only_networks() -> bool:
+    """Return whether networks were mapped here, but no study has run."""
+    from allo_dse.tune.store.run_info import MARKER
+
+    from .app.networks import KEPT
+
+    return any(Path("runs").glob(f"{KEPT}/*/composition.json")) and not any(Path("runs").glob(f"*/{MARKER}"))
 
 
 def _reference(board: Board, key: str | None) -> Ref | None:

@@ -98,11 +98,13 @@ class Core(Tile):
 
     Attributes:
         memory_bytes: data memory.
+        program_bytes: program memory.
         stack_bytes: default stack.
         neighbours: sides whose core's data memory this core can address.
     """
 
     memory_bytes: Count
+    program_bytes: Count = 16384
     stack_bytes: Size
     neighbours: tuple[Annotated[str, Field(pattern="^(north|south|east|west)$")], ...]
 

@@ -61,6 +61,7 @@ TARGET_CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "allo_stream_layout": ("streams that change their layout", ""),
     "allo_token_order": ("tokens out of order", ""),
     "allo_requests": ("requests that Allo queues", ""),
+    "program_memory": ("program memory", "bytes"),
 }
 
 # Constraints that count nothing: they refuse, with the reason in `detail`.

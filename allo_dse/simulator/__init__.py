@@ -26,16 +26,12 @@ if TYPE_CHECKING:
     from .engine.sim_result import SimResult as SimResult
     from .network.network import Network as Network
     from .network.network import NetworkBuilder as NetworkBuilder
-    from .network.static_tables import Axi as Axi
-    from .network.static_tables import read_port as read_port
-    from .network.static_tables import write_port as write_port
     from .network.tables import Table as Table
     from .replay.trace import Trace as Trace
     from .replay.trace_build import Frames as Frames
     from .replay.trace_build import Get as Get
     from .replay.trace_build import Loop as Loop
     from .replay.trace_build import Put as Put
-    from .run_time.records import Arbitration as Arbitration
 
 __all__, __getattr__ = lazy_exports(
     __name__,
@@ -47,10 +43,8 @@ __all__, __getattr__ = lazy_exports(
         "engine.run_result": ["RunResult"],
         "engine.sim_result": ["SimResult"],
         "network.network": ["Network", "NetworkBuilder"],
-        "network.static_tables": ["Axi", "read_port", "write_port"],
         "network.tables": ["Table"],
         "replay.trace": ["Trace"],
         "replay.trace_build": ["Frames", "Get", "Loop", "Put"],
-        "run_time.records": ["Arbitration"],
     },
 )

@@ -360,8 +360,8 @@ def test_a_report_says_where_it_is(tune: Any, made: Any, tmp_path: Path) -> None
                      "runs": [str(made[0] / "runs/fake")]}  # fmt: skip
 
 
-def test_runs_are_listed_and_exported(tune: Any, made: Any, tmp_path: Path) -> None:
-    _, result = made
+def test_runs_are_listed_exported_and_removed(tune: Any, made: Any, tmp_path: Path) -> None:
+    folder, result = made
     (found,) = json.loads(tune("list", "--json"))["runs"]
     assert (found["run_dir"], found["trials"], found["failed"]) == ("runs/fake", 60, result.failures.total())
     assert "runs/fake  fake on fake_npu" in tune("list")
@@ -369,6 +369,15 @@ def test_runs_are_listed_and_exported(tune: Any, made: Any, tmp_path: Path) -> N
     told = json.loads(tune("export", key[:8], "--to", tmp_path / "design", "--json"))
     assert told["key"] == key
     assert {"mapping.py", "parameters.json"} <= {path.name for path in (tmp_path / "design").iterdir()}
+    copy = folder / "runs" / "copy"
+    shutil.copytree(folder / "runs" / "fake", copy)
+    assert "would remove" in tune("clean", copy)
+    assert copy.exists()
+    assert json.loads(tune("clean", copy, "--yes", "--json")) == {"removed": [str(copy)]}
+    assert not copy.exists()
+    assert "is not a run directory" in tune("clean", tmp_path, "--yes", code=2)
+    assert "no run in runs/ is empty" in tune("clean", "--empty")
+    assert "clean needs the names of runs" in tune("clean", code=2)
 
 
 def test_help_of_a_study_lists_its_settings(tune: Any) -> None:

@@ -103,11 +103,25 @@ def test_ctrl_c_during_an_import_is_no_error(tune: Callable[..., Said], monkeypa
     assert tune("status") == (130, "", "")
 
 
+def test_a_run_can_be_removed_from_inside(
+    run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("r 1")
+    assert run("clean", ".", "--yes")[0] == 0
+    assert not (tmp_path / "r 1").exists()
+
+
 def test_a_study_file_that_has_moved_is_asked_for(run: Callable[..., Said]) -> None:
     Path("study.py").rename("moved.py")
     code, _, said = run("replay", "1", "--run", "r 1")
     assert (code, "study.py, which is not there" in said, "--study" in said) == (2, True, True)
     assert run("replay", "1", "--run", "r 1", "--study", "moved.py")[0] == 0
+
+
+def test_a_link_to_a_run_is_not_removed_and_that_is_said(run: Callable[..., Said]) -> None:
+    Path("link").symlink_to("r 1")
+    code, _, said = run("clean", "link", "--yes")
+    assert (code, "is a link to" in said, Path("r 1").exists()) == (2, True, True)
 
 
 def test_one_damaged_run_hides_no_others_and_a_damaged_log_is_said(run: Callable[..., Said]) -> None:

@@ -23,7 +23,9 @@ from allo_dse.common.quoting import (
     printable,
     script_json,
     shell_command,
+    shell_completion,
     tcl_word,
+    unquoted,
 )
 
 PIECES = st.sampled_from(
@@ -65,6 +67,21 @@ def test_a_printed_command_has_these_words(words: list[str]) -> None:
     assert split_by_bash(command) == words
     if all(word.isprintable() for word in words):
         assert shlex.split(command) == words
+
+
+@pytest.mark.skipif(not BASH, reason="needs bash")
+@settings(max_examples=60, deadline=None)
+@given(NAMES, st.sampled_from(["", "'", '"']))
+@example("a$(touch x)b", "")
+@example("a'$(touch x)'b", "'")
+def test_a_completed_word_is_that_name_and_nothing_is_expanded(name: str, quote: str) -> None:
+    made = shell_completion(f"runs/{name}", quote)
+    if made is None:
+        assert not name.isprintable() or (quote == '"' and "!" in name)
+        return
+    assert split_by_bash(f"{quote}{made}{quote}") == [f"runs/{name}"]
+    if quote != "'":
+        assert unquoted(f"{quote}{made}") == f"runs/{name}"
 
 
 @given(NAMES, st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans()))

@@ -43,7 +43,7 @@ PORTS: list[int] = []
 @contextmanager
 def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
     """The address of a dashboard on runs."""
-    board = Board.open(list(paths))
+    board = Board.open(list(paths)) if paths else Board()
     context = Context(board, Programs(board, study))
     app = make_app(context)
     try:

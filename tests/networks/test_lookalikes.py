@@ -99,7 +99,7 @@ def test_a_gate_of_another_shape_is_no_part_of_silu() -> None:
     w = Writer()
     up = w("Relu", w("Slice", "x", w.const([0], np.int64), w.const([1], np.int64)))
     model = w.model(w("Mul", w("Mul", "x", w("Sigmoid", "x")), up), SQUARE)
-    assert _kinds(_computes_what_onnx_does(model)) == ["layout", "relu", "silu", "mul_row"]
+    assert _kinds(_computes_what_onnx_does(model)) == ["layout", "relu_sigmoid_mul"]
 
 
 @pytest.mark.parametrize("row", [False, True])
@@ -150,20 +150,19 @@ def test_whole_numbers_are_not_computed_as_floats() -> None:
     w = Writer()
     whole = w("Cast", w("Mul", "x", w.const(100.0)), to=TensorProto.INT64)
     model = w.model(w("Cast", w("Div", whole, w.const(7, np.int64)), to=TensorProto.FLOAT), SQUARE)
-    assert _kinds(computed(model)) == ["affine", "Cast", "Div", "Cast"]
+    assert _kinds(computed(model)) == ["mul", "Cast+Div"]
     with pytest.raises(dse.StudyError, match="Div 'div_2': its elements are not floating-point numbers"):
         dse.from_onnx(model, host="never")
 
 
-@pytest.mark.parametrize(("scale", "kinds"), [(0.05, ["gemm", "fakequantize_relu"]), (0.1, None)])
-def test_a_quantization_and_its_reverse_are_a_rounding(scale: float, kinds: list[str] | None) -> None:
-    """With another scale they are not."""
+@pytest.mark.parametrize("scale", [0.05, 0.1])
+def test_a_quantization_and_its_reverse_are_a_rounding(scale: float) -> None:
+    """Their scales may differ."""
     w = Writer()
     zero = w.const(3, np.int8)
     whole = w("QuantizeLinear", w("MatMul", "x", w.weight(SIDE, SIDE)), w.const(0.05), zero)
     model = w.model(w("Relu", w("DequantizeLinear", whole, w.const(scale), zero)), SQUARE, 21)
-    found = _kinds(computed(model))
-    assert found == (kinds or ["gemm", "QuantizeLinear+DequantizeLinear", "relu"])
+    assert _kinds(computed(model)) == ["gemm", "quantize_dequantize_relu"]
 
 
 def test_further_outputs_and_what_is_empty_are_the_hosts() -> None:
@@ -192,9 +191,9 @@ def test_a_model_may_name_nodes_and_tensors_as_it_likes() -> None:
     for node in model.graph.node:
         node.name = "same"
     names = [step.name for step in _computes_what_onnx_does(model).steps]
-    assert len(names) == len(set(names)) == 3
+    assert len(names) == len(set(names)) == 2
     model.opset_import[0].domain = "ai.onnx"
-    assert len(dse.from_onnx(model).steps) == 3
+    assert len(dse.from_onnx(model).steps) == 2
 
 
 def _image() -> ModelProto:
@@ -246,7 +245,7 @@ def test_what_is_made_has_names_of_its_own(model: ModelProto, constants: list[st
 def test_a_node_may_have_the_name_of_what_another_one_writes() -> None:
     """A step without a name of its own is called by what it writes: two of one name were composed as one."""
     w = Writer()
-    model = w.model(w("Tanh", w("Relu", "x")), SQUARE)
+    model = w.model(w("Softmax", w("Relu", "x")), SQUARE)
     first, second = model.graph.node
     first.name, second.name = "", first.output[0]
     names = [step.name for step in _computes_what_onnx_does(model).steps]

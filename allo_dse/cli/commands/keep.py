@@ -1,7 +1,8 @@
-"""Commands on run directories: `list`, `export`."""
+"""Commands on run directories: `list`, `export`, `clean`."""
 
 from __future__ import annotations
 
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -32,11 +33,20 @@ This executes the study file the run was made with.
   allo-tune export 9f3c2a runs/gemm --to build/
 """
 
+_CLEAN = """Remove runs with everything in their directories. Without --yes, it only says which.
+
+[bold]Examples[/]
+
+  allo-tune clean runs/gemm runs/old --yes
+  allo-tune clean --empty --yes       the runs that have evaluated nothing
+"""
+
 
 def add_commands(app: typer.Typer) -> None:
     """Add the commands to an application."""
     app.command("list", help=_LIST)(list_)
     app.command("export", help=_EXPORT)(export)
+    app.command("clean", help=_CLEAN)(clean)
 
 
 def list_(
@@ -98,6 +108,43 @@ def export(
         print_json({"key": key, "directory": str(where), "files": [str(file) for file in files]})
     else:
         console().print(f"{markup(str(where))}: {len(files)} files")
+
+
+def clean(
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN]...", show_default=False)] = None,
+    empty: Annotated[bool, typer.Option("--empty", help="Runs that have evaluated nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them.")] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    from allo_dse.tune.store.rundir import find_run, running
+
+    from ..output import open_run
+
+    if not runs and not empty:
+        raise StudyError(
+            "clean needs the names of runs", hint="name their directories, or take --empty; `allo-tune list` shows them"
+        )
+    chosen = [find_run(path) for path in runs or ()]
+    if empty:
+        chosen += [path for path in _runs(RUNS) if not path.is_symlink() and not len(open_run(path))]
+    chosen = list(dict.fromkeys(chosen))
+    for path in chosen:
+        if path.is_symlink():
+            raise StudyError(f"{path} is a link to {path.resolve()}", hint="name the directory itself")
+        if running(path) is not None:
+            raise StudyError(f"{path} is in use by a run", hint="stop it first")
+    if yes:
+        for path in chosen:
+            shutil.rmtree(path.resolve())  # `rmtree` cannot remove "."
+    if as_json:
+        print_json({"removed" if yes else "would_remove": [str(path) for path in chosen]})
+        return
+    for path in chosen:
+        console().print(f"{'removed' if yes else 'would remove'} {markup(str(path))}")
+    if not chosen:
+        console().print(f"no run in {RUNS}/ is empty")
+    elif not yes:
+        console().print("the same with --yes removes them")
 
 
 def _runs(folder: Path) -> list[Path]:

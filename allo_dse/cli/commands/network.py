@@ -106,7 +106,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
         return
     for composition in found:
         _show(composition)
-    print_facts({"page": str(page)}, console())
+    print_facts({"page": f"{page}, or allo-tune dashboard"}, console())
 
 
 def _say(line: str) -> None:

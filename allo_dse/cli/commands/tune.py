@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import csv
 import dataclasses
 import inspect
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +20,7 @@ from rich.console import Console
 
 from allo_dse import __version__
 from allo_dse.common.errors import StudyError
+from allo_dse.common.quoting import shell_completion, unquoted
 from allo_dse.tune.run.options import RunOptions
 
 from ..output import EXIT_NO_RESULT, EXIT_SIGNALS, flowing, json_only, say_stopped
@@ -50,12 +55,14 @@ _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
   allo-tune dashboard [RUN]    all of it in a browser
   allo-tune report [RUN]       a page to keep or to send
   allo-tune list               the runs there are
+  allo-tune clean RUN...       remove runs
 
 [bold]Other commands[/]
 
   allo-tune network MODEL      a whole network (ONNX) in launches
   allo-tune lint STUDY.py      what of a program Allo does not build
   allo-tune calibrate FILE     a device file from what was measured
+  eval "$(allo-tune completion)"    the shell completes commands and names
 
 Each has --help, and what prints results --json. RUN is a run directory or its name in runs/; without it, the newest.
 A study file with the name of a command is run as ./NAME.
@@ -206,3 +213,131 @@ def _values(texts: Sequence[str]) -> dict[str, float] | None:
         except ValueError:
             raise StudyError(f"--target {text}: {value!r} is not a number", hint="--target latency_us=100") from None
     return found or None
+
+
+# `allo-tune completion`: the shell completes commands, options, settings, runs and designs.
+
+
+SCRIPTS = {"bash": """_allo_tune() {
+    local found
+    COMPREPLY=()
+    while IFS= read -r found; do
+        COMPREPLY+=("$found")
+    done < <(allo-tune --complete "$COMP_CWORD" "${COMP_WORDS[@]}" 2>/dev/null)
+    [[ "${COMPREPLY[0]}" == *= ]] && compopt -o nospace
+}
+complete -o default -F _allo_tune allo-tune
+""", "zsh": """_allo_tune() {
+    local -a found
+    found=("${(@f)$(allo-tune --complete-plain $((CURRENT - 1)) "${(@Q)words}" 2>/dev/null)}")
+    [[ -n "$found" ]] && compadd -a found || _files
+}
+compdef _allo_tune allo-tune
+""", "fish": """function __allo_tune
+    set -l words (commandline -opc) (commandline -ct | string unescape)
+    allo-tune --complete-plain (math (count $words) - 1) $words 2>/dev/null
+end
+complete -c allo-tune -a '(__allo_tune)'
+"""}  # fmt: skip
+
+
+class Shell(StrEnum):
+    """Shells with a script."""
+
+    BASH, ZSH, FISH = "bash", "zsh", "fish"
+
+
+_COMPLETION = """The script that lets a shell complete commands, options, settings, runs and designs.
+
+[bold]Examples[/]
+
+  eval "$(allo-tune completion)"          in ~/.bashrc
+  eval "$(allo-tune completion zsh)"      in ~/.zshrc, after compinit
+  allo-tune completion fish | source      in ~/.config/fish/config.fish
+"""
+WITH_DESIGN = ("show", "replay", "export", "compare", "verify", "depths")
+SHOWN = 8  # characters of a key
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command("completion", help=_COMPLETION)(completion)
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell that reads the script.")] = Shell.BASH) -> None:
+    print(SCRIPTS[shell], end="")
+
+
+def complete_plain(
+    index: int, words: Sequence[str], commands: Sequence[str], application: Callable[[str], typer.Typer]
+) -> list[str]:
+    """Complete as `complete` does for shells that take words, and quote completions, by themselves."""
+    typed = [(shell_completion(word, "") or "") if at == index else word for at, word in enumerate(words)]
+    return [unquoted(one) for one in complete(index, typed, commands, application)]
+
+
+def complete(
+    index: int, words: Sequence[str], commands: Sequence[str], application: Callable[[str], typer.Typer]
+) -> list[str]:
+    """Return completions of a word; none if the shell should complete file names.
+
+    Args:
+        index: position of the word to complete.
+        words: words of the command line, the program's name first.
+        application: returns the application of a command.
+    """
+    word = words[index] if index < len(words) else ""
+    before = words[index - 1] if index else ""
+    if before in ("--run", "-r", "--run-dir"):
+        return _beginning(word, _runs())
+    if before == "--set":
+        study = next((text for text in words[1:] if text.endswith(".py")), None)
+        return _beginning(word, [f"{name}=" for name in _settings(Path(study))] if study else [])
+    if index == 1:
+        return _beginning(word, commands) if word else list(commands)
+    command = words[1] if len(words) > 1 else ""
+    if word.startswith("-"):
+        return _beginning(word, _options(command, application if command in commands else None))
+    found = list(_designs(words)) if command in WITH_DESIGN else []
+    return _beginning(word, [*found, *(_runs() if command in commands else [])])
+
+
+def _beginning(word: str, known: Iterable[str]) -> list[str]:
+    """The known words that a typed one may become, quoted as the shell needs them."""
+    beginning = unquoted(word)
+    fitting = (shell_completion(text, word) for text in known if text.startswith(beginning))
+    return sorted({text for text in fitting if text is not None})
+
+
+def _runs() -> list[str]:
+    return [str(path.parent) for path in Path("runs").glob("*/run.json")]
+
+
+def _designs(words: Sequence[str]) -> Iterable[str]:
+    """Designs of the front of the run that is meant."""
+    named = [Path(after) for text, after in pairwise(words) if text in ("--run", "-r")]
+    tables = [path / "pareto.csv" for path in named] or list(Path("runs").glob("*/pareto.csv"))
+    newest = max((path for path in tables if path.is_file()), key=lambda path: path.stat().st_mtime, default=None)
+    if newest is None:
+        return []
+    with newest.open(newline="", encoding="utf-8") as file:
+        return [row["key"][:SHOWN] for row in csv.DictReader(file) if row.get("key")]
+
+
+def _settings(file: Path) -> list[str]:
+    """The arguments of the functions of a file that return studies; the file is read, not executed."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    studies = [f for f in functions if f.name == "study" or (f.returns and ast.unparse(f.returns).endswith("Study"))]
+    return [one.arg for f in studies for one in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)]
+
+
+def _options(command: str, application: Callable[[str], typer.Typer] | None) -> list[str]:
+    from typer.main import get_command
+
+    group = get_command(app if application is None else application(command))
+    chosen = getattr(group, "commands", {}).get(command, group)
+    return ["--help", *(name for one in chosen.params for name in one.opts if name.startswith("--"))]

@@ -21,6 +21,8 @@ class Context:
     board: Board
     programs: Programs
     reference: Ref | None = None
+    local: bool = True
+    """Whether only browsers on this computer are served: they may write notes, stop and resume runs."""
     grid: Grid = field(init=False)
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from dash.fingerprint import build_fingerprint
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from ..figures.style import theme
-from . import design_table, front_plots, gestures, parts
+from . import control, design_table, front_plots, gestures, networks, parts
 from . import design_texts as front
 from .context import Context
 from .pages import compare, design, graphs, program, progress, timeline
@@ -110,10 +110,13 @@ def make_app(context: Context) -> Dash:
         return "not a script of this page", 404
 
     def first_page() -> Component:
+        if not context.board.runs:
+            return html.Div(id="root")  # there are networks only, which have pages of their own
         with context.board.lock:
             query = urlsplit(flask.request.referrer or "").query
             return page(context, theme(flask.request.cookies.get("theme")), query)
 
+    networks.register(app, context.board)
     for part in (
         parts,
         gestures,
@@ -126,6 +129,7 @@ def make_app(context: Context) -> Dash:
         timeline,
         compare,
         design_table,
+        control,
     ):
         part.register(app, context)
     _prepare(app)

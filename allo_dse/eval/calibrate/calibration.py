@@ -21,9 +21,11 @@ from allo_dse.space.design import Design
 
 from ..backend import backend_of
 from ..parameters import Parameter, Tunable, with_values
-from .robust_fit import FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_quantiles, fit, fit_one, hidden
+from .robust_fit import FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_of, error_quantiles, fit, grow, hidden
 
 FEWEST = 4
+FEW = 8
+FARTHEST = float(np.log(1000))
 UNEXPLAINED = 4.0  # scales from zero
 UNEXPLAINED_AT_LEAST = 0.1
 
@@ -170,13 +172,15 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
         pairs = zip(measurements, devices, strict=True)
         return np.log([predicted_us(m.design, changed[device]) for m, device in pairs]) - measured
 
-    low, high = np.array([p.limits for p in parameters]).T
-    problem = Problem(residuals_at, low, high, tuple(i for i, p in enumerate(parameters) if p.is_rate))
     start = np.array([p.coordinate(p.of(devices[0])) for p in parameters])
+    low, high = np.array([p.limits for p in parameters]).T
+    low, high = np.maximum(low, start - FARTHEST), np.minimum(high, start + FARTHEST)
+    problem = Problem(residuals_at, low, high, tuple(i for i, p in enumerate(parameters) if p.is_rate))
     before, folds = residuals_at(start), _folds(measurements)
-    found, held_out, learned = _tried(fit(problem, start), before, folds)
-    if not learned and float(np.median(np.abs(before))) > UNEXPLAINED_AT_LEAST:
-        found, held_out, learned = _tried(fit_one(problem, start), before, folds)
+    found = grow(problem, start, folds) if len(measurements) <= FEW else fit(problem, start)
+    if len(measurements) > FEW and not found.error(folds) < error_of(before) - LEAST_PERCENT / 100:
+        found = grow(problem, start, folds)
+    held_out, learned = found.held_out(folds), found.error(folds) < error_of(before) - LEAST_PERCENT / 100
     moved = {p: p.value(float(found.at[i])) for i, p in enumerate(parameters) if learned and i in found.selection.free}
     return Calibration(
         with_values(devices[0], moved),
@@ -187,14 +191,6 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
         found.scale,
         _lacking(measurements, found.residuals if learned else before),
     )
-
-
-def _tried(found: Fit, before: Vector, folds: NDArray[np.int64]) -> tuple[Fit, Vector, bool]:
-    """Return a fit, its residuals of held-out measurements, and whether these are smaller than before."""
-    held_out = found.held_out(folds)
-    # The median alone hides improvements elsewhere. In logarithms an outlier counts little.
-    error_before, error = np.quantile(np.abs([before, held_out]), (0.5, 0.9), axis=1).sum(axis=0)
-    return found, held_out, bool(error_before - error >= LEAST_PERCENT / 100)
 
 
 def _lacking(measurements: Sequence[Measurement], residuals: Vector) -> str:

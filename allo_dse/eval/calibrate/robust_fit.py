@@ -44,7 +44,9 @@ RATE_HELPS = 1.0  # decrease of the loss: one outlier less
 SMALL_STEP = 2e-3
 BENT = 0.7  # share of the scale below which a fit without one measurement is another minimum
 FEWEST_PER_PARAMETER = 2
-PROBES = tuple(sign * float(np.log(factor)) for factor in (1.25, 1.6, 2.0, 3.0, 5.0) for sign in (-1, 1))
+PROBES = tuple(float(np.log(factor)) for factor in (0.2, 0.35, 0.6, 0.8, 1.25, 1.7, 3.0, 5.0))
+CANDIDATES = 3
+LEFT = 0.6  # share of the held-out error that may be left with another coordinate
 
 
 _End = tuple[Vector, Vector, Matrix]
@@ -129,6 +131,10 @@ class Fit(Struct, frozen=True):
         result: Vector = scale * np.sqrt(np.diag(covariance) * excess)
         return result
 
+    def error(self, folds: NDArray[np.int64]) -> float:
+        """Return the error of held-out measurements: the median and the 90th percentile together, as logarithms."""
+        return error_of(self.held_out(folds))
+
     def held_out(self, folds: NDArray[np.int64]) -> Vector:
         """Return the residuals of each fold by a fit to the others, linearized in the free coordinates."""
         free = self.jacobian[:, self.selection.free]
@@ -142,6 +148,11 @@ class Fit(Struct, frozen=True):
 def scale_of(residuals: Vector) -> float:
     """Return the standard deviation of residuals as if they were normal; outliers do not count."""
     return max(LEAST_SCALE, MAD * float(np.median(np.abs(residuals))))
+
+
+def error_of(residuals: Vector) -> float:
+    """Return the sum of median and 90th percentile: the median alone hides improvements elsewhere."""
+    return float(np.quantile(np.abs(residuals), (0.5, 0.9)).sum())
 
 
 def error_quantiles(predicted: Sequence[float], measured: Sequence[float]) -> tuple[float, float]:
@@ -276,21 +287,46 @@ def fit(problem: Problem, start: Vector) -> Fit:
         at, residuals = _descend(problem, kept, allowed, np.inf)
 
 
-def fit_one(problem: Problem, start: Vector) -> Fit:
-    """Fit the one coordinate that explains most, from several values: where another part of the model limits all times,
-    a coordinate shows no slope.
+def grow(problem: Problem, start: Vector, folds: NDArray[np.int64]) -> Fit:
+    """Fit one coordinate after another, as long as held-out measurements are predicted better.
+
+    Coordinates begin from several values: where another part of the model limits all times, they show no slope.
     """
     problem = problem.remembering()
-    ends = []
-    for i in range(len(start)):
-        values = [problem.clip(start + step * np.eye(len(start))[i]) for step in PROBES]
-        errors = [float(np.abs(problem.residuals_at(at)).sum()) for at in values]
+    residuals = problem.residuals_at(start)
+    found = Fit(start, residuals, np.zeros((len(residuals), len(start))), scale_of(residuals), Selection([], {}))
+    while len(found.selection.free) < len(residuals) // FEWEST_PER_PARAMETER and found.error(folds) > 2 * LEAST_SCALE:
+        ends = [_with_one_more(problem, found, i, at) for i, at in _probed(problem, found)]
+        # The best of many coordinates helps a little by chance already.
+        better = [end for end in ends if end.error(folds) < LEFT * found.error(folds)]
+        if not better:
+            break
+        found = min(better, key=lambda end: end.error(folds))
+    alike = {i: list[int]() for i in range(len(start)) if i not in found.selection.free}
+    return replace(found, selection=Selection(found.selection.free, alike))
+
+
+def _probed(problem: Problem, found: Fit) -> list[tuple[int, Vector]]:
+    """Return the coordinates whose changes alone explain most, each with where that is."""
+    best = []
+    for i, direction in enumerate(np.eye(len(found.at))):
+        values = [problem.clip(found.at + step * direction) for step in PROBES]
+        if i in found.selection.free or all(
+            np.abs(problem.residuals_at(at) - found.residuals).max() < NO_EFFECT for at in (values[0], values[-1])
+        ):
+            continue
+        losses = [loss(problem.residuals_at(at), SELECTION_SCALE) for at in values]
         # The smallest change of those that help as much: beyond it, something else limits the times.
-        begun = next(at for at, error in zip(values, errors, strict=True) if error <= min(errors) + SELECTION_SCALE)
-        ends.append((i, *_descend(problem, begun, [i], TRUST, PROBE_ROUNDS)))
-    i, at, residuals = min(ends, key=lambda end: float(np.abs(end[2]).sum()))
-    alike = {other: list[int]() for other in range(len(start)) if other != i}
-    return Fit(at, residuals, problem.slopes(at, residuals, [i]), scale_of(residuals), Selection([i], alike))
+        near = [k for k, own in enumerate(losses) if own <= min(losses) + NO_EFFECT]
+        best.append((min(losses), i, values[min(near, key=lambda k: abs(PROBES[k]))]))
+    return [(i, at) for _, i, at in sorted(best, key=lambda one: one[:2])[:CANDIDATES]]
+
+
+def _with_one_more(problem: Problem, found: Fit, i: int, at: Vector) -> Fit:
+    """Return the fit of the free coordinates and of another one, from `at`."""
+    free = sorted([*found.selection.free, i])
+    at, residuals = _descend(problem, at, free, TRUST, PROBE_ROUNDS)
+    return Fit(at, residuals, problem.slopes(at, residuals, free), scale_of(residuals), Selection(free, {}))
 
 
 def hidden(problem: Problem, at: Vector, of: Iterable[int]) -> set[int]:
@@ -361,7 +397,7 @@ def _descend(
     Args:
         trust: standard deviation of coordinates around their current values.
     """
-    free = list(free)
+    free, at = list(free), problem.clip(at)
 
     def whole(z: Vector) -> Vector:
         moved = at.copy()

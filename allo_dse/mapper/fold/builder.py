@@ -6,13 +6,11 @@ graph never leaves this module: `Builder.finish` returns immutable groups.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, deque
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.compiler.program.compiled import CompiledProgram
@@ -33,116 +31,6 @@ from ..graph.groups import (
 )
 from ..graph.kernel_graph import TaskGraph
 from ..graph_algorithms import topological_ranks
-
-# Batches of `chain` primitives on a graph held as arrays.
-#
-# A batch is legal if afterwards the graph of nodes has no cycle and every stream inside a node leads forwards. A path
-# from the second of two chained nodes back to the first would break one or the other. Other batches run one by one.
-
-
-class NodeArrays(Struct, frozen=True, eq=False):
-    """Nodes of a graph that is being folded.
-
-    Attributes:
-        labels: the nodes' names.
-        trees: the nodes' schedule trees.
-        leaves: task ids of all nodes, one after the other.
-        starts: where each node's tasks begin, and the number of tasks as last entry.
-        source, target, kind: streams between different nodes, and their element types.
-    """
-
-    program: CompiledProgram
-    labels: list[str]
-    trees: list[Tree]
-    leaves: IntArray
-    starts: IntArray
-    source: IntArray
-    target: IntArray
-    kind: IntArray
-
-    @staticmethod
-    def of(graph: TaskGraph, groups: Sequence[NodeGroup], names: Sequence[str]) -> NodeArrays:
-        """The state of a folded graph."""
-        tasks = [group.leaves.tasks() for group in groups]
-        leaves = np.concatenate([own.reshape(-1) for own in tasks])
-        lengths = np.concatenate([np.full(len(own), own.shape[1]) for own in tasks])
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        owner = np.empty(graph.program.task_count, np.int64)
-        owner[leaves] = np.repeat(np.arange(len(lengths)), lengths)
-        trees = [group.tree for group in groups for _ in range(group.count)]
-        edges = graph.edges
-        source, target, kind = owner[edges.source], owner[edges.target], graph.element_type[edges.array]
-        between = source != target
-        streams = (source[between], target[between], kind[between])
-        return NodeArrays(graph.program, list(names), trees, leaves, starts, *streams)
-
-    def chained(self, pairs: Sequence[Sequence[Any]]) -> NodeArrays | None:
-        """The state after chaining pair after pair of nodes; None where that has to be looked at one by one."""
-        number = {name: node for node, name in enumerate(self.labels)}
-        members: dict[str, list[int]] = {}
-        for pair in pairs:
-            if len(pair) != 2:
-                return None
-            first, second = (members.pop(name, None) or _single(number, name) for name in pair)
-            if not first or not second:
-                return None
-            first.extend(second)
-            members[f"{pair[0]}-{pair[1]}"] = first
-        kept = [[node] for node in number.values()]
-        rows = [*kept, *members.values()]
-        order = np.concatenate([np.array(row, np.int64) for row in rows])
-        lengths = np.array([len(row) for row in rows], np.int64)
-        merged = self._merged(order, lengths)
-        return None if merged is None else NodeArrays(self.program, [*number, *members], self._trees(rows), *merged)
-
-    def _trees(self, rows: Sequence[list[int]]) -> list[Tree]:
-        """The tree of each merged node; equal chains share one."""
-        known: dict[tuple[Tree, ...], Tree] = {}
-        result = []
-        for row in rows:
-            parts = tuple(self.trees[node] for node in row)
-            if parts not in known:
-                known[parts] = seq(parts)
-            result.append(known[parts])
-        return result
-
-    def _merged(
-        self, order: IntArray, lengths: IntArray
-    ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray] | None:
-        """Leaves, starts and streams when nodes are merged in this order, so many into each; None as `chained`."""
-        place, owner = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        owner[order] = np.repeat(np.arange(len(lengths)), lengths)
-        source, target = owner[self.source], owner[self.target]
-        inside = source == target
-        if (place[self.source[inside]] > place[self.target[inside]]).any():
-            return None
-        source, target, kind = source[~inside], target[~inside], self.kind[~inside]
-        if (topological_ranks(source, target, len(lengths)) < 0).any():
-            return None
-        sizes = np.diff(self.starts)[order]
-        offsets = np.cumsum(sizes) - sizes
-        leaves = self.leaves[np.repeat(self.starts[order] - offsets, sizes) + np.arange(len(self.leaves))]
-        ends = np.cumsum(sizes)[np.cumsum(lengths) - 1]
-        return leaves, np.concatenate([[0], ends]), source, target, kind
-
-    def groups(self) -> tuple[tuple[NodeGroup, ...], tuple[str, ...]]:
-        """Immutable groups, ordered by their first task, and the nodes' names in the same order."""
-        members: dict[Tree, list[int]] = {}
-        # Order by tasks, not by names or history: sequences that make the same graph must make equal groups.
-        for node in np.argsort(self.leaves[self.starts[:-1]], kind="stable").tolist():
-            members.setdefault(self.trees[node], []).append(node)
-        result = []
-        for tree, nodes in members.items():
-            rows = self.starts[nodes][:, None] + np.arange(tree.leaf_count)
-            result.append(NodeGroup(tree, len(nodes), ArrayLeaves(self.leaves[rows])))
-        return tuple(result), tuple(self.labels[node] for nodes in members.values() for node in nodes)
-
-
-def _single(number: dict[str, int], name: str) -> list[int] | None:
-    node = number.pop(name, None)
-    return None if node is None else [node]
-
 
 # Path search in a graph that is being folded.
 
@@ -227,43 +115,31 @@ class Builder:
 
     Nodes are numbers. `label`, `parts` (top-level pieces of the schedule tree), `leaves` (task ids), `out` and `inn`
     (streams, see `Adjacency`) describe each of them; `ranks` are topological, so that a higher rank means that no
-    path leads to a lower one, or None where there are none to be had. They exist once the first primitive is carried
-    out that is not one of a run of chains.
+    path leads to a lower one, or None where there are none to be had.
     """
-
-    parts: dict[int, list[Tree]]
-    leaves: dict[int, list[int]]
-    label: dict[int, str]
-    node: dict[str, int]
-    out: dict[int, dict[int, int]]
-    inn: dict[int, dict[int, int]]
-    ranks: list[int] | None
-    _trees: dict[int, Tree]
 
     def __init__(self, graph: TaskGraph, groups: Sequence[NodeGroup], names: Sequence[str]) -> None:
         self.program: CompiledProgram = graph.program
         self.types = max(1, int(graph.element_type.max(initial=0)) + 1)
-        self._arrays: NodeArrays | None = NodeArrays.of(graph, groups, names)
-
-    def _unpack(self) -> None:
-        """Turn the arrays into a graph that can be changed node by node."""
-        state = self._arrays
-        if state is None:
-            return
-        self._arrays = None
-        self._trees = dict(enumerate(state.trees))
-        tasks, starts = state.leaves.tolist(), state.starts.tolist()
-        self.leaves = {node: tasks[start:end] for node, (start, end) in enumerate(itertools.pairwise(starts))}
-        self.parts = {
-            node: list(tree.children) if isinstance(tree, Seq) else [tree] for node, tree in enumerate(state.trees)
+        rows = [row for group in groups for row in group.leaves.tasks()]
+        owner = np.empty(graph.program.task_count, np.int64)
+        owner[np.concatenate(rows)] = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+        trees = [group.tree for group in groups for _ in range(group.count)]
+        self._trees: dict[int, Tree] = dict(enumerate(trees))
+        self.leaves: dict[int, list[int]] = {node: row.tolist() for node, row in enumerate(rows)}
+        self.parts: dict[int, list[Tree]] = {
+            node: list(tree.children) if isinstance(tree, Seq) else [tree] for node, tree in enumerate(trees)
         }
-        self.label = dict(enumerate(state.labels))
-        self.node = {name: node for node, name in enumerate(state.labels)}
-        count = len(state.labels)
-        self.out = _adjacency(count, state.source, state.target * self.types + state.kind)
-        self.inn = _adjacency(count, state.target, state.source * self.types + state.kind)
-        ranks = topological_ranks(state.source, state.target, count)
-        self.ranks = ranks.tolist() if (ranks >= 0).all() else None
+        self.label: dict[int, str] = dict(enumerate(names))
+        self.node: dict[str, int] = {name: node for node, name in enumerate(names)}
+        edges, count = graph.edges, len(rows)
+        source, target = owner[edges.source], owner[edges.target]
+        between = source != target
+        source, target, kind = source[between], target[between], graph.element_type[edges.array][between]
+        self.out = _adjacency(count, source, target * self.types + kind)
+        self.inn = _adjacency(count, target, source * self.types + kind)
+        ranks = topological_ranks(source, target, count)
+        self.ranks: list[int] | None = ranks.tolist() if (ranks >= 0).all() else None
 
     def apply(self, primitives: Sequence[Primitive]) -> None:
         """Carry out a sequence of primitives.
@@ -274,14 +150,7 @@ class Builder:
         listed = isinstance(primitives, Sequence)
         if not listed or not all(isinstance(one, tuple | list) and len(one) == 2 for one in primitives):
             raise IllegalFold(f"{primitives!r}: not a list of mapping primitives", hint=f"for example {EXAMPLE}")
-        done = 0
-        if self._arrays is not None:
-            run = list(itertools.takewhile(lambda primitive: primitive[0] == "chain", primitives))
-            chained = self._arrays.chained([operands for _, operands in run]) if len(run) > 1 else None
-            if chained is not None:
-                self._arrays, done = chained, len(run)
-        for kind, operands in primitives[done:]:
-            self._unpack()
+        for kind, operands in primitives:
             if kind == "chain":
                 if len(operands) != 2:
                     raise IllegalFold(f"chain takes two nodes, not {len(operands)}: {list(operands)}")
@@ -343,13 +212,13 @@ class Builder:
 
     def finish(self) -> tuple[tuple[NodeGroup, ...], tuple[str, ...]]:
         """Immutable groups, ordered by their first task, and the nodes' names in the same order."""
-        if self._arrays is not None:
-            return self._arrays.groups()
-        leaves = [self.leaves[node] for node in self.label]
-        starts = np.cumsum([0, *map(len, leaves)])
-        none, trees = np.zeros(0, np.int64), [self._tree(node) for node in self.label]
-        tasks = np.fromiter(itertools.chain.from_iterable(leaves), np.int64)
-        return NodeArrays(self.program, list(self.label.values()), trees, tasks, starts, none, none, none).groups()
+        members: dict[Tree, list[int]] = {}
+        # Order by tasks, not by names or history: sequences that make the same graph must make equal groups.
+        for node in sorted(self.label, key=lambda node: self.leaves[node][0]):
+            members.setdefault(self._tree(node), []).append(node)
+        leaves = [ArrayLeaves(np.array([self.leaves[node] for node in nodes], np.int64)) for nodes in members.values()]
+        result = [NodeGroup(tree, len(members[tree]), own) for tree, own in zip(members, leaves, strict=True)]
+        return tuple(result), tuple(self.label[node] for nodes in members.values() for node in nodes)
 
     def _find(self, name: str) -> int:
         if not isinstance(name, str):

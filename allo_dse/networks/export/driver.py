@@ -138,7 +138,8 @@ def main() -> int:
             timed, made = _run(network, built, options.repetitions, inputs)
             found |= timed
             if own.outputs:
-                np.savez(own.outputs, **dict(made))  # type: ignore[arg-type]
+                plain = {name: one.astype(np.float32) if one.dtype.kind == "V" else one for name, one in made.items()}
+                np.savez(own.outputs, **plain)  # type: ignore[arg-type]  # NumPy's files have no narrow floats
             if options.check:
                 found |= _checked(network["outputs"], made)
         except WrongResults as wrong:
@@ -176,6 +177,10 @@ def _run(
     """Times of everything that runs, in its order, and the outputs."""
     runs = {run["step"]: (launch["number"], run) for launch in network["launches"] for run in launch["runs"]}
     known = {**_arrays("constants"), **_loaded(inputs)}
+    written = {step["output"] for step in network["steps"]}
+    missing = {name for step in network["steps"] for name in step["inputs"]} - known.keys() - written
+    if missing:
+        raise SystemExit(f"{inputs}: has no {', '.join(sorted(missing))}")
     orders = _arrays("orders")
     times: list[list[dict[str, Any]]] = [[] for _ in network["launches"]]
     host_us = {}

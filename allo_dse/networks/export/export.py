@@ -27,6 +27,7 @@ from ..accuracy import random_inputs
 from ..compose import Composition
 from ..launches import Launch, Run
 from ..network import Arrange, Array, Arrays, Convert, Host, Network, Reference, Step
+from ..onnx.host import OnnxHost
 from ..operators.execute import Work, interface, loaded
 from ..strided import order_of
 from . import driver
@@ -340,17 +341,23 @@ def _expected(network: Network, inputs: Mapping[str, Array]) -> dict[str, Arrays
     return {"expected": {name: found[name] for name in network.outputs}}
 
 
-HOST_MODEL = """import onnxruntime
-from pathlib import Path
+HOST_MODEL = """from pathlib import Path
 
-SESSION = onnxruntime.InferenceSession(str(Path(__file__).with_suffix(".onnx")), providers=["CPUExecutionProvider"])
-TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64", "tensor(bool)": "bool"}
+MODEL = str(Path(__file__).with_suffix(".onnx"))
+INPUTS = {inputs}
+
+try:
+    import onnxruntime
+
+    SESSION = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"])
+except ImportError:
+    from onnx.reference import ReferenceEvaluator
+
+    SESSION = ReferenceEvaluator(MODEL)
 
 
 def function(*arrays):
-    inputs = SESSION.get_inputs()
-    types = [TYPES.get(one.type, one.type[7:-1]) for one in inputs]
-    given = {one.name: array.astype(dtype) for one, array, dtype in zip(inputs, arrays, types)}
+    given = {{name: array.astype(dtype) for (name, dtype), array in zip(INPUTS, arrays)}}
     return SESSION.run(None, given)[0]
 """
 
@@ -364,11 +371,11 @@ def function(*arrays):
 def _host(network: Network, step: Step, names: Mapping[str, str]) -> list[tuple[str, str | bytes]]:
     """The files of a step of the host: its source, or an ONNX model and what runs it."""
     assert isinstance(step.work, Host)
-    name, model = names[step.name], getattr(step.work.function, "model", None)
-    if isinstance(model, bytes):
-        return [(name, HOST_MODEL), (str(Path(name).with_suffix(".onnx")), model)]
+    name, function = names[step.name], step.work.function
+    if isinstance(function, OnnxHost):
+        inputs = [(own, dtype.name) for own, dtype in function.dtypes.items()]
+        return [(name, HOST_MODEL.format(inputs=inputs)), (str(Path(name).with_suffix(".onnx")), function.model)]
     try:
-        function = step.work.function
         if isinstance(function, Reference) and function.work.reference is not None:
             shapes = [tensor.shape for tensor in interface(loaded(function.work))[0]]
             source = function_source(function.work.reference).replace("def function(*arrays):", "def whole(*arrays):")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.lang.types import int8
 
 from ..network import Arrange, Host, Network, Shape
 from ..operators.execute import Expr, Operand, Work
@@ -197,27 +198,28 @@ class Builder:
         (rows, width), whole, pixels = size, node.name or node.output, output == self._pixels.get(node.output)
         name = name or (whole if pixels or output == node.output else self.graph.new_name(f"{whole}.{kind}"))
         flat = is_flat(expr, given)
-        to = padded(rows * width, LEAST_ELEMENTS, MOST_ELEMENTS) if flat else padded(rows, *row_tiles(width))
+        long = padded(rows * width, LEAST_ELEMENTS, MOST_ELEMENTS) if flat else padded(rows, *row_tiles(width))
         made_shape: Shape = (rows,) if of_rows(expr, given) else (rows, width)
         made_shape = self.shape(output) if output else made_shape
         own = list(names)
         for at, one in enumerate(given):
             if flat:
-                own[at] = self._padded(own[at], (rows * width,), (to,))
+                own[at] = self._padded(own[at], (rows * width,), (long,))
             elif one.kind != "row":
                 before = (rows, width) if one.kind == "full" else (one.count, rows)
-                after = (to, width) if one.kind == "full" else (one.count, to)
+                after = (long, width) if one.kind == "full" else (one.count, long)
                 own[at] = self._padded(own[at], before, after)
-        work = expression_work(kind, expr, given, (to, 1) if flat else (to, width), self.element)
-        if to == (rows * width if flat else rows):
+        to = self.graph.whole.get(node.output, "Ty") if output else "Ty"
+        work = expression_work(kind, expr, given, (long, 1) if flat else (long, width), self.element, to)
+        if long == (rows * width if flat else rows):
             output = output or self.graph.new_name(f"{name}.result")
             made = self.net.add(work, *own, name=name, output=output, shape=made_shape)
         else:
             made = self.net.add(work, *own, name=name, output=self.graph.new_name(f"{name}.padded"))
-            cut, long = (
-                ((rows * width,), (to,)) if flat else ((rows,), (to,)) if of_rows(expr, given) else (size, (to, width))
-            )
-            made = self._cut(made, name, cut, long, output, made_shape)
+            cut, whole_shape = ((rows * width,), (long,)) if flat else (size, (long, width))
+            if of_rows(expr, given):
+                cut, whole_shape = (rows,), (long,)
+            made = self._cut(made, name, cut, whole_shape, output, made_shape)
         if pixels:
             self.made_pixels(node)
         return made
@@ -262,22 +264,6 @@ class Builder:
         last = (shape[0], *shape[2:], shape[1])
         self.rearrange(node, lambda one: np.moveaxis(one.reshape(last), -1, 1), self._pixels[node.output])
 
-    def elementwise(self, node: Node, work: Work, *inputs: str) -> None:
-        """A node that does the same to all elements: in the order of pixels where one of its inputs is in it."""
-        shape = self.shape(node.output)
-        images = all(self.shape(name) == shape for name in inputs) and len(shape) > 2
-        if not images or not any(name in self._pixels for name in inputs):
-            return self.add(node, work, *inputs)
-        pixels = [self.pixels(name) for name in inputs]
-        self.net.add(
-            work,
-            *pixels,
-            name=node.name or node.output,
-            output=self.new_pixels(node),
-            shape=self.net.shapes[pixels[0]],
-        )
-        self.made_pixels(node)
-
     @contextmanager
     def attempt(self) -> Iterator[list[StudyError]]:
         """Convert a node as a whole or not at all; an error goes into the list."""
@@ -294,6 +280,16 @@ class Builder:
             for one, size in zip(kept, sizes, strict=True):
                 while len(one) > size:
                     one.popitem()
+
+    @contextmanager
+    def typed(self, node: Node) -> Iterator[None]:
+        """Convert a node with programs of 8-bit whole numbers if its result is of whole numbers."""
+        own = self.element
+        self.element = int8 if self.graph.whole.get(node.output) in ("int8", "int32") else own
+        try:
+            yield
+        finally:
+            self.element = own
 
     def refuse(self, node: Node, why: str) -> StudyError:
         return StudyError(f"{self.graph.name}: {node.place}: {why}", hint="give a program for it with programs=")

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,19 +20,18 @@ from allo_dse.tune.study import call, execute_file
 
 from ..network import Network
 from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
-from ..operators.elementwise import affine_work, binary_work, row_work, unary_work
-from ..operators.execute import Expr, Operand, Work, element_type
-from ..operators.expressions import LEAST_ELEMENTS, MOST_ELEMENTS, padded, row_tiles
+from ..operators.execute import Operand, Work, element_type
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
-from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
+from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax
 from ..strided import arrange, simplified
 from .builder import Array, Builder, InvalidModel
 from .elementwise import Groups, add_group
 from .evaluate import NotComputed, evaluate
 from .graph import Graph, Node, read_graph
-from .host import host_step, indices_outside, joined_hosts, numpy_step
+from .host import host_step, indices_outside, joined_hosts
 from .images import batch_norm, conv, pooling
-from .patterns import over_last, parts_of, with_patterns
+from .patterns import parts_of, with_patterns
+from .quantized import in_whole_numbers
 from .reductions import REDUCTIONS, group_norm, reduction
 
 if TYPE_CHECKING:
@@ -120,15 +118,15 @@ def from_onnx(
     if host not in HOSTS:
         raise StudyError(f"host={host!r} is none of {', '.join(HOSTS)}", hint=did_you_mean(host, HOSTS))
     read = read_graph(model, sizes)
-    graph, own = with_patterns(read), dict(programs or {})
+    graph, own = with_patterns(in_whole_numbers(read)), dict(programs or {})
     needed = _needed(graph)
     require_meant(own, needed, read)
     require_tensors(graph, needed)
-    ours = {n.output: n for n in needed if n.name not in own and n.op not in own}
+    graph.nodes, ours = needed, {n.output: n for n in needed if n.name not in own and n.op not in own}
     builder = Builder(graph, Network(file_stem(model) or graph.name), element_type(element), ours)
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
-    conversion = Conversion(builder, read, host, Groups(graph, own, lambda node: own_program(node, graph) is not None))
+    conversion = Conversion(builder, read, host, Groups(graph, own))
     for node in needed:
         with placed(graph, node):
             if make := own.get(node.name, own.get(node.op)):
@@ -176,7 +174,7 @@ class Conversion:
         elif failed:  # each may have a program by itself
             order = [one.output for one in self.read.nodes]
             for one in sorted(group.nodes, key=lambda one: order.index(one.output)):
-                groups = Groups(self.groups.graph, (), self.groups.alone, [one])
+                groups = Groups(self.groups.graph, (), [one])
                 replace(self, groups=groups).add(one)
 
     def _alone(self, node: Node, why: StudyError | None = None) -> None:
@@ -188,22 +186,23 @@ class Conversion:
         graph = self.builder.graph
         if not self._is_fixed(node):
             return self._by_host(node, self.builder.refuse(node, "shapes that depend on the elements of inputs"))
-        floats, more = graph.is_float(node.output), [name for name in node.outputs if name != node.output and name]
+        floats = graph.is_float(node.output) or node.output in graph.whole
+        more = [name for name in node.outputs if name != node.output and name]
         read = any(name in self._reads for name in more)
         if node.op in CONVERTERS and node.is_standard and (node.op in LAYOUTS or (floats and not read)):
-            with self.builder.attempt() as failed:
+            with self.builder.attempt() as failed, self.builder.typed(node):
                 CONVERTERS[node.op](self.builder, node)
             if not failed:
                 return None
             why = why or failed[0]
-        elif node.op in CONVERTERS and not floats:
+        elif not floats:
             why = self.builder.refuse(node, "its elements are not floating-point numbers")
         if not read and node.proto is not None and node.op in MOVERS and _moved(self.builder, node):
             return None
         if node.proto is None:  # what a pattern has found has no program: its parts may have
             names = {one.output for one in parts_of(node, self.read)} - self.builder.net.shapes.keys()
             parts = [one for one in self.read.nodes if one.output in names]
-            groups = Groups(self.read, (), self.groups.alone, parts)
+            groups = Groups(self.read, (), parts)
             inside = replace(self, read=replace(self.read, nodes=parts, outputs=[node.output]), groups=groups)
             for one in parts:
                 inside.add(one)
@@ -229,10 +228,6 @@ class Conversion:
             self.refused.append(why)
             for name in filter(None, node.outputs):
                 builder.net.shapes[name] = graph.shapes[name]
-            return
-        own = numpy_step(node, graph)
-        if own is not None:
-            builder.add(node, own, *node.inputs)
             return
         for name in (one for one in node.outputs if one and (one in self._reads or one == node.output)):
             work, names = host_step(node, graph, name)
@@ -332,65 +327,21 @@ MOST_MATRICES = 4096
 """Tasks of a batched product: each has a matrix, and more take the tuner too long."""
 
 
-def own_program(node: Node, graph: Graph) -> tuple[Callable[[object], Work], Sequence[str]] | None:
-    """Return the maker of a program for a function of elements by itself, and the tensors that it reads.
-
-    Products are fused with such programs. None for other nodes, and for sizes that tasks do not divide.
-    """
-    shape = graph.shapes.get(node.output, ())
-    size, names = math.prod(shape), node.inputs
-    whole = padded(size, LEAST_ELEMENTS, MOST_ELEMENTS) == size
-    if node.op == "SiluMul":
-        return (partial(binary_work, "silu_mul", size), names) if whole else None
-    if node.op in FUNCTIONS:
-        return (partial(unary_work, node.op.lower(), size), names) if whole else None
-    if node.op not in TERMS:
-        return None
-    a, b = names
-    if node.op in {"Add", "Mul"} and math.prod(graph.shapes[a]) < math.prod(graph.shapes[b]):
-        a, b = b, a
-    op, known, width = node.op.lower(), graph.known.get(b), (1, *shape)[-1]
-    if math.prod(graph.shapes[a]) != size:
-        return None
-    if graph.shapes[a] == graph.shapes[b] and node.op != "Div":
-        return (partial(binary_work, op, size), (a, b)) if whole else None
-    if known is not None and known.size == 1:
-        value = float(known.ravel()[0])
-        if not whole or (node.op == "Div" and not value):
-            return None
-        by, plus = {"Add": (1.0, value), "Sub": (1.0, -value), "Mul": (value, 0.0)}.get(node.op) or (1.0 / value, 0.0)
-        return partial(affine_work, by, plus, size), (a,)
-    rows = size // width
-    if node.op in {"Add", "Mul"} and _is_row(graph.shapes[b], width) and rows == padded(rows, *row_tiles(width)):
-        return partial(row_work, op, rows, width), (a, b)
-    return None
-
-
-def _function(builder: Builder, node: Node) -> None:
-    own = own_program(node, builder.graph)
-    if own is None:
-        shapes = " with ".join(str(builder.shape(name)) for name in node.inputs)
-        raise builder.refuse(node, f"{shapes}, as a program of its own")
-    work, names = own
-    builder.elementwise(node, work(builder.element), *names)
-
-
 def _softmax(builder: Builder, node: Node) -> None:
     """Convert a softmax along any dimension, which is the last one of a rearrangement."""
     x, axis = node.inputs[0], 1 if builder.graph.version < 13 else -1
     shape, axis = builder.shape(x), int(node.number("axis", axis))
-    if over_last(node, builder.graph) and node.op == "Softmax":
-        builder.add(node, softmax_work(*builder.rows(x), builder.element), x)
-        return
     if builder.graph.version < 13:
         shape, axis = (math.prod(shape[:axis]), math.prod(shape[axis:])), -1
-    turned = builder.arranged(lambda one: np.moveaxis(one.reshape(shape), axis, -1), x)
     *rest, width = np.moveaxis(np.empty(shape, bool), axis, -1).shape
-    largest: Expr = ("sub", ("in", 0), ("row_max", ("in", 0)))
-    total: Expr = ("row_sum", ("exp", largest))
-    expr: Expr = ("div", ("exp", largest), total) if node.op == "Softmax" else ("sub", largest, ("log", total))
-    made = builder.expression(node, node.op.lower(), expr, [Operand("full")], (math.prod(rest), width), [turned])
-    builder.rearrange(node, lambda one: np.moveaxis(one.reshape(*rest, width), -1, axis), made)
+    last = axis in (-1, len(shape) - 1)
+    turned = builder.read(x) if last else builder.arranged(lambda one: np.moveaxis(one.reshape(shape), axis, -1), x)
+    made = builder.expression(
+        node, node.op.lower(), softmax(("in", 0), log=node.op == "LogSoftmax"), [Operand("full")],
+        (math.prod(rest), width), [turned], output=node.output if last else "",
+    )  # fmt: skip
+    if not last:
+        builder.rearrange(node, lambda one: np.moveaxis(one.reshape(*rest, width), -1, axis), made)
 
 
 def _normed(builder: Builder, node: Node) -> tuple[int, int]:
@@ -540,8 +491,6 @@ MOVERS = {
     *("SpaceToDepth", "Tile", "Trilu", "Upsample"),
 }
 """Operators that may only move elements."""
-FUNCTIONS = ("Relu", "Gelu", "Silu", "Sigmoid", "Tanh", "SiluMul")
-TERMS = ("Add", "Sub", "Mul", "Div")
 CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
@@ -562,7 +511,6 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "GroupNormalization": group_norm,
     **dict.fromkeys(REDUCTIONS, reduction),
     **dict.fromkeys(LAYOUTS, _layout),
-    **dict.fromkeys((*FUNCTIONS, *TERMS), _function),
 }
 """Functions that make a step of a node, by its type."""
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..network import Shape
 from ..operators.execute import Expr, Operand
-from ..operators.expressions import BINARY, UNARY, composed, fits, gelu, input_of, inside, number, power
+from ..operators.expressions import BINARY, UNARY, composed, fits, input_of, inside, number, power
 from .builder import Array, Builder
 from .graph import Graph, Node
 
-EXPRESSED = {*BINARY, *UNARY, "Mean", "Clip", "Pow", "Where", "IsNaN"}
+EXPRESSED = {*BINARY, *UNARY, "Cast", "Mean", "Clip", "Pow", "Where", "IsNaN"}
 
 
 def expression_of(node: Node, graph: Graph) -> Expr | None:
     """Return what a node computes of each element; its n-th input is ("in", n). None if that is no expression."""
     if not (node.is_standard or node.op == "QuickGelu") or node.op not in EXPRESSED:
+        return None
+    if node.op == "Cast" and not all(map(graph.is_float, (*node.inputs, node.output))):
         return None
     given = [_given(at, name, graph) for at, name in enumerate(node.inputs)]
     if node.op == "Clip":
@@ -31,8 +33,10 @@ def expression_of(node: Node, graph: Graph) -> Expr | None:
         return ("where", *given)
     if node.op == "IsNaN":
         return ("sub", number(1), ("eq", given[0], given[0]))
-    if node.op == "Gelu" and node.attributes.get("approximate") == b"tanh":
-        return gelu(given[0], approximate=True)
+    if node.op == "Div" and given[1][0] == "number" and given[1] != number(0):
+        return ("mul", given[0], number(1 / float(given[1][1])))  # type: ignore[arg-type]
+    if node.op == "Cast":
+        return given[0]
     if node.op in UNARY:
         return UNARY[node.op](given[0], node.number)
     found = given[0]
@@ -85,13 +89,11 @@ class Groups:
 
     Attributes:
         apart: nodes that get programs of the user's.
-        alone: returns whether a node has a program of its own that products are fused with.
         within: the nodes that may be in groups; all by default.
     """
 
     graph: Graph
     apart: Collection[str]
-    alone: Callable[[Node], bool]
     within: Sequence[Node] | None = None
     found: dict[str, Group] = field(default_factory=dict)
     inner: set[str] = field(default_factory=set)
@@ -107,7 +109,7 @@ class Groups:
             if node.output in self.inner or (own := self._single(node)) is None:
                 continue
             group = self._grown(own)
-            if self.graph.is_float(node.output) and not all(map(self.alone, group.nodes)):
+            if self.graph.is_float(node.output) or node.output in self.graph.whole:
                 self.found[node.output] = group
                 self.inner |= {one.output for one in group.nodes if one is not node}
 
@@ -130,26 +132,35 @@ class Groups:
         if known is not None and known.size == 1:
             return True
         fixed = name not in self.graph.open and min(self.graph.shapes.get(name, (0,)), default=1) > 0
-        return fixed and (self.graph.is_float(name) or self.graph.elements.get(name) == TensorProto.BOOL)
+        typed = name in self.graph.whole or self.graph.elements.get(name) == TensorProto.BOOL
+        return fixed and (typed or self.graph.is_float(name))
 
     def _grown(self, group: Group) -> Group:
         """Return a group with nodes before it whose results no other node reads, as far as one program has room."""
-        grown = True
-        while grown:
-            grown = False
-            for leaf in group.leaves:
-                before = self._writer.get(leaf)
-                inside = {one.output for one in group.nodes}
-                if before is None or leaf in self.graph.outputs or not inside.issuperset(self._readers[leaf]):
-                    continue
-                own = self._single(before)
-                if own is None or leaf in self.found:
-                    continue
-                more = _joined(own, group, leaf)
-                if view_of(self.graph, more) is not None:
-                    group, grown = more, True
-                    break
+        for leaf in group.leaves:
+            more = self._extended(group, leaf, LOOKAHEAD)
+            if more is not None:
+                return self._grown(more)
         return group
+
+    def _extended(self, group: Group, leaf: str, further: int) -> Group | None:
+        """Return a group with the node that writes a leaf, and with nodes before that one if only they make it fit."""
+        before = self._writer.get(leaf)
+        inside = {one.output for one in group.nodes}
+        if before is None or leaf in self.graph.outputs or not inside.issuperset(self._readers[leaf]):
+            return None
+        own = self._single(before)
+        if own is None or leaf in self.found:
+            return None
+        more = _joined(own, group, leaf)
+        if view_of(self.graph, more) is not None:
+            return more
+        found = (self._extended(more, one, further - 1) for one in own.leaves if further)
+        return next((one for one in found if one is not None), None)
+
+
+LOOKAHEAD = 2
+"""Nodes beyond one that does not fit: silu(x) * y reads three tensors until its sigmoid is part of it."""
 
 
 def _group(root: Node, nodes: tuple[Node, ...], expr: Expr, inputs: Sequence[str]) -> Group:
@@ -182,11 +193,14 @@ class View:
     columns: tuple[str, ...]
     expanded: int = 0
 
-    @property
-    def operands(self) -> list[Operand]:
-        found = [Operand("full")] * len(self.full)
-        found += [Operand("row", len(self.rows))] if self.rows else []
-        return found + ([Operand("column", len(self.columns))] if self.columns else [])
+    def operands(self, types: Mapping[str, str]) -> list[Operand]:
+        """The tensors that a program reads; rows, and columns, have one type, the first that one of them has."""
+        found = [Operand("full", dtype=types.get(name, "Ty")) for name in self.full]
+        for kind, names in (("row", self.rows), ("column", self.columns)):
+            if names:
+                own = next((types[name] for name in names if name in types), "Ty")
+                found.append(Operand(kind, len(names), own))
+        return found
 
     @property
     def leaves(self) -> tuple[str, ...]:
@@ -202,7 +216,7 @@ def view_of(graph: Graph, group: Group, turn: bool = False) -> View | None:
     shape = turned(graph.shapes[group.root.output], turn)
     shapes = {name: turned(_aligned(graph.shapes[name], len(shape)), turn) for name in group.leaves}
     views = (_view(shape, shapes, split) for split in range(len(shape) + 1))
-    return min((one for one in views if one and fits(one.operands)), key=lambda one: one.expanded, default=None)
+    return min((one for one in views if one and fits(one.operands({}))), key=lambda one: one.expanded, default=None)
 
 
 def _aligned(shape: Shape, rank: int) -> Shape:
@@ -277,7 +291,10 @@ def add_group(builder: Builder, group: Group) -> None:
     expr = composed(group.expr, [("in", view.leaves.index(name)) for name in group.leaves])
     name = "+".join(dict.fromkeys(one.name or one.output for one in group.nodes))
     output = builder.new_pixels(root) if turn else root.output
-    builder.expression(root, group.kind, expr, view.operands, (rows, width), names, name=name, output=output)
+    types = dict(graph.whole)
+    if graph.whole.get(root.output) == "int8":  # inputs are quantized as they are, not as they are rounded
+        types |= {one: "float32" for one in graph.inputs if graph.is_float(one)}
+    builder.expression(root, group.kind, expr, view.operands(types), (rows, width), names, name=name, output=output)
 
 
 def _stacked(*arrays: Array) -> Array:

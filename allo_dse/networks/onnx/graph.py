@@ -63,6 +63,14 @@ class Node(Struct, frozen=True, eq=False):
         return float(value) if isinstance(value, int | float) else default
 
 
+class Codes(Struct, frozen=True):
+    """Whole numbers that a known array is made of: (codes - zero) * scale, arrays of one shape."""
+
+    codes: Array
+    scale: Array
+    zero: Array
+
+
 @dataclass
 class Graph:
     """A model as plain data.
@@ -75,6 +83,8 @@ class Graph:
         elements: ONNX's element types of tensors.
         open: tensors whose shapes depend on the inputs' elements; `shapes` has those for one example.
         names: of all tensors and nodes of the model, and those made since.
+        codes: what known arrays were quantized to.
+        whole: element types of tensors that are not of the network's own type.
     """
 
     name: str
@@ -87,6 +97,8 @@ class Graph:
     elements: dict[str, int] = field(default_factory=dict)
     open: frozenset[str] = frozenset()
     names: set[str] = field(default_factory=set)
+    codes: dict[str, Codes] = field(default_factory=dict)
+    whole: dict[str, str] = field(default_factory=dict)
 
     def is_float(self, name: str) -> bool:
         """Return whether a tensor's elements are floating-point numbers."""
@@ -178,11 +190,12 @@ def _read(
     types |= {name: _type_of(array) for name, array in known.items()}
     outputs, nodes = [o.name for o in graph.output], list[Node]()
     same, named = dict[str, str](), {name for one in graph.node for name in one.output}
+    codes: dict[str, Codes] = {}
     waiting = deque(one for one in graph.node if one.output)
     while waiting:
         proto = waiting.popleft()
-        if (branch := _taken_branch(proto, known, same)) is not None:
-            waiting.extendleft(reversed(branch))
+        if (parts := _taken_branch(proto, known, same) or _linear_parts(proto)) is not None:
+            waiting.extendleft(reversed(parts))
             continue
         node = _node(proto, same)
         if node.name in named and node.name != node.output:  # names must be unique: else the output is used
@@ -200,11 +213,40 @@ def _read(
                 same[node.output] = node.inputs[0]
         else:
             known |= values
+            if (quantized := _codes(node, known, codes, versions)) is not None:
+                codes[node.output] = quantized
             types |= {name: _type_of(array) for name, array in values.items()}
     shapes = {name: shape for name, one in types.items() if (shape := _shape(one)) is not None}
     elements = {name: one.tensor_type.elem_type for name, one in types.items()}
     names = {*named, *known, *inputs}
-    return Graph(graph.name or "network", nodes, shapes, known, inputs, outputs, versions, elements, names=names)
+    return Graph(
+        graph.name or "network", nodes, shapes, known, inputs, outputs, versions, elements, names=names, codes=codes
+    )
+
+
+def _codes(
+    node: Node, known: Mapping[str, Array], codes: Mapping[str, Codes], versions: Mapping[str, int]
+) -> Codes | None:
+    """Return what the result of a known node was quantized to; None if it was not, or is more than rearranged."""
+    assert node.proto is not None
+    if node.op == "DequantizeLinear":
+        array, scale = (known[name] for name in node.inputs[:2])
+        zero = known[node.inputs[2]] if node.inputs[2:] else np.zeros(scale.shape, array.dtype)
+        axis, block = int(node.number("axis", 1)), int(node.number("block_size", 0))
+
+        def spread(one: Array) -> Array:
+            if block:
+                one = np.repeat(one, block, axis).take(range(array.shape[axis]), axis)
+            elif one.size > 1:
+                one = one.reshape([-1 if at == axis % array.ndim else 1 for at in range(array.ndim)])
+            return np.broadcast_to(one, array.shape)
+
+        return Codes(array, spread(scale), spread(zero).astype(np.int32))
+    if node.op not in ("Transpose", "Reshape", "Identity") or node.inputs[0] not in codes:
+        return None
+    given, before = {name: known[name] for name in node.inputs[1:]}, codes[node.inputs[0]]
+    parts = (before.codes, before.scale, before.zero)
+    return Codes(*(evaluate(node.proto, {node.inputs[0]: one, **given}, versions)[node.output] for one in parts))
 
 
 def _example(graph: Graph, wanted: Sequence[str]) -> dict[str, Array]:
@@ -244,6 +286,43 @@ def _taken_branch(proto: NodeProto, known: Mapping[str, Array], same: Mapping[st
         found.append(copy)
     ends = zip(graph.output, proto.output, strict=True)
     return [*found, *(helper.make_node("Identity", [names.get(a.name, a.name)], [b]) for a, b in ends if b)]
+
+
+def _linear_parts(proto: NodeProto) -> list[NodeProto] | None:
+    """Return an operator on quantized tensors as one between conversions; None for any other node.
+
+    Each input comes with its scale and its zero, the output's follow; a bias has the product of the inputs' scales.
+    """
+    from onnx import helper
+
+    kind = proto.op_type.removeprefix("QLinear" if proto.op_type.startswith("QLinear") else "Q")
+    tensors = LINEAR.get(kind) if kind != proto.op_type else None
+    if tensors is None:
+        return None
+    given, output = [*proto.input, "", ""], proto.output[0]
+    names, made = [f"{output}.in{at}" for at in range(tensors)], []
+    for at, name in enumerate(names):
+        axis = {"axis": 0 if kind == "Conv" else 1} if at else {}
+        made.append(helper.make_node("DequantizeLinear", given[3 * at : 3 * at + 3], [name], **axis))
+    ends, bias = given[3 * tensors :], ""
+    if kind == "Gemm":
+        bias, *ends = ends
+    elif kind == "Conv":
+        bias = ends[2]
+    if bias:
+        made.append(helper.make_node("Mul", [given[1], given[4]], [f"{output}.scale"]))
+        made.append(helper.make_node("DequantizeLinear", [bias, f"{output}.scale"], [f"{output}.bias"], axis=0))
+        names.append(f"{output}.bias")
+    own = helper.make_node(kind, names, [f"{output}.real"], name=proto.name)
+    own.attribute.extend(one for one in proto.attribute if one.name not in ("channels_last", "opset"))
+    return [*made, own, helper.make_node("QuantizeLinear", [f"{output}.real", *ends[:2]], [output])]
+
+
+LINEAR = {
+    **{"Conv": 2, "MatMul": 2, "Gemm": 2, "Add": 2, "Mul": 2},
+    **{"Sigmoid": 1, "LeakyRelu": 1, "AveragePool": 1, "GlobalAveragePool": 1, "Softmax": 1},
+}
+"""Operators on quantized tensors, as QLinear and their name or Q and their name: how many tensors they read."""
 
 
 def rename(proto: NodeProto, names: Mapping[str, str]) -> None:

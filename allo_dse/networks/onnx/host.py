@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,6 @@ from .graph import Graph, Node
 Array = NDArray[np.generic]
 PRODUCTS = {"MatMul": 1, "Gemm": 1, "Conv": 0, "ConvTranspose": 0, "MatMulNBits": 1, "MatMulInteger": 1}
 """Operators whose work is a sum of products for each element of their result."""
-
-
-def gather(data: Array, indices: Array, axis: int = 0) -> Array:
-    return np.asarray(np.take(data, indices.astype(np.int64), axis=axis))
-
-
-def cast(array: Array, dtype: str) -> Array:
-    return array.astype(dtype)
 
 
 @dataclass(frozen=True)
@@ -60,13 +52,17 @@ class OnnxHost:
 
         return session_of(ModelProto.FromString(self.model))
 
-    def __call__(self, *arrays: Array) -> Array:
+    @property
+    def dtypes(self) -> dict[str, np.dtype[np.generic]]:
+        """NumPy's types of the arrays."""
         from onnx import helper
 
-        types = [helper.tensor_dtype_to_np_dtype(element) for _, element in self.elements]
+        return {name: helper.tensor_dtype_to_np_dtype(element) for name, element in self.elements}
+
+    def __call__(self, *arrays: Array) -> Array:
         given = {
             name: np.asarray(array).astype(dtype, copy=False)
-            for (name, _), array, dtype in zip(self.elements, arrays, types, strict=True)
+            for array, (name, dtype) in zip(arrays, self.dtypes.items(), strict=True)
         }
         return np.asarray(self._session.run([self.output], given)[0])
 
@@ -84,24 +80,6 @@ def indices_outside(node: Node, shape: Sequence[int], known: Mapping[str, Array]
     indices, size = known[node.inputs[1]].astype(np.int64).ravel(), shape[int(node.number("axis", 0))]
     wrong = indices[(indices < -size) | (indices >= size)]
     return f"index {wrong[0]} of a dimension of {size}" if wrong.size else ""
-
-
-def numpy_step(node: Node, graph: Graph) -> Host | None:
-    """Return the host's computation of a Gather or a Cast in NumPy; None for other nodes and types."""
-    moved = bytes_of(node, graph)
-    if node.op == "Gather":
-        axis, shape = int(node.number("axis", 0)), graph.shapes[node.inputs[0]]
-        rows = 2 * math.prod(graph.shapes[node.output]) * 4  # it does not read the whole table
-        return Host(node.op, partial(gather, axis=axis), (None, shape[axis]), bytes=rows)
-    if node.op != "Cast":
-        return None
-    import onnx
-
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(int(node.number("to", onnx.TensorProto.FLOAT)))
-    if dtype.name == "bfloat16":
-        dtype = np.dtype(np.float32)
-    plain = dtype.isbuiltin == 1 and dtype.kind in "biuf"
-    return Host(node.op, partial(cast, dtype=dtype.name), bytes=moved) if plain else None
 
 
 def host_step(node: Node, graph: Graph, output: str) -> tuple[Host, list[str]]:
@@ -123,7 +101,9 @@ def _below(node: Node, graph: Graph, name: str) -> int:
 
 
 def bytes_of(node: Node, graph: Graph) -> int:
-    """Return the bytes that a node reads and writes."""
+    """Return the bytes that a node reads and writes; of a table only the rows that it gathers."""
+    if node.op == "Gather":
+        return 8 * math.prod(graph.shapes[node.output])
     names = (*node.inputs, *node.outputs)
     return sum(4 * math.prod(graph.shapes.get(name, ())) for name in names if name)
 

@@ -41,13 +41,18 @@ def conv(builder: Builder, node: Node) -> None:
     index = windows(builder, node, kernel)
     taps, count, pixels = index.shape[1], weights.shape[0], builder.pixels(x)
     by_tap = np.moveaxis(weights, (0, 1), (-1, -2)).reshape(taps, channels // groups, count)
+    beside = [builder.known(np.full((1, channels), edge))] if (edge := int(node.number("edge", 0))) else []
     if groups == 1:
-        under = builder.arranged(lambda one: _gathered(one, index, channels).reshape(len(index), -1), pixels)
+        under = builder.arranged(
+            lambda one, *edge: _gathered(one, index, channels, *edge).reshape(len(index), -1), pixels, *beside
+        )
         matrix = builder.known(by_tap.reshape(-1, count))
         builder.product(node, under, matrix, bias, output=builder.new_pixels(node))
         return
     if groups == channels == count:
-        under = builder.arranged(lambda one: _gathered(one, index, channels).swapaxes(0, 1), pixels)
+        under = builder.arranged(
+            lambda one, *edge: _gathered(one, index, channels, *edge).swapaxes(0, 1), pixels, *beside
+        )
         work = depthwise_work(taps, len(index), channels, builder.element)
         matrix = builder.known(by_tap.reshape(taps, count))
         sums = builder.part(node, work, under, matrix, kind="product" if bias else "", shape=(len(index), channels))
@@ -190,7 +195,8 @@ def windows(builder: Builder, node: Node, kernel: Sequence[int]) -> Index:
     return np.where(one < 0, batch * size, images).reshape(-1, one.shape[1])
 
 
-def _gathered(pixels: Array, index: Index, channels: int) -> Array:
-    """[positions, taps, channels], zeros outside of the image."""
+def _gathered(pixels: Array, index: Index, channels: int, edge: Array | None = None) -> Array:
+    """[positions, taps, channels], a pixel of zeros or another one outside of the image."""
     pixels = pixels.reshape(-1, channels)
-    return np.concatenate([pixels, np.zeros_like(pixels[:1])])[index]
+    beside = np.zeros_like(pixels[:1]) if edge is None else edge.astype(pixels.dtype)
+    return np.concatenate([pixels, beside])[index]

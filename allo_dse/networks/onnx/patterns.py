@@ -82,31 +82,6 @@ def attention_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
     return Node("Attention", root.name, (q, k, values), root.output, {**attributes, "keys_transposed": 1})
 
 
-def quantized_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
-    """Return the rounding to whole numbers that a quantization and its reverse are; None if their numbers differ."""
-    from onnx import helper
-
-    before = writer.get(root.inputs[0])
-    if before is None or before.op != "QuantizeLinear" or not before.is_standard:
-        return None
-    names = [(*node.inputs[1:3], "")[:2] for node in (before, root)]
-    if any(name and name not in graph.known for own in names for name in own):
-        return None
-    scales = [graph.known[scale] for scale, _ in names]
-    zeros = [graph.known[zero] if zero else np.zeros(1, np.int8) for _, zero in names]
-    dtype = helper.tensor_dtype_to_np_dtype(graph.elements[before.output])
-    alike = scales[0].size == scales[1].size == zeros[0].size == zeros[1].size == 1
-    if not alike or scales[0] != scales[1] or zeros[0] != zeros[1] or dtype.name not in WHOLE:
-        return None
-    zero, limits = int(zeros[0].ravel()[0]), np.iinfo(dtype)
-    attributes = {"scale": float(scales[0].ravel()[0]), "low": limits.min - zero, "high": limits.max - zero}
-    return Node("FakeQuantize", root.name, before.inputs[:1], root.output, attributes)
-
-
-WHOLE = {"int8", "uint8", "int16", "uint16"}
-"""Types of quantized elements that a function of elements rounds to."""
-
-
 def _base_of(name: str, graph: Graph, writer: Writer) -> str | None:
     """Return the only tensor that a tensor is computed of, element by element, beside known ones."""
     bases, waiting, seen = set[str](), [name], set[str]()
@@ -274,8 +249,6 @@ PATTERNS: dict[str, list[Pattern]] = {
             ("Mul", "x", ("Mul", twice, _HALF)),
         )
     ],
-    "SiluMul": [("Mul", ("Mul", "x", ("Sigmoid", "x")), "up")],
-    "Silu": [("Mul", "x", ("Sigmoid", "x"))],
     "LayerNormalization": [("Add", ("Mul", normed, "=weight"), "=bias") for normed in _normed(_CENTRED)],
     "RMSNormalization": [("Mul", normed, "=weight") for normed in _normed("x")],
     "RotaryEmbedding": [("Add", ("Mul", "x", "=cosine"), ("Mul", "turned", "=sine"))],
@@ -339,8 +312,6 @@ def parts_of(whole: Node, graph: Graph) -> list[Node]:
 
 
 def _as_one(node: Node, graph: Graph, writer: dict[str, Node]) -> Node:
-    if node.op == "DequantizeLinear" and node.is_standard:
-        return quantized_node(node, graph, writer) or node
     if node.op == "MatMul" and node.is_standard:
         return attention_node(node, graph, writer) or node
     for op, patterns in PATTERNS.items():
@@ -362,8 +333,8 @@ def _node(op: str, root: Node, bound: Bound, graph: Graph) -> Node | None:
         return rotary_node(root, bound, graph)
     if any(not np.isclose(number(f"={name}", value), value) for name, value in EXACT.items()):
         return None
-    if np.isnan(number("=epsilon", 0.0)) or ("up" in bound and graph.shapes[bound["up"]] != graph.shapes[bound["x"]]):
+    if np.isnan(number("=epsilon", 0.0)):
         return None
-    names = tuple(bound[name] for name in ("x", "up", "=weight", "=bias") if name in bound)
+    names = tuple(bound[name] for name in ("x", "=weight", "=bias") if name in bound)
     attributes = {"epsilon": number("=epsilon", 0.0)} if "=epsilon" in bound else {}
     return Node(op, root.name, names, root.output, attributes)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..operators.execute import Expr, Operand
 from ..operators.expressions import MOST_WIDTH, number
+from ..operators.rows import centred, normed
 from .builder import Array, Builder
 from .graph import Node
 
@@ -78,20 +79,17 @@ def group_norm(builder: Builder, node: Node) -> None:
     scale, bias = (np.repeat(known[name].astype(np.float32).ravel(), repeat) for name in names)
     size, each = math.prod(sides), channels // groups
     rows, width = batch * groups, each * size
-    epsilon, own = number(node.number("epsilon", 1e-5)), builder.read(x)
+    own = builder.read(x)
     weights = builder.known(np.stack([np.tile(one, batch) for one in (scale, bias)]))
     if width > MOST_WIDTH:
         return _long_norm(builder, node, (rows, width), (batch * channels, size), weights)
-    mean: Expr = ("mul", ("row_sum", X), number(1 / width))
-    centred: Expr = ("sub", X, mean)
-    variance: Expr = ("mul", ("row_sum", ("mul", centred, centred)), number(1 / width))
-    normed: Expr = ("div", centred, ("sqrt", ("add", variance, epsilon)))
+    whole = normed(centred(X, width), width, node.number("epsilon", 1e-5))
     if each == 1:
-        expr: Expr = ("add", ("mul", normed, ("in", 1)), ("in", 2))
+        expr: Expr = ("add", ("mul", whole, ("in", 1)), ("in", 2))
         given = [FULL, Operand("column", 2)]
         builder.expression(node, "norm", expr, given, (rows, width), [own, weights], output=node.output)
         return None
-    made = builder.expression(node, "norm", normed, [FULL], (rows, width), [own])
+    made = builder.expression(node, "norm", whole, [FULL], (rows, width), [own])
     if (scale == 1).all() and not bias.any():
         builder.rearrange(node, lambda one: one, made)
         return None

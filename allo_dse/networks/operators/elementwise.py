@@ -2,66 +2,41 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 import allo
 import allo.dataflow as df
 import numpy as np
-from allo.ir.types import bfloat16, float32
+from allo.ir.types import bfloat16, float32, int8, int32
 from allo.memory import Layout
 from numpy.typing import NDArray
 
 from allo_dse.space.params import divisors
 
-from .execute import Expr, Operand, Work
-from .expressions import expression_work, number, one_plus_exp, relu, sigmoid, tanh
+from .execute import Operand, Work
+from .expressions import BINARY, UNARY, expression_work
 
 S, R = Layout.Shard, Layout.Replicate
-GELU = -2 * math.sqrt(2 / math.pi)  # x / (1 + exp(GELU * u)) is x * (1 + tanh(-GELU / 2 * u)) / 2
 Floats = NDArray[np.float32]
 FULL = Operand("full")
 
 
-def _gelu(x: Expr) -> Expr:
-    inner = ("mul", x, ("add", ("mul", ("mul", x, x), number(0.044715)), number(1)))
-    return ("div", x, one_plus_exp(inner, GELU))
-
-
-UNARY: dict[str, Callable[[Expr], Expr]] = {
-    "relu": relu,
-    "gelu": _gelu,  # as its tanh approximation, for which Allo has vector kernels
-    "silu": lambda x: ("div", x, one_plus_exp(x)),
-    "sigmoid": sigmoid,
-    "tanh": tanh,
-}
-BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "add": lambda a, b: ("add", a, b),
-    "sub": lambda a, b: ("sub", a, b),
-    "mul": lambda a, b: ("mul", a, b),
-    "silu_mul": lambda gate, up: ("mul", ("div", gate, one_plus_exp(gate)), up),
-}
+def _title(op: str) -> str:
+    return op.title().replace("_", "")
 
 
 def unary_work(op: str, size: int, element: object) -> Work:
-    """`op` of `UNARY` on `size` elements."""
-    return expression_work(op, UNARY[op](("in", 0)), [FULL], (size, 1), element)
-
-
-def affine_work(by: float, plus: float, size: int, element: object) -> Work:
-    """x * by + plus for `size` elements."""
-    expr = ("add", ("mul", ("in", 0), number(by)), number(plus))
-    return expression_work("affine", expr, [FULL], (size, 1), element)
+    """`op` on `size` elements, such as "relu", "gelu", "silu", "sigmoid" and "tanh"."""
+    expr = UNARY[_title(op)](("in", 0), lambda _, default: default)
+    return expression_work(op, expr, [FULL], (size, 1), element)
 
 
 def binary_work(op: str, size: int, element: object) -> Work:
-    """`op` of `BINARY` on two tensors of `size` elements."""
-    return expression_work(op, BINARY[op](("in", 0), ("in", 1)), [FULL, FULL], (size, 1), element)
+    """`op` on two tensors of `size` elements, such as "add", "sub", "mul" and "silu_mul"."""
+    return expression_work(op, BINARY[_title(op)](("in", 0), ("in", 1)), [FULL, FULL], (size, 1), element)
 
 
 def row_work(op: str, rows: int, width: int, element: object) -> Work:
     """ "add" or "mul" of every row of a matrix and the same row."""
-    expr = BINARY[op](("in", 0), ("in", 1))
+    expr = BINARY[_title(op)](("in", 0), ("in", 1))
     return expression_work(f"{op}_row", expr, [FULL, Operand("row")], (rows, width), element)
 
 
@@ -98,14 +73,15 @@ def pool(taps=9, N=200704, P=512, op="max", Ty=bfloat16):
 def depthwise(taps=9, M=3136, C=64, P=392, Ty=bfloat16):
     """Sums of the rows under each position, each times the weights of its tap."""
     Mt = M // P
+    Sum, Out = (int32, int32) if Ty == int8 else (float32, Ty)
 
     @df.region()
-    def top(X: Ty[taps, M * C], W: Ty[taps, C], Y: Ty[M * C]):
+    def top(X: Ty[taps, M * C], W: Ty[taps, C], Y: Out[M * C]):
         @df.kernel(mapping=[P], args=[X, W, Y])
-        def core(x: Ty[taps, M * C] @ [R, S(0)], w: Ty[taps, C] @ [R, R], y: Ty[M * C] @ [S(0)]):
+        def core(x: Ty[taps, M * C] @ [R, S(0)], w: Ty[taps, C] @ [R, R], y: Out[M * C] @ [S(0)]):
             for i in range(Mt):
                 for c in range(C):
-                    total: float32 = 0.0
+                    total: Sum = 0
                     for t in range(taps):
                         total += x[t, i * C + c] * w[t, c]
                     y[i * C + c] = total
@@ -131,7 +107,8 @@ def depthwise_work(taps: int, positions: int, channels: int, element: object) ->
     most = max(1, MOST_WINDOW_ELEMENTS // ((taps + 1) * channels))
 
     def reference(X: Floats, W: Floats) -> Floats:
-        found: Floats = (X.reshape(taps, -1, channels) * W[:, None]).sum(axis=0).ravel()
+        whole = np.int32 if element == int8 else np.float32
+        found: Floats = (X.reshape(taps, -1, channels).astype(whole) * W[:, None]).sum(axis=0).ravel()
         return found
 
     shares = divisors(positions, at_least=-(-positions // most), at_most=positions)

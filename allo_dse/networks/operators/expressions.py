@@ -22,6 +22,7 @@ from pathlib import Path
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.files import write_whole
+from allo_dse.lang.types import float32
 from allo_dse.space.params import Parameter, divisors
 
 from .execute import Expr, Made, Operand, Work
@@ -40,7 +41,7 @@ ERF_SLOPE = 0.3275911
 TILED = {"add", "sub", "mul", "div", "exp"}
 """Operations that Allo has vector kernels for."""
 REDUCTIONS = ("row_sum", "row_max", "row_min")
-LOWEST, HIGHEST = "-3.0e38", "3.0e38"
+LOWEST, HIGHEST = "-3.4028234663852886e38", "3.4028234663852886e38"  # of float32
 
 _SCALARS = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
@@ -72,7 +73,13 @@ def composed(expr: Expr, given: Sequence[Expr]) -> Expr:
     """Return an expression with others in place of its inputs."""
     if expr[0] == "in":
         return given[input_of(expr)]
-    return expr if expr[0] == "number" else (expr[0], *(composed(one, given) for one in operands(expr)))
+    if expr[0] == "number":
+        return expr
+    op, *own = (expr[0], *(composed(one, given) for one in operands(expr)))
+    for x, y in (own, own[::-1]) if op == "mul" else ():
+        if y[0] == "div" and y[1] == number(1):
+            return ("div", x, y[2])
+    return (op, *own)
 
 
 def input_of(expr: Expr) -> int:
@@ -275,7 +282,7 @@ def element_of(given: Sequence[Operand], names: Sequence[str], row: str, column:
 HEAD = """import allo
 import allo.dataflow as df
 import numpy as np
-from allo.ir.types import Stream, bfloat16, float32
+from allo.ir.types import Stream, bfloat16, float32, int8, int32
 from allo.memory import Layout
 
 S, R = Layout.Shard, Layout.Replicate
@@ -288,19 +295,24 @@ def indented(depth: int, lines: Sequence[str]) -> str:
     return "".join(f"{'    ' * depth}{one}\n" for one in lines)
 
 
-def program_text(kind: str, expr: Expr, given: Sequence[Operand]) -> str:
-    """Return the text of a file with the program of an expression, and its reference in NumPy."""
+def program_text(kind: str, expr: Expr, given: Sequence[Operand], to: str = "Ty") -> str:
+    """Return the text of a file with the program of an expression, and its reference in NumPy.
+
+    Args:
+        to: the element type of the result.
+    """
     flat, vector = is_flat(expr, given), of_rows(expr, given)
     names = [f"X{at}" if len(given) > 1 else "X" for at in range(len(given))]
     if flat:
         sizes, share, tensors = "N=1024, P=1", "Nt = N // P", [("N", "S(0)")] * (len(given) + 1)
-        body = _flat_body(expr, [name.lower() for name in names])
+        body = _flat_body(expr, [name.lower() for name in names], plain={to, *(one.dtype for one in given)} == {"Ty"})
     else:
         sizes, share = "M=1024, N=64, P=1024", "Mt = M // P"
         tensors = [tensor_of(one, "M", "N", ("S(0)", "R")) for one in (*given, Operand("full"))]
         tensors[-1] = ("M", "S(0)") if vector else tensors[-1]
         body = _row_body(expr, given, [name.lower() for name in names], vector=vector)
-    wide = [f"{name}: Ty[{shape}]" for name, (shape, _) in zip([*names, "Y"], tensors, strict=True)]
+    types = [*(one.dtype for one in given), to]
+    wide = [f"{name}: {own}[{shape}]" for name, own, (shape, _) in zip([*names, "Y"], types, tensors, strict=True)]
     own = [f"{w[:1].lower()}{w[1:]} @ [{layout}]" for w, (_, layout) in zip(wide, tensors, strict=True)]
     known = operand_names(given, [name.lower() for name in names], flat=flat)
     lines = numpy_lines(expr, known)
@@ -324,9 +336,14 @@ def reference({", ".join(name.lower() for name in names)}):
 '''
 
 
-def _flat_body(expr: Expr, names: Sequence[str]) -> list[str]:
+def _flat_body(expr: Expr, names: Sequence[str], *, plain: bool) -> list[str]:
+    """A pass over the elements.
+
+    Args:
+        plain: all tensors have one type.
+    """
     lines: list[str] = []
-    text = Writer().tiles(expr, names, "Ty[Nt]", lines)
+    text = Writer().tiles(expr, names, "Ty[Nt]", lines) if plain else None
     if text is not None:
         return [*lines, f"y[:] = {text}"]
     lines = []
@@ -335,26 +352,42 @@ def _flat_body(expr: Expr, names: Sequence[str]) -> list[str]:
 
 
 def _row_body(expr: Expr, given: Sequence[Operand], names: Sequence[str], *, vector: bool) -> list[str]:
-    """A pass over a row for each reduction, and one for the result."""
-    writer = Writer()
-    rows, known = list[str](), dict[Expr, str]()
+    """A pass over a row for each reduction, and one for the result; exponentials that several need are kept."""
+    writer, uses = Writer(), [own for one in inside(expr) for own in operands(one)]
+    rows, known, kept = list[str](), dict[Expr, str](), dict[Expr, str]()
+
+    def computed(one: Expr, column: str, lines: list[str]) -> str:
+        values = {**{own: f"{name}[{column}]" for own, name in kept.items()}, **known}
+        return writer.scalars(one, values, element_of(given, names, "i", column), lines)
+
+    def once(expr: Expr) -> None:
+        """Compute before a pass what all elements of a row share."""
+        for one in list(inside(expr, known)):
+            if operands(one) and one[0] not in REDUCTIONS and of_rows(one, given):
+                writer.scalars(one, known, element_of(given, names, "i", "0"), rows)
+
     for at, one in enumerate(reductions(expr)):
+        once(operands(one)[0])
         name, inner = f"total{at}", list[str]()
         begin = {"row_sum": "0.0", "row_max": LOWEST, "row_min": HIGHEST}[str(one[0])]
-        value = writer.scalars(operands(one)[0], dict(known), element_of(given, names, "i", f"j{at}"), inner)
+        value = computed(operands(one)[0], f"j{at}", inner)
+        if operands(one)[0][0] == "exp" and uses.count(operands(one)[0]) > 1:
+            kept[operands(one)[0]] = f"kept{at}"
+            inner.append(f"kept{at}[j{at}] = {value}")
         if one[0] == "row_sum":
             inner.append(f"{name} += {value}")
         else:
             inner += [f"if {value} {'>' if one[0] == 'row_max' else '<'} {name}:", f"    {name} = {value}"]
         rows += [f"{name}: float32 = {begin}", f"for j{at} in range(N):", *(f"    {line}" for line in inner)]
         known[one] = name
+    once(expr)
     inner = []
-    result = writer.scalars(expr, known, element_of(given, names, "i", "j"), inner)
+    result = computed(expr, "j", inner)
     if vector:
         rows += [*inner, f"y[i] = {result}"]
     else:
         rows += ["for j in range(N):", *(f"    {line}" for line in (*inner, f"y[i, j] = {result}"))]
-    return ["for i in range(Mt):", *(f"    {one}" for one in rows)]
+    return [*(f"{one}: float32[N] = 0.0" for one in kept.values()), "for i in range(Mt):", *(f"    {o}" for o in rows)]
 
 
 def _folder() -> Path:
@@ -416,13 +449,16 @@ def row_tiles(width: int) -> tuple[int, int]:
     return max(1, min(8, LEAST_WIDTH // width)), max(1, min(64, MOST_ELEMENTS // width))
 
 
-def expression_work(kind: str, expr: Expr, given: Sequence[Operand], shape: tuple[int, int], element: object) -> Work:
+def expression_work(
+    kind: str, expr: Expr, given: Sequence[Operand], shape: tuple[int, int], element: object, to: str = "Ty"
+) -> Work:
     """Return the work that computes an expression for each element of a matrix.
 
     Args:
         kind: name of the operator.
         given: the tensors that it reads; rows and columns of one tensor are inputs of the expression one by one.
         shape: rows and columns. Without rows, columns and reductions, only their product counts.
+        element: `Ty`, the type of tensors without one of their own. to: the type of the result.
 
     Raises:
         StudyError: for more tensors than a core has channels for, rows that no core holds, and sizes that tasks do not
@@ -430,8 +466,10 @@ def expression_work(kind: str, expr: Expr, given: Sequence[Operand], shape: tupl
     """
     if not fits(given):
         raise StudyError(f"{kind} reads {len(given)} tensors; a core has channels for two")
-    (rows, width), made_of = shape, Made(expr, tuple(given))
-    program, reference = loaded_text(kind, program_text(kind, expr, given))
+    (rows, width), made_of = shape, Made(expr, tuple(given), to=to)
+    program, reference = loaded_text(kind, program_text(kind, expr, given, to))
+    if "Ty" not in {to, *(one.dtype for one in given)}:
+        element = float32
     if is_flat(expr, given):
         params = {"N": rows * width, "P": tasks_of(rows * width, LEAST_ELEMENTS, MOST_ELEMENTS), "Ty": element}
         return Work(kind, program, params, reference, lambda p: {"N": 4 * p["P"]}, made_of)
@@ -485,10 +523,9 @@ def _elu(x: Expr, alpha: float, scale: float = 1.0) -> Expr:
     return ("where", ("gt", x, number(0)), ("mul", x, number(scale)) if scale != 1 else x, low)
 
 
-def _quantized(x: Expr, scale: float, low: float, high: float) -> Expr:
-    """Round to a multiple of a scale, between two of them."""
-    whole = ("round", ("min", ("max", ("div", x, number(scale)), number(low)), number(high)))
-    return ("mul", whole, number(scale))
+def quantized(x: Expr, scale: Expr, low: Expr, high: Expr) -> Expr:
+    """The nearest multiple of a scale between two of them, as a whole number."""
+    return ("round", ("min", ("max", ("div", x, scale), low), high))
 
 
 def _celu(x: Expr, alpha: float) -> Expr:
@@ -510,13 +547,17 @@ def power(x: Expr, exponent: float) -> Expr | None:
     return found or number(1)
 
 
-def gelu(x: Expr, *, approximate: bool = False) -> Expr:
-    """The Gaussian error linear unit, or its approximation by a hyperbolic tangent."""
-    half = ("mul", x, number(0.5))
-    if not approximate:
-        return ("mul", half, ("add", _erf(("mul", x, number(math.sqrt(0.5)))), number(1)))
-    cube = ("mul", ("mul", ("mul", x, x), x), number(0.044715))
-    return ("mul", half, ("add", tanh(("mul", ("add", x, cube), number(math.sqrt(2 / math.pi)))), number(1)))
+GELU = -2 * math.sqrt(2 / math.pi)  # x / (1 + exp(GELU * u)) is x * (1 + tanh(-GELU / 2 * u)) / 2
+
+
+def gelu(x: Expr) -> Expr:
+    """The approximation of the Gaussian error linear unit, of operations that Allo has vector kernels for."""
+    inner = ("mul", x, ("add", ("mul", ("mul", x, x), number(0.044715)), number(1)))
+    return ("div", x, one_plus_exp(inner, GELU))
+
+
+def silu(x: Expr) -> Expr:
+    return ("div", x, one_plus_exp(x))
 
 
 Attribute = Callable[[str, float], float]
@@ -538,7 +579,7 @@ UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     "Erf": lambda x, _: _erf(x),
     "Exp": lambda x, _: ("exp", x),
     "Gelu": lambda x, _: gelu(x),
-    "FakeQuantize": lambda x, a: _quantized(x, a("scale", 1), a("low", -128), a("high", 127)),
+    "Dequantize": lambda x, a: ("mul", ("sub", x, number(a("zero", 0))), number(a("scale", 1))),
     "HardSigmoid": lambda x, a: _hard_sigmoid(x, a("alpha", 0.2), a("beta", 0.5)),
     "HardSwish": lambda x, _: ("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
     "LeakyRelu": lambda x, a: ("where", ("gt", x, number(0)), x, ("mul", x, number(a("alpha", 0.01)))),
@@ -548,11 +589,14 @@ UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     "Not": lambda x, _: ("sub", number(1), x),
     "QuickGelu": lambda x, a: ("mul", x, sigmoid(("mul", x, number(a("alpha", 1.702))))),
     "Reciprocal": lambda x, _: ("div", number(1), x),
+    "Quantize": lambda x, a: (
+        "add", quantized(x, *(number(a(one, 0)) for one in ("scale", "low", "high"))), number(a("zero", 0)),
+    ),
     "Relu": lambda x, _: relu(x),
     "Selu": _selu,
     "Sigmoid": lambda x, _: sigmoid(x),
     "Sign": lambda x, _: ("sub", ("gt", x, number(0)), ("gt", number(0), x)),
-    "Silu": lambda x, _: ("mul", x, sigmoid(x)),
+    "Silu": lambda x, _: silu(x),
     "Sin": lambda x, _: ("sin", x),
     "Softplus": lambda x, _: _softplus(x),
     "Softsign": lambda x, _: ("div", x, ("add", _abs(x), number(1))),
@@ -578,7 +622,7 @@ BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "Or": lambda a, b: ("max", a, b),
     "PRelu": lambda a, b: ("where", ("gt", a, number(0)), a, ("mul", a, b)),
     "Sub": lambda a, b: ("sub", a, b),
-    "SiluMul": lambda a, b: ("mul", ("mul", a, sigmoid(a)), b),
+    "SiluMul": lambda a, b: ("mul", silu(a), b),
     "Sum": lambda a, b: ("add", a, b),
     "Xor": lambda a, b: ("sub", ("max", a, b), ("min", a, b)),
 }

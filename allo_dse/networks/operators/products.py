@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import allo
 import allo.dataflow as df
 import numpy as np
-from allo.ir.types import Stream, bfloat16, float32
+from allo.ir.types import Stream, bfloat16, float32, int8, int32
 from allo.memory import Layout
 from numpy.typing import NDArray
 
@@ -39,22 +38,23 @@ Floats = NDArray[np.float32]
 def gemv(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
     """y = A @ x. Allo drops dimensions of a single element, and with them its matrix product's: it gets loops."""
     Mt, Kt = M // Pm, K // Pk
+    Sum, Out = (int32, int32) if Ty == int8 else (float32, Ty)
     LyA, Lyx, Lyy = [S(1), S(0)], [S(0)], [S(1)]
 
     @df.region()
-    def top(A: Ty[M, K], x: Ty[K], y: Ty[M]):
-        sums: Stream[float32[Mt], 2][Pk - 1, Pm]
+    def top(A: Ty[M, K], x: Ty[K], y: Out[M]):
+        sums: Stream[Sum[Mt], 2][Pk - 1, Pm]
 
         @df.kernel(mapping=[Pk, Pm], args=[A, x, y])
-        def gemv(local_A: Ty[M, K] @ LyA, local_x: Ty[K] @ Lyx, local_y: Ty[M] @ Lyy):
+        def gemv(local_A: Ty[M, K] @ LyA, local_x: Ty[K] @ Lyx, local_y: Out[M] @ Lyy):
             pk, pm = df.get_pid()
-            before: float32[Mt]
+            before: Sum[Mt]
             with allo.meta_if(pk > 0):
                 before[:] = sums[pk - 1, pm].get()
             with allo.meta_else():
-                before[:] = 0.0
+                before[:] = 0
             for i in range(Mt):
-                total: float32 = before[i]
+                total: Sum = before[i]
                 for k in range(Kt):
                     total += local_A[i, k] * local_x[k]
                 before[i] = total
@@ -76,15 +76,21 @@ def gemv_work(rows: int, depth: int, element: object) -> Work:
             **{"M": rows, "K": depth, "Ty": element},
             **{"Pm": tile_counts(rows, 2, 32), "Pk": tile_counts(depth, 512, 2048)},
         },
-        np.matmul,
+        lambda A, x: _widened(A) @ _widened(x),
         lambda p: {"M": 2 * p["Pm"], "K": 16 * p["Pk"]},
     )
 
 
+def _widened(array: NDArray[np.generic]) -> NDArray[Any]:
+    """An array as it is multiplied."""
+    return array.astype(np.int32) if array.dtype.kind == "i" else array
+
+
 def gemm_work(rows: int, columns: int, depth: int, element: object) -> Work:
-    """[rows, depth] times [depth, columns]."""
-    made_of = Made(stages=((("in", 0), None),))
-    program, reference = loaded_text("gemm", product_text("gemm", made_of.stages))
+    """[rows, depth] times [depth, columns]; of 8-bit whole numbers, sums of 32 bits."""
+    sums = "int32" if element == int8 else "Ty"
+    made_of = Made(stages=((("in", 0), None),), to=sums, sums=sums)
+    program, reference = loaded_text("gemm", product_text("gemm", made_of))
     return Work(
         "gemm",
         program,
@@ -187,14 +193,14 @@ def gemm_batch_work(count: int, rows: int, columns: int, depth: int, element: ob
 
 _GEMM = """
         @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B{result}])
-        def gemm(local_A: Ty[M, K] @ [S(1), S(0)], local_B: Ty[K, N] @ [S(0), S(2)]{argument}):
+        def gemm(local_A: {own}[M, K] @ [S(1), S(0)], local_B: {own}[K, N] @ [S(0), S(2)]{argument}):
             pk, pm, pn = df.get_pid()
-            before: Ty[Mt, Nt]
+            before: {sums}[Mt, Nt]
             with allo.meta_if(pk > 0):
                 before[:, :] = sums[pk - 1, pm, pn].get()
             with allo.meta_else():
                 before[:, :] = 0
-            after: Ty[Mt, Nt] = allo.add(allo.matmul(local_A, local_B), before)
+            after: {sums}[Mt, Nt] = {added}
             with allo.meta_if(pk < Pk - 1):
                 sums[pk, pm, pn].put(after)
             with allo.meta_else():
@@ -202,41 +208,48 @@ _GEMM = """
 """
 
 
-def product_text(kind: str, stages: Sequence[tuple[Expr, Operand | None]]) -> str:
+def product_text(kind: str, made_of: Made) -> str:
     """Return the text of a file with a product and what follows on its elements, and the reference in NumPy.
 
     A stage with a tensor of its own is a kernel of its own, as a core has no third channel for what comes in.
     """
+    stages, to, whole = made_of.stages, made_of.to, made_of.sums != "Ty"
+    types = [made_of.sums, *["Ty"] * (len(stages) - 2), to]
     first, own = stages[0][0], [(expr, one) for expr, one in stages[1:] if one is not None]
     shapes = [tensor_of(one, "M", "N", ("S(0)", "S(1)")) for _, one in own]
     others = [f"O{at}" for at in range(len(own))]
-    streams = [f"        stage{at}: Stream[Ty[Mt, Nt], 2][Pm, Pn]\n" for at in range(len(own))]
+    streams = [f"        stage{at}: Stream[{types[at]}[Mt, Nt], 2][Pm, Pn]\n" for at in range(len(own))]
     kernels = []
     for at, (expr, one) in enumerate(own):
         last = at == len(own) - 1
-        made = _stage(expr, one, at, "local_C" if last else "y")
+        made = _stage(expr, one, at, "local_C" if last else "y", plain=types[at] == types[at + 1] == one.dtype == "Ty")
         if not last:
-            made = ["y: Ty[Mt, Nt] = 0", *made, f"stage{at + 1}[pm, pn].put(y)"]
+            made = [f"y: {types[at + 1]}[Mt, Nt] = 0", *made, f"stage{at + 1}[pm, pn].put(y)"]
         shape, layout = shapes[at]
-        ends = (", C", ", local_C: Ty[M, N] @ [S(0), S(1)]") if last else ("", "")
+        ends = (", C", f", local_C: {to}[M, N] @ [S(0), S(1)]") if last else ("", "")
         kernels.append(
             f"\n        @df.kernel(mapping=[Pm, Pn], args=[O{at}{ends[0]}])\n"
-            f"        def finish{at}(o{at}: Ty[{shape}] @ [{layout}]{ends[1]}):\n"
-            + indented(3, ["pm, pn = df.get_pid()", f"x{at}: Ty[Mt, Nt] = stage{at}[pm, pn].get()", *made])
+            f"        def finish{at}(o{at}: {one.dtype}[{shape}] @ [{layout}]{ends[1]}):\n"
+            + indented(3, ["pm, pn = df.get_pid()", f"x{at}: {types[at]}[Mt, Nt] = stage{at}[pm, pn].get()", *made])
         )
-    end = ["stage0[pm, pn].put(after)"] if own else _stage(first, None, 0, "local_C")
+    end = ["stage0[pm, pn].put(after)"] if own else _stage(first, None, 0, "local_C", plain=to == made_of.sums)
+    operand = "int8" if whole else "Ty"
     tensors = [
-        "A: Ty[M, K]",
-        "B: Ty[K, N]",
-        *(f"O{at}: Ty[{shape}]" for at, (shape, _) in enumerate(shapes)),
-        "C: Ty[M, N]",
+        f"A: {operand}[M, K]",
+        f"B: {operand}[K, N]",
+        *(f"O{at}: {one.dtype}[{shape}]" for at, ((shape, _), (_, one)) in enumerate(zip(shapes, own, strict=True))),
+        f"C: {to}[M, N]",
     ]
     gemm = _GEMM.format(
         result="" if own else ", C",
-        argument="" if own else ", local_C: Ty[M, N] @ [S(1), S(2)]",
+        argument="" if own else f", local_C: {to}[M, N] @ [S(1), S(2)]",
+        own=operand,
+        sums=made_of.sums,
+        added="allo.matmul(local_A, local_B) + before" if whole else "allo.add(allo.matmul(local_A, local_B), before)",
         last=indented(4, end).rstrip(),
     )
-    lines, result = ["product = A @ B"], "product"
+    lines = ["product = A.astype(np.int32) @ B.astype(np.int32)" if whole else "product = A @ B"]
+    result = "product"
     for at, (expr, other) in enumerate(stages):
         known: dict[Expr, str] = {("in", 0): result}
         if other is not None:
@@ -251,22 +264,26 @@ def product_text(kind: str, stages: Sequence[tuple[Expr, Operand | None]]) -> st
 
     @df.region()
     def top({", ".join(tensors)}):
-        sums: Stream[Ty[Mt, Nt], 2][Pk - 1, Pm, Pn]
+        sums: Stream[{made_of.sums}[Mt, Nt], 2][Pk - 1, Pm, Pn]
 {"".join(streams)}{gemm}{"".join(kernels)}
     return top
 
 
 def reference({", ".join(["A", "B", *(name.lower() for name in others)])}):
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-{indented(2, lines)}        return np.asarray({result}, np.float32)
+{indented(2, lines)}        return np.asarray({result}{"" if to == "int32" else ", np.float32"})
 '''
 
 
-def _stage(expr: Expr, one: Operand | None, at: int, target: str) -> list[str]:
-    """The lines that compute an expression of a tile of the product, and of a further tensor."""
+def _stage(expr: Expr, one: Operand | None, at: int, target: str, *, plain: bool) -> list[str]:
+    """The lines that compute an expression of a tile of the product, and of a further tensor.
+
+    Args:
+        plain: all tiles have one type.
+    """
     source, writer = "after" if one is None else f"x{at}", Writer(f"t{at}_")
     lines: list[str] = []
-    if one is None or one.kind == "full":
+    if plain and (one is None or one.kind == "full"):
         text = writer.tiles(expr, [source, f"o{at}"], "Ty[Mt, Nt]", lines)
         if text is not None:
             return [*lines, f"{target}[:, :] = {text}"]
@@ -289,10 +306,13 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
         position: of the result of `work` among the inputs of `following`.
     """
     after, before = following.made_of, work.made_of
-    if after is None or after.stages or before is None or work.params.get("Ty") != following.params.get("Ty"):
+    if after is None or after.stages or before is None:
         return None
     given, expr = after.given, after.expr
     if position >= len(given) or given[position].kind != "full" or reductions(expr):
+        return None
+    typed = before.sums != "Ty"  # what follows sums of whole numbers decides the type of the rest
+    if given[position].dtype != before.to or not (typed or work.params.get("Ty") == following.params.get("Ty")):
         return None
     kind = f"{work.kind}_{following.kind}"
     firsts = [sum(one.count for one in given[:at]) for at in range(len(given))]
@@ -316,8 +336,10 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
         )
     else:
         stages = (*stages[:-1], (composed(own, [last]), operand))
-    program, reference = loaded_text(kind, product_text(kind, stages))
-    return Work(kind, program, work.params, reference, work.verify_with, Made(stages=stages))
+    made_of = Made(stages=stages, to=after.to, sums=before.sums)
+    program, reference = loaded_text(kind, product_text(kind, made_of))
+    params = {**work.params, "Ty": following.params["Ty"]}
+    return Work(kind, program, params, reference, work.verify_with, made_of)
 
 
 def _sides(work: Work) -> tuple[object, object]:
@@ -336,4 +358,4 @@ def _fused_expressions(kind: str, work: Work, following: Work, position: int) ->
     rest = iter(range(len(before.given), len(given)))
     own = [before.expr if at == position else ("in", next(rest)) for at in range(len(after.given))]
     size = cast(int, work.params["N"])
-    return expression_work(kind, composed(after.expr, own), given, (size, 1), work.params["Ty"])
+    return expression_work(kind, composed(after.expr, own), given, (size, 1), work.params["Ty"], after.to)

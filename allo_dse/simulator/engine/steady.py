@@ -119,7 +119,6 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
     nodes = part.nodes
     # Nodes that did not move are blocked or done, and the difference of their clocks has no effect.
     arena.nodes[nodes[moved], Node.CLOCK] += late
-    arena.nodes[nodes[moved], Node.KEY] += late
     for column, what in enumerate((Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST)):
         arena.nodes[nodes, what] += times * (now.stalls - since.stalls)[:, column]
     process = part.processes(arena)[moved]
@@ -152,7 +151,7 @@ def _order_requests(arena: Arena) -> None:
     """A sorted heap is a heap."""
     heap = arena.heap[: int(arena.header[Header.PENDING_COUNT])]
     if len(heap) > 1:
-        key = arena.nodes[arena.node_number(heap), Node.KEY]
+        key = arena.nodes[arena.node_number(heap), Node.CLOCK]
         heap[:] = heap[np.lexsort((heap, key))]
 
 
@@ -183,7 +182,6 @@ def snapshot(part: Part, arena: Arena) -> State:
         nodes[:, [Node.ACTIVE, Node.HANDLE, Node.SLOT, Node.GRANTED]].ravel(),
         streams[:, Stream.TAIL] - streams[:, Stream.HEAD],
         streams[:, Stream.OCCUPANCY],
-        resources[:, Resource.LAST],
     ]
     image = np.concatenate([*times, *shape, finished])
     # States that differ by a time shift have the same future, shifted: count times from the earliest clock (T15).
@@ -205,7 +203,6 @@ def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finish
     """Per node a time that its next operation is not before, and one entry more."""
     clock = np.zeros(len(nodes) + 1, np.int64)
     clock[:-1] = nodes[:, Node.CLOCK]
-    _wait_for_servers(part, arena, clock)
     blocked = np.flatnonzero(streams[:, Stream.WAITER])
     waiting = part.local[arena.node_number(streams[blocked, Stream.WAITER])]
     empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
@@ -218,23 +215,6 @@ def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finish
             break
         clock[waiting] = np.maximum(soonest, clock[waiting])
     return clock
-
-
-def _wait_for_servers(part: Part, arena: Arena, clock: IntArray) -> None:
-    """Delay the clocks of pending requests to the time when their resource next decides.
-
-    Only this time matters where requests are not served in the order of their times.
-    """
-    if not arena.resources[part.resources, Resource.POLICY].any():
-        return
-    pending = arena.node_number(arena.heap[: int(arena.header[Header.PENDING_COUNT])])
-    asked = arena.nodes[pending, Node.WAITS_ON]
-    pending, asked = pending[asked > 0], asked[asked > 0]
-    server = arena.resources[arena.resource_number(asked)]
-    chooses = server[:, Resource.POLICY] > 0
-    # Nodes of other parts have positions past the last.
-    np.maximum.at(clock, part.local[pending[chooses]], server[chooses, Resource.FREE])
-    clock[-1] = 0
 
 
 def _token_times(

@@ -51,7 +51,6 @@ class Arena:
             "registers": int(registers.per_node.sum()) * Deferred.SIZE,
         }
         self._allocate(sizes)
-        self.resources[:, Resource.POLICY] = network.arbitration
         self._fill_streams(network, rings, words)
         self._fill_nodes(network, queue)
         self.nodes[:, Node.QUEUE] = self._at["registers"] + WORD * Deferred.SIZE * _starts(registers.per_node)

@@ -22,7 +22,7 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import Array, replace
 
 from ..codegen.signature import Pipeline, Signature
-from ..run_time.records import Arbitration, Code, Op
+from ..run_time.records import Code, Op
 from .tables import Table
 
 # An array channel has several banks: a task fills one while another task reads the previous one (ping-pong buffers).
@@ -107,7 +107,7 @@ class Network:
         rows: operation tables. stream_ports, resource_ports: the bindings that `Processes` refer to.
         costs: cycles per cost site.
         producer, consumer: per stream the tasks at its ends as far as the builder was told, else -1.
-        arbitration: per shared resource an `Arbitration`.
+        resources: number of shared resources.
         arrays: channels that are whole arrays (see `ArrayStreams`).
         tensors: arrays that task arguments point into; held here so that they outlive the run.
     """
@@ -123,7 +123,7 @@ class Network:
     stream_ports: IntArray
     resource_ports: IntArray
     costs: IntArray
-    arbitration: IntArray
+    resources: int
     producer: IntArray
     consumer: IntArray
     tensors: tuple[Array, ...] = field(default=(), repr=False)
@@ -142,11 +142,6 @@ class Network:
         network = replace(self, depth=depth)
         _check_streams(network)
         return network
-
-    @property
-    def resources(self) -> int:
-        """Number of shared resources."""
-        return len(self.arbitration)
 
     @property
     def stream_count(self) -> int:
@@ -199,7 +194,7 @@ class NetworkBuilder:
         self._tables: dict[int, tuple[Table, int]] = {}
         self._stream_ports = array("q")
         self._resource_ports = array("q")
-        self._arbitration: list[Arbitration] = []
+        self._resources = 0
         self._costs: list[IntArray] = []
         self._cost_sites = 0
         self._nodes: list[tuple[IntArray, IntArray]] = []
@@ -247,14 +242,10 @@ class NetworkBuilder:
         self._arrays.append(made)
         return made
 
-    def resource(self, arbitration: Arbitration = Arbitration.FIRST_COME) -> int:
-        """Add a shared resource, which serves one request at a time; returns its number.
-
-        Args:
-            arbitration: the choice of the next waiting task when it becomes free.
-        """
-        self._arbitration.append(arbitration)
-        return len(self._arbitration) - 1
+    def resource(self) -> int:
+        """Add a shared resource, which serves one request at a time, first come, first served; returns its number."""
+        self._resources += 1
+        return self._resources - 1
 
     def costs(self, cycles: ArrayLike) -> int:
         """Add cost sites; returns the number of the first."""
@@ -367,7 +358,7 @@ class NetworkBuilder:
             stream_ports=np.array(self._stream_ports, np.int64),
             resource_ports=np.array(self._resource_ports, np.int64),
             costs=_join(self._costs),
-            arbitration=np.array(self._arbitration, np.int64),
+            resources=self._resources,
             producer=self._end(1),
             consumer=self._end(2),
             tensors=tuple(self._tensors),

@@ -86,8 +86,6 @@ class Node(IntEnum):
     """Number of these."""
     FROZEN = 14
     """Cycles that its pipeline has been frozen."""
-    KEY = 15
-    """Of a pending request: the earliest time at which it can be decided on."""
     SIZE = 16
 
 
@@ -153,21 +151,7 @@ class Resource(IntEnum):
     FREE = 0
     BUSY = 1
     REQUESTS = 2
-    LAST = 3
-    """The node served last, where requesters take turns; else 0."""
-    POLICY = 4
-    """An `Arbitration`."""
-    SIZE = 8
-
-
-class Arbitration(IntEnum):
-    """Whom a server takes next, of those that wait when it becomes free."""
-
-    FIRST_COME = 0
-    ROUND_ROBIN = 1
-    """Nodes in turn, in the order of their numbers."""
-    PRIORITY = 2
-    """The node with the lowest number."""
+    SIZE = 4
 
 
 class Deferred(IntEnum):

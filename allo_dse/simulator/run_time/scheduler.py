@@ -3,7 +3,6 @@
 A blocked node is registered at its stream and queued again by the opposite operation, so the cost of a turn does not
 depend on the number of nodes. When no node can run, the pending request with the smallest (clock, node) is granted:
 every later request comes from a clock at least as large, so service in this order is first come, first served (T11).
-If a server takes others first, a request is decided when the server is free, at the earliest, among all that wait then.
 A poll whose answer is not yet decided is such a request without a resource: once it is granted, nothing can happen at
 its stream before its time any more.
 """
@@ -19,26 +18,23 @@ from . import operation_tables as tables
 from .builder import Emitter, function
 from .fifo import Variant
 from .operation_tables import PUSH_REQUEST
-from .records import Arbitration, Header, Node, Resource, Slot, State
+from .records import Header, Node, Resource, Slot, State
 
 RUN = "df_run"
 DESTROY = "df_destroy"
 TURN, START_SLOT, GRANT, BEFORE = "df_turn", "df_start_slot", "df_grant", "df_before"
 PREFETCHED = 4
 """Cache lines of a coroutine's frame that are fetched ahead."""
-PUSH_PENDING, CHOOSE = "df_push_pending", "df_choose"
 
 
 def define_requests(module: ir.Module) -> None:
     """`df_push_request(header, node)`: the node asks for a resource, or for the answer to a poll, at its clock."""
     _define_before(module)
-    _define_push(module)
     _define_request(module)
 
 
 def define_scheduler(module: ir.Module, variant: Variant) -> None:
     """`df_run(header)`, in a module that has the table process and requests."""
-    _define_choose(module)
     _define_grant(module, variant)
     _define_start(module)
     _define_turn(module)
@@ -146,31 +142,21 @@ def _define_start(module: ir.Module) -> None:
 
 
 def _define_before(module: ir.Module) -> None:
-    """Order of two waiting nodes: by decision time, then by node number (their records are in that order)."""
+    """Order of two waiting nodes: by clock, then by node number (their records are in that order)."""
     ptr = Emitter.pointer_type()
     op = function(module, BEFORE, [ptr, ptr], [Emitter.bit_type()])
     a, b = op.arguments
     e = Emitter(op.entry_block)
-    first, second = e.load(a, Node.KEY), e.load(b, Node.KEY)
+    first, second = e.load(a, Node.CLOCK), e.load(b, Node.CLOCK)
     with e.when(e.is_(first, "!=", second)):
         e.return_([e.is_(first, "<", second)])
     e.return_([e.is_(e.address(a), "<", e.address(b))])
 
 
 def _define_request(module: ir.Module) -> None:
-    ptr = Emitter.pointer_type()
-    op = function(module, PUSH_REQUEST, [ptr, ptr])
-    header, node = op.arguments
-    e = Emitter(op.entry_block)
-    e.store(e.load(node, Node.CLOCK), node, Node.KEY)
-    e.call(PUSH_PENDING, [header, node])
-    e.return_()
-
-
-def _define_push(module: ir.Module) -> None:
     """Add a node to the heap of pending requests."""
     ptr = Emitter.pointer_type()
-    op = function(module, PUSH_PENDING, [ptr, ptr])
+    op = function(module, PUSH_REQUEST, [ptr, ptr])
     header, node = op.arguments
     e = Emitter(op.entry_block)
     heap, count = e.load_ptr(header, Header.PENDING), e.load(header, Header.PENDING_COUNT)
@@ -204,15 +190,6 @@ def _define_grant(module: ir.Module, variant: Variant) -> None:
         fifo.push_ready(e, header, node)
         e.return_()
     server = e.load_ptr(node, Node.WAITS_ON)
-    chosen = e.variable(node)
-    with e.when(e.is_(e.load(server, Resource.POLICY), "!=", int(Arbitration.FIRST_COME)), rare=True):
-        soonest = e.max(e.load(node, Node.CLOCK), e.load(server, Resource.FREE))
-        with e.when(e.is_(soonest, ">", e.load(node, Node.KEY))):
-            e.store(soonest, node, Node.KEY)
-            e.call(PUSH_PENDING, [header, node])
-            e.return_()
-        e.set(chosen, e.result_of(CHOOSE, [header, node, soonest], Emitter.pointer_type()))
-    node = e.get(chosen)
     asked = e.load(node, Node.CLOCK)
     cycles = e.load(node, Node.SERVICE)
     begin = e.max(asked, e.load(server, Resource.FREE))
@@ -227,42 +204,6 @@ def _define_grant(module: ir.Module, variant: Variant) -> None:
     e.store(1, node, Node.GRANTED)
     fifo.push_ready(e, header, node)
     e.return_()
-
-
-def _define_choose(module: ir.Module) -> None:
-    """Define `df_choose(header, node, time)`: the choice of `node`'s server among the nodes that wait at that time.
-
-    If it chooses another than `node`, that leaves the heap and `node` takes its place.
-    """
-    ptr = Emitter.pointer_type()
-    op = function(module, CHOOSE, [ptr, ptr, Emitter.word_type()], [ptr])
-    header, node, time = op.arguments
-    e = Emitter(op.entry_block)
-    heap, count = e.load_ptr(header, Header.PENDING), e.load(header, Header.PENDING_COUNT)
-    server = e.load_ptr(node, Node.WAITS_ON)
-    after = e.add(e.load(server, Resource.LAST), 1)
-    best, least = e.variable(node), e.variable(e.sub(e.address(node), after))
-    where, place = e.variable(count), e.variable(0)
-    with e.forever() as (again, stop):
-        at = e.get(place)
-        e.leave_unless(e.is_(at, "<", count), stop)
-        e.set(place, e.add(at, 1))
-        other = e.load_ptr(heap, at)
-        e.leave_unless(e.same_ptr(e.load_ptr(other, Node.WAITS_ON), server), again)
-        e.leave_unless(e.is_(e.load(other, Node.CLOCK), "<=", time), again)
-        # As unsigned differences, nodes up to the one served last come after all others.
-        turn = e.sub(e.address(other), after)
-        e.leave_unless(e.is_below(turn, e.get(least)), again)
-        e.set(least, turn)
-        e.set(best, other)
-        e.set(where, at)
-    chosen = e.get(best)
-    with e.when(e.is_(e.get(where), "<", count)):
-        e.store(e.load(chosen, Node.KEY), node, Node.KEY)
-        e.store(node, heap, e.get(where))
-    with e.when(e.is_(e.load(server, Resource.POLICY), "==", int(Arbitration.ROUND_ROBIN))):
-        e.store(e.address(chosen), server, Resource.LAST)
-    e.return_([chosen])
 
 
 def _sift_down(e: Emitter, heap: ir.Value, count: ir.Value) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from allo_dse.eval.calibrate.robust_fit import Problem, fit
+from allo_dse.eval.calibrate.robust_fit import Problem, fit, grow
 
 LOG_TIMES = np.log(np.array([[1, 1], [1, 3], [1, 10], [1, 30], [1, 100], [1, 300], [1, 1000], [1, 3000]], float))
 
@@ -99,3 +99,35 @@ def test_as_many_measurements_as_parameters_say_nothing_of_errors() -> None:
     found = fit(Problem(partial(linear, np.eye(2), np.ones(2)), -wide, wide), np.zeros(2))
     with np.errstate(all="raise"):
         assert np.isfinite(found.deviations).all()
+
+
+def limited(at: Any) -> Any:
+    """Logarithm of a launch plus the longer of computing and moving; at first moving limits nothing."""
+    sizes = np.exp(LOG_TIMES[:, 1])
+    return np.log(np.exp(at[0]) + np.maximum(sizes * np.exp(at[1]), np.sqrt(sizes) * np.exp(-at[2])))
+
+
+@pytest.mark.parametrize("count", [4, 8])
+@pytest.mark.parametrize(("coordinate", "by"), [(0, 1.0), (1, 1.2)])
+def test_the_number_that_was_changed_is_found_from_few_measurements(count: int, coordinate: int, by: float) -> None:
+    start, wide = np.array([2.0, 0.0, 3.0]), np.full(3, 9.0)
+    measured = limited(start + by * np.eye(3)[coordinate])
+    chosen = np.linspace(0, 7, count).astype(int)
+    found = grow(Problem(lambda at: (limited(at) - measured)[chosen], -wide, wide), start, np.arange(count))
+    assert found.selection.free == [coordinate]
+    assert np.abs(limited(found.at) - measured).max() < 0.05
+
+
+def test_noise_moves_no_number() -> None:
+    noise = 0.1 * np.random.default_rng(3).normal(size=8)
+    start, wide = np.array([2.0, 0.0, 3.0]), np.full(3, 9.0)
+    found = grow(Problem(lambda at: limited(at) - limited(start) - noise, -wide, wide), start, np.arange(8))
+    assert found.selection.free == []
+    assert (found.at == start).all()
+
+
+def test_a_rate_is_not_lowered_beyond_its_limits() -> None:
+    start, wide = np.array([2.0, 0.0, 3.0]), np.array([3.0, 3.0, 1.0])
+    measured = limited(start + np.array([0.0, 0.0, -8.0]))
+    found = fit(Problem(lambda at: limited(at) - measured, start - wide, start + wide, rates=(2,)), start)
+    assert (np.abs(found.at - start) <= wide).all()

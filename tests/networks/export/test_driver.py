@@ -82,6 +82,23 @@ def test_the_driver_runs_launches_and_checks_their_results(found: Composition, e
     assert set(said["host_us"]) == {"embed", "turn"}
 
 
+def test_a_session_on_a_board_computes_what_its_inputs_say(
+    found: Composition, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `run.py --inputs FILE --outputs FILE`, which compares nothing with the exported inputs' results."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(STAND_IN), str(ROOT)]))
+    monkeypatch.setenv("ALLO_NPU_LOCK", str(tmp_path / "lock"))
+    session = found.session("board", folder=exported)
+    words = (np.arange(32) % 3 == 0).astype(np.int64)
+    made = session.run({"words": words})["down.result"]
+    assert difference(made, found.run({"words": words})["down.result"]) < 0.05
+    assert session.measured_us.keys() >= session.predicted_us.keys()
+    np.savez(tmp_path / "others.npz", letters=words)
+    done = _run(exported, tmp_path / "lock", "", "--inputs", str(tmp_path / "others.npz"))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"{tmp_path / 'others.npz'}: has no words"
+
+
 def test_the_driver_needs_nothing_of_this_package(exported: Path) -> None:
     for file in (exported / "run.py", *exported.glob("host_*.py")):
         tree = ast.parse(file.read_text())
@@ -93,7 +110,7 @@ def test_the_driver_needs_nothing_of_this_package(exported: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "code", "message"),
     [
-        ("wrong", 66, "C differs in 1 of 1024 elements"),
+        ("wrong", 66, "norm: Y differs in 1 of 1024 elements"),
         ("build fails", 1, "Failed to compile the MLIR-AIE code"),
         ("garbage", 1, "did not say how long it took"),
     ],

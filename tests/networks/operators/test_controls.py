@@ -9,7 +9,6 @@ from allo_dse.lang.storage import numpy_dtype
 from allo_dse.lang.types import bfloat16
 from allo_dse.networks.operators import (
     Work,
-    affine_work,
     attention_work,
     binary_work,
     element_type,
@@ -43,7 +42,6 @@ def _works(element: object) -> dict[str, Work]:
     return {
         **{op: unary_work(op, SIZE, element) for op in ("relu", "gelu", "silu", "sigmoid", "tanh")},
         **{op: binary_work(op, SIZE, element) for op in ("add", "sub", "mul", "silu_mul")},
-        "affine": affine_work(2.0, 0.5, SIZE, element),
         "add_row": row_work("add", 8, 16, element),
         "mul_row": row_work("mul", 8, 16, element),
         "gemm": product,

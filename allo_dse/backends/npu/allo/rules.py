@@ -334,6 +334,53 @@ class Memory:
             yield Violation(self.name, subject.node_name(largest.node), largest.total, limit, str(largest))
 
 
+class ProgramMemory:
+    """Each task of a chain has code of its own on the core; a bundle is a loop."""
+
+    name, folded = "program_memory", True
+    source = "allo.backend.aie.mapping.ComputationGraph.refactor (construct_kernel)"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        limit = subject.device.core.program_bytes
+        for node, group in subject.vmg.numbered_groups:
+            tasks = Counter(task for task, _ in one_iteration(body_of(group)))
+            classes = {task: subject.program.kernels[task.kernel].classes[task.cls] for task in tasks}
+            needed = code_bytes([(classes[task], count) for task, count in tasks.items()])
+            if needed > limit:
+                detail = (
+                    f"{tasks.total()} tasks of a chain, each with code of its own; a shorter chain (larger tiles along "
+                    "it, or the axis over more cores) or a bundle, which is a loop, needs less"
+                )
+                yield Violation(self.name, subject.node_name(node), needed, limit, detail)
+                return
+
+
+# Bytes of a core's program. Allo's authors chain up to 64 products of two tiles (cornell-zhang/allo, pull request 377).
+# Beside what is there once, 96 to 192 bytes are left for a task if 64 of them fit and 128 do not. The numbers below
+# give 136, their geometric mean. Functions of the kernel library and loops are assumed; docs/allo_target.md.
+_START_BYTES, _PRODUCT_BYTES, _FUNCTION_BYTES = 600, 3500, 700
+_CALL_BYTES, _LOCK_BYTES, _LOOP_BYTES = 64, 18, 300
+
+
+def code_bytes(classes: Iterable[tuple[TaskClass, int]]) -> int:
+    """Bytes of code of a node: its tasks one after the other, and once each function that they call.
+
+    Args:
+        classes: of the tasks of one iteration, with the number of tasks.
+    """
+    functions: dict[tuple[object, ...], int] = {}
+    total = _START_BYTES
+    for cls, count in classes:
+        work = {(op.kind, op.shape, op.location, op.use.copy): op for op in cls.work if not op.use.sums}
+        own = 2 * _LOCK_BYTES * len(cls.used_ports)
+        for op in work.values():
+            own += _LOOP_BYTES if op.kind == "loop" else _CALL_BYTES
+            if op.kind not in ("loop", "copy", "get", "put"):
+                functions[op.kind, op.shape, op.dtypes] = _PRODUCT_BYTES if op.kind == "matmul" else _FUNCTION_BYTES
+        total += count * own
+    return total + sum(functions.values())
+
+
 class StreamLayouts:
     """Operands and results of matrix products that pass through streams change their layout in a memory tile."""
 
@@ -373,4 +420,5 @@ ALLO_RULES: tuple[Rule, ...] = (
     StreamLayouts(),
     TokenOrder(),
     Memory(),
+    ProgramMemory(),
 )

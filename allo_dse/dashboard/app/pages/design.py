@@ -35,6 +35,7 @@ from ...exports import exported, reproduce_text
 from ...figures.design import bound_figure, project_folder, resources_figure, uses
 from ...figures.style import Figure, Theme, theme
 from ..context import Context, page_of
+from ..control import note_controls
 from ..design_texts import plain, unknown_text
 from ..parts import GRAPH_CONFIG, card, empty, facts, labelled, save_button, table
 from .program import MAX_SOURCE, program_cards
@@ -68,6 +69,7 @@ def _showing(app: Dash, context: Context) -> None:
         Input("reference", "data"),
         Input("theme", "data"),
         Input("program-version", "data"),
+        Input("notes-version", "data"),
         Input("design-known", "data"),
     )
     def show(path: str | None, design: str | None, reference: str | None, look: str | None, *_: object) -> object:
@@ -259,6 +261,7 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Component:
             *message,
             html.Div(objectives, className="numbers"),
             html.Div(_export_buttons(board, ref), className="buttons"),
+            *note_controls(context, ref),
             html.Div(id="export-error", className="error", role="alert"),
             _against(board, ref, reference),
         ],

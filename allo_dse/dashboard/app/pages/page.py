@@ -21,6 +21,7 @@ from ..context import Context, State
 from ..design_table import column_definitions
 from ..front_plots import axis_choices, parallel_style
 from ..gestures import first_answer
+from ..networks import kept_networks
 from ..parts import card, checks, facts, field, graph, labelled, plot_card, save_button, select, status_line
 from .compare import design_options
 
@@ -59,6 +60,7 @@ def page(context: Context, look: Theme, query: str = "") -> Component:
             dcc.Store(id="reference", data=state["reference"]),
             dcc.Store(id="parallel-wanted"),
             dcc.Store(id="program-version", data=0),
+            dcc.Store(id="notes-version", data=0),
             dcc.Store(id="design-known"),
             dcc.Store(id="compare-of", data=[state["design"], state["reference"]]),
             dcc.Store(id="part-shown"),
@@ -108,6 +110,7 @@ def _header(context: Context, state: State) -> Component:
             html.Div(status_line(context), id="status", className="status", role="status"),
             html.Div(
                 [
+                    *([html.A("Networks", href="/networks", className="button")] if kept_networks(board) else []),
                     html.Button("Theme", id="theme-button", title="Dark or light (t)"),
                     html.Button("?", id="help-button", title="Keyboard shortcuts (?)", **labelled("Shortcuts")),
                 ],
@@ -214,6 +217,7 @@ def _design_card(words: dict[str, Any]) -> Component:
             html.Div([html.H2("Design"), html.Div(steps, className="tools")], className="card-head"),
             html.Div(words["design-words.children"], id="design-words"),
             html.Div(actions, className="buttons"),
+            html.Div(id="starred"),
         ],
         className="card side",
         **labelled("Chosen design"),
@@ -293,7 +297,8 @@ def progress_page(board: Board) -> list[Component]:
     objective = field("objective", select("progress-objective"))
     across = {"designs": "evaluated designs", "time": "wall time"}
     against = field("against", dcc.Dropdown(id="against", options=across, value="designs", clearable=False))
-    bar = html.Div([run, objective, against], className="filterbar")
+    control = [html.Span(id="control-buttons"), html.Span(id="control-text", className="hint", role="status")]
+    bar = html.Div([run, objective, against, *control], className="filterbar")
     return [
         html.Div(id="numbers", className="numbers"),
         bar,

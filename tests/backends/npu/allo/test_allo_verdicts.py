@@ -27,7 +27,7 @@ import allo.ir.types
 
 DESIGNS = json.loads((Path(__file__).parents[3] / "data" / "allo_verdicts.json").read_text())["designs"]
 VERDICTS: dict[str, frozenset[str]] = {}
-LATER = {"core_locks"}
+LATER = {"core_locks", "program_memory"}
 """What Allo does not look at: its vendor's tools refuse it."""
 CORE_BYTES, STACK_BYTES = 65536, 1024
 """Data memory of a core, and mlir-aie's stack in it."""

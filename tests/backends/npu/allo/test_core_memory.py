@@ -15,7 +15,11 @@ from allo_dse.mapper.program import load_program
 
 install()
 
-from studies import elementwise_npu, ffn_npu, reduction_npu, resnet_npu
+from allo.ir.types import int16
+
+from studies import elementwise_npu, ffn_npu, gemm_npu, reduction_npu, resnet_npu
+
+DEVICE = NpuDevice.load("npu1_4col")
 
 FLOW = StreamFlow(stream="s", source=0, target=1, depth=2, token_bytes=64, count=3)
 
@@ -77,3 +81,21 @@ def test_a_design_with_too_large_arrays_is_refused_with_what_they_are() -> None:
     (found,) = ALLO.check(NpuMapping(program.vmg.fold(fold), NpuDevice.load("npu2")))
     assert found.constraint == "core_memory"
     assert "tensors 32,768, arrays of tasks 40,960" in found.detail
+
+
+@pytest.mark.parametrize(("length", "fits"), [(64, True), (128, False)])
+def test_tasks_of_a_chain_have_their_code_each_and_those_of_a_bundle_do_not(length: int, fits: bool) -> None:
+    """Allo's authors say that 64 products can be chained (pull request 377). More tasks in a bundle change nothing."""
+    found = []
+    for rows in (4, 8):
+        program = load_program(
+            gemm_npu.gemm, M=16 * rows, K=16 * length, N=64, Pm=rows, Pk=length, Pn=4, TyI=int16, TyO=int16
+        )
+        axes = (AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
+        fold = program.vmg.fold(MeshFold((KernelFold("gemm", axes),)))
+        found.append([v for v in ALLO.check(NpuMapping(fold, DEVICE)) if v.constraint == "program_memory"])
+    assert [not violations for violations in found] == [fits, fits]
+    if not fits:
+        (few,), (many,) = found
+        assert few.needed == many.needed > few.limit == 16384
+        assert "128 tasks of a chain, each with code of its own" in str(few)

@@ -1,0 +1,125 @@
+"""Quantized models multiply whole numbers on the device, and compute exactly what ONNX defines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import helper
+
+from allo_dse.lang.types import int8
+from allo_dse.networks.network import Host, Network
+from allo_dse.networks.operators import Work, gemm_work, gemv_work
+from allo_dse.networks.operators.execute import deviation, reference_of
+
+from .models import Writer, computed
+
+
+def _quantized(w: Writer, x: str, scale: float, zero: int, dtype: type) -> str:
+    names = w.const(scale), w.const(zero, dtype)
+    return w("DequantizeLinear", w("QuantizeLinear", x, *names), *names)
+
+
+def _weights(w: Writer, *shape: int, axis: int) -> str:
+    """Known codes with a scale for each column."""
+    scales = (0.01 + w.rng.random(shape[axis]) / 50).astype(np.float32)
+    codes = w.const(w.rng.integers(-127, 128, shape), np.int8)
+    return w("DequantizeLinear", codes, w.const(scales), w.const(np.zeros(shape[axis]), np.int8), axis=axis)
+
+
+def _mlp(w: Writer, dtype: type) -> str:
+    x = _quantized(w, "x", 0.03, -7 if dtype is np.int8 else 110, dtype)
+    x = w("Relu", w("Gemm", x, _weights(w, 8, 6, axis=0), w.weight(8), transB=1))
+    x = w("Reshape", _quantized(w, x, 0.05, -128 if dtype is np.int8 else 0, dtype), w.const([8, 4], np.int64))
+    return _quantized(w, w("MatMul", x, _weights(w, 4, 3, axis=1)), 0.2, 5, dtype)
+
+
+def _images(w: Writer, dtype: type) -> str:
+    zero = 3 if dtype is np.int8 else 131
+    x = _quantized(w, "x", 0.03, zero, dtype)
+    x = w("Relu", w("Conv", x, _weights(w, 4, 2, 3, 3, axis=0), w.weight(4), pads=[1, 1, 1, 1]))
+    x = w("MaxPool", _quantized(w, x, 0.04, zero, dtype), kernel_shape=[2, 2], strides=[2, 2])
+    x = _quantized(w, x, 0.04, zero, dtype)
+    y = w("Conv", x, _weights(w, 4, 1, 3, 3, axis=0), pads=[1, 1, 1, 1], group=4)
+    return _quantized(w, w("Add", _quantized(w, y, 0.1, zero, dtype), x), 0.1, zero, dtype)
+
+
+def _programs(network: Network) -> list[str]:
+    assert not any(isinstance(step.work, Host) for step in network.steps)
+    return [step.work.kind for step, _ in network.worked]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize(
+    ("made", "shape", "kinds"),
+    [
+        (_mlp, (4, 6), ["quantize", "gemm", "sub_mul_add_relu", "gemm", "sub_mul_quantize_dequantize"]),
+        (
+            _images,
+            (1, 2, 4, 4),
+            ["quantize", "gemm", "sub_mul_add_relu", "max_pool", "depthwise", "sub_mul", "dequantize_quantize_add"],
+        ),
+    ],
+)
+def test_products_of_quantized_tensors_multiply_codes(
+    made: Callable[[Writer, type], str], shape: tuple[int, ...], kinds: list[str], dtype: type
+) -> None:
+    w = Writer()
+    network = computed(w.model(made(w, dtype), shape, 21))
+    assert _programs(network) == kinds
+    products = [work for step, work in network.worked if step.work.kind in ("gemm", "depthwise")]
+    assert {work.params["Ty"] for work in products} == {int8}
+    x = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    assert all(one.ok and not one.largest for one in network.check({"x": x}) if one.kind not in ("whole", "layout"))
+
+
+def test_operators_on_quantized_tensors_are_read() -> None:
+    """QLinearMatMul with a scale for each column, and its bias in QLinearConv."""
+    w = Writer()
+    one, two, three = (w.const(scale) for scale in (0.02, 0.01, 0.3))
+    zeros = [w.const(zero, np.uint8) for zero in (120, 128)]
+    codes = w("QuantizeLinear", "x", one, zeros[0])
+    weights = w.const(w.rng.integers(-100, 100, (3, 2, 1, 1)), np.int8)
+    bias = w.const(w.rng.integers(-900, 900, 3), np.int32)
+    signed = w.const(0, np.int8)
+    made = w("QLinearConv", codes, one, zeros[0], weights, two, signed, three, zeros[1], bias)
+    network = computed(w.model(w("DequantizeLinear", made, three, zeros[1]), (1, 2, 4, 4), 21))
+    assert _programs(network) == ["quantize", "gemm", "sub_mul_quantize_dequantize"]
+
+
+def test_tensors_quantized_at_run_time_multiply_codes() -> None:
+    """The host finds scales; products and what follows are programs."""
+    w = Writer()
+    quantized = helper.make_node("DynamicQuantizeLinear", ["x"], ["codes", "scale", "zero"], name="dynamic")
+    w.nodes.append(quantized)
+    sums = w("MatMulInteger", "codes", w.const(w.rng.integers(-127, 128, (6, 8)), np.int8), "zero")
+    scaled = w("Mul", w("Cast", sums, to=onnx.TensorProto.FLOAT), w("Mul", "scale", w.const(0.02)))
+    network = computed(w.model(w("Add", scaled, w.weight(8)), (4, 6), 21))
+    kinds = [step.work.kind for step, _ in network.worked]
+    assert kinds[0] == "gemm"
+    assert not any("MatMul" in step.work.kind for step in network.steps)
+
+
+def test_what_products_of_codes_cannot_express_is_computed_in_floats() -> None:
+    """Scales along the depth, and codes of weights that are not symmetric."""
+    w = Writer()
+    x = _quantized(w, "x", 0.03, 2, np.int8)
+    one = w("MatMul", x, _weights(w, 6, 4, axis=0))
+    zero = w.const(100, np.uint8)
+    other = w("DequantizeLinear", w.const(w.rng.integers(0, 256, (6, 4)), np.uint8), w.const(0.01), zero)
+    network = computed(w.model(w("Add", one, w("MatMul", x, other)), (4, 6), 21))
+    assert not any(work.params["Ty"] == int8 for step, work in network.worked if step.work.kind == "gemm")
+
+
+@pytest.mark.parametrize("work", [gemm_work(32, 32, 64, int8), gemv_work(32, 1024, int8)])
+def test_sums_of_codes_are_exact(work: Work) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(32, 64), (64, 32)] if work.kind == "gemm" else [(32, 1024), (1024,)]
+    given = [rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes]
+    expected = given[0].astype(np.int64) @ given[1].astype(np.int64)
+    np.testing.assert_array_equal(reference_of(work, given).reshape(expected.shape), expected)
+    assert deviation("sums", work, given, expected).ok
