@@ -19,8 +19,7 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.space.design import Design
 
 from .bounds import FpgaBounds
-from .depths.depths import known_depths
-from .depths.solver import frame_metrics, timed_runs
+from .depths.solver import frame_metrics, known_depths, timed_runs
 from .mapping import FpgaMapping
 from .network import FpgaNetwork
 

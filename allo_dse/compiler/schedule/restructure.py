@@ -6,7 +6,8 @@ nests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise, permutations
 from typing import Literal
@@ -77,10 +78,7 @@ class Rewrite(Struct, frozen=True):
 @lru_cache(maxsize=512)
 def has_triangles(kernel: Kernel) -> bool:
     """Return whether bounds of the kernel's loops depend on loops around them, so that they can be rectangles."""
-    if len(kernel.classes) != 1:
-        return False
-    body = Body.of(kernel.classes[0], new_context())
-    with body.module.context, ir.Location.unknown():
+    with _opened(kernel) as body:
         return next(_triangles(body), None) is not None
 
 
@@ -91,15 +89,13 @@ def orders(kernel: Kernel) -> tuple[tuple[int, tuple[tuple[str, ...], ...]], ...
     Returns:
         Position of each such nest, and its legal orders, that of the program first.
     """
-    if len(kernel.classes) != 1:
-        return ()
-    body, found = Body.of(kernel.classes[0], new_context()), []
-    with body.module.context, ir.Location.unknown():
-        for number, chain in enumerate(_nests(body)):
+    found = []
+    with _opened(kernel) as body:
+        for number, chain in _serial(body):
             names = [body.source(loop).name for loop in chain]
-            if len(chain) < 2 or len(set(names)) < len(names) or not _carries(body, chain, len(chain) - 1):
+            if len(set(names)) < len(names):
                 continue
-            legal = [order for order in _wanted(len(chain)) if _is_legal(body, chain, order)]
+            legal = [order for order in _wanted(len(chain)) if _is_legal(check_order, body, chain, order)]
             better = [order for order in legal if not _carries(body, chain, order[-1])]
             if better:
                 every = (tuple(range(len(chain))), *better)
@@ -110,12 +106,9 @@ def orders(kernel: Kernel) -> tuple[tuple[int, tuple[tuple[str, ...], ...]], ...
 @lru_cache(maxsize=512)
 def fusible(kernel: Kernel) -> tuple[int, ...]:
     """Return the positions of nests that can become one with the nest before."""
-    if len(kernel.classes) != 1:
-        return ()
-    body = Body.of(kernel.classes[0], new_context())
-    with body.module.context, ir.Location.unknown():
-        nests = list(_nests(body))
-        return tuple(n for n, pair in enumerate(pairwise(nests), 1) if _are_alike(*pair) and _is_mergeable(body, *pair))
+    with _opened(kernel) as body:
+        pairs = enumerate(pairwise(_nests(body)), 1)
+        return tuple(n for n, pair in pairs if _are_alike(*pair) and _is_legal(check_merged, body, *pair))
 
 
 @lru_cache(maxsize=512)
@@ -125,26 +118,35 @@ def cuts(kernel: Kernel) -> tuple[tuple[int, tuple[int, ...]], ...]:
     Returns:
         Position of each such nest, and how many of its statements can be the first part.
     """
-    if len(kernel.classes) != 1:
-        return ()
-    body, found = Body.of(kernel.classes[0], new_context()), []
-    with body.module.context, ir.Location.unknown():
-        serial = [n for n, chain in enumerate(_nests(body)) if len(chain) > 1 and _carries(body, chain, len(chain) - 1)]
-        counts = {n: len(_effects(list(_nests(body))[n][-1])) for n in serial}
-    for nest, count in counts.items():
-        if legal := tuple(cut for cut in range(1, min(count, MOST_CUT + 1)) if _is_worthwhile(kernel, nest, cut)):
-            found.append((nest, legal))
-    return tuple(found)
+    with _opened(kernel) as body:
+        counts = [(nest, min(len(_effects(chain[-1])), MOST_CUT + 1)) for nest, chain in _serial(body)]
+    legal = [(nest, tuple(cut for cut in range(1, most) if _frees_a_part(kernel, nest, cut))) for nest, most in counts]
+    return tuple((nest, own) for nest, own in legal if own)
 
 
-def _is_worthwhile(kernel: Kernel, nest: int, cut: int) -> bool:
-    body = Body.of(kernel.classes[0], new_context())
-    with body.module.context, ir.Location.unknown():
+def _frees_a_part(kernel: Kernel, nest: int, cut: int) -> bool:
+    with _opened(kernel) as body:
         try:
             parts = _distribute(body, list(_nests(body))[nest], cut)
         except ProgramError:
             return False
         return not all(_carries(body, part, len(part) - 1) for part in parts)
+
+
+@contextmanager
+def _opened(kernel: Kernel) -> Iterator[Body]:
+    """The body of a kernel whose tasks are of one class, to look at or to rewrite."""
+    (task_class,) = kernel.classes
+    body = Body.of(task_class, new_context())
+    with body.module.context, ir.Location.unknown():
+        yield body
+
+
+def _serial(body: Body) -> Iterator[tuple[int, list[ir.Operation]]]:
+    """Nests of several loops whose innermost one carries a value from round to round, with their positions."""
+    for number, chain in enumerate(_nests(body)):
+        if len(chain) > 1 and _carries(body, chain, len(chain) - 1):
+            yield number, chain
 
 
 def restructured(program: CompiledProgram, rewrites: Sequence[Rewrite]) -> CompiledProgram:
@@ -161,9 +163,7 @@ def restructured(program: CompiledProgram, rewrites: Sequence[Rewrite]) -> Compi
 
 @lru_cache(maxsize=512)
 def _cached(kernel: Kernel, rewrites: tuple[Rewrite, ...]) -> Kernel:
-    (task_class,) = kernel.classes
-    body = Body.of(task_class, new_context())
-    with body.module.context, ir.Location.unknown():
+    with _opened(kernel) as body:
         for rewrite in rewrites:
             if rewrite.kind == "rectangle":
                 while (loop := next(_triangles(body), None)) is not None:
@@ -235,14 +235,6 @@ def _are_alike(first: Sequence[ir.Operation], second: Sequence[ir.Operation]) ->
     ends = [[[known(value) for value in bounds(loop)] for loop in chain] for chain in (first, second)]
     named = ({op.name for op in nested_ops(chain[0]) if op.name.startswith("df.")} for chain in (first, second))
     return ends[0] == ends[1] and not all(names - {"df.cost"} for names in named)
-
-
-def _is_mergeable(body: Body, first: Sequence[ir.Operation], second: Sequence[ir.Operation]) -> bool:
-    try:
-        check_merged(body, first, second)
-    except ProgramError:
-        return False
-    return True
 
 
 def _effects(loop: ir.Operation) -> list[ir.Operation]:
@@ -321,9 +313,9 @@ def _wanted(depth: int) -> Iterator[tuple[int, ...]]:
         yield from ((*(one for one in every if one != last), last) for last in every[:-1])
 
 
-def _is_legal(body: Body, chain: Sequence[ir.Operation], order: Sequence[int]) -> bool:
+def _is_legal(check: Callable[..., None], *args: object) -> bool:
     try:
-        check_order(body, chain, order)
+        check(*args)
     except ProgramError:
         return False
     return True

@@ -49,49 +49,40 @@ class LoopForms(QuestionChoice):
             return draft
         rewrites: list[Rewrite] = []
         for kernel in program.kernels:
-            question = Question.word(f"loops.{kernel.name}.shape", SHAPES, SHAPES)
-            if has_triangles(kernel):
-                self._offered["as rectangles"] = None
-                if ask(question) == "as written":
-                    continue
-                rewrites.append(Rewrite(kernel.name, "rectangle"))
-        for kernel in program.kernels:
-            self._merge(program, kernel.name, rewrites, ask)
-        for kernel in program.rewritten(tuple(rewrites)).kernels:
-            for nest, legal in orders(kernel):
-                self._offered["in orders without a sum innermost"] = None
-                words = [" ".join(order) for order in every_order(legal[0])]
-                gene = f"loops.{kernel.name}.{nest}.{'_'.join(legal[0])}.order"
-                chosen = str(ask(Question.word(gene, [" ".join(order) for order in legal], words)))
-                if chosen != words[0]:
-                    rewrites.append(Rewrite(kernel.name, "order", nest, tuple(chosen.split(" "))))
+            if len(kernel.classes) == 1:
+                self._restructure(program, kernel.name, rewrites, ask)
         return replace(draft, program=program.rewritten(tuple(rewrites))) if rewrites else draft
 
-    def _merge(self, program: Program, name: str, rewrites: list[Rewrite], ask: Ask) -> None:
-        """Fuse nests of a kernel, and distribute those that stay alone.
-
-        Nests have their position in the program as written in names of genes.
-        """
+    def _restructure(self, program: Program, name: str, rewrites: list[Rewrite], ask: Ask) -> None:
+        """Add the rewrites of a kernel: rectangles, then nests that are fused, or else distributed, then orders."""
 
         def kernel() -> Kernel:
             return next(one for one in program.rewritten(tuple(rewrites)).kernels if one.name == name)
 
+        def answer(form: str, question: Question) -> str:
+            self._offered[form] = None
+            return str(ask(question))
+
+        gene = f"loops.{name}"
+        shape = Question.word(f"{gene}.shape", SHAPES, SHAPES)
+        if has_triangles(kernel()) and answer("as rectangles", shape) == "rectangle":
+            rewrites.append(Rewrite(name, "rectangle"))
         gone, fused = 0, set[int]()
         for nest in fusible(kernel()):
-            self._offered["fused"] = None
-            if (
-                nest - gone in fusible(kernel())
-                and ask(Question.word(f"loops.{name}.{nest}.fuse", MERGES, MERGES)) == "fused"
-            ):
+            merge = Question.word(f"{gene}.{nest}.fuse", MERGES, MERGES)
+            if nest - gone in fusible(kernel()) and answer("fused", merge) == "fused":
                 rewrites.append(Rewrite(name, "fuse", nest - gone))
                 gone += 1
                 fused.add(nest - gone)
         for nest, legal in reversed(cuts(kernel())):
-            if nest not in fused:
-                self._offered["distributed"] = None
-                cut = int(ask(Question.number(f"loops.{name}.{nest}.cut", (0, *legal), MOST_CUT, 0)))
-                if cut:
-                    rewrites.append(Rewrite(name, "distribute", nest, cut=cut))
+            question = Question.number(f"{gene}.{nest}.cut", (0, *legal), MOST_CUT, 0)
+            if nest not in fused and (cut := int(answer("distributed", question))):
+                rewrites.append(Rewrite(name, "distribute", nest, cut=cut))
+        for nest, found in orders(kernel()):
+            words = [" ".join(order) for order in every_order(found[0])]
+            question = Question.word(f"{gene}.{nest}.{'_'.join(found[0])}.order", [" ".join(o) for o in found], words)
+            if (chosen := answer("in orders without a sum innermost", question)) != words[0]:
+                rewrites.append(Rewrite(name, "order", nest, tuple(chosen.split(" "))))
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         for option, genes in self.options(draft):
