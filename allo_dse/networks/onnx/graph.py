@@ -394,11 +394,10 @@ def _narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> list[NodeProt
     blocks = -(-depth // block)
 
     def unpacked(packed: Array, count: int) -> Array:
-        array = packed.reshape(columns, -1)
         if bits == 4 and packed.dtype == np.uint8:
-            array = array.astype(np.uint8)
-            array = np.stack([array & 15, array >> 4], axis=-1).reshape(columns, -1)
-        return array[:, :count]
+            halves: NDArray[np.uint8] = packed.astype(np.uint8)
+            packed = np.stack([halves & 15, halves >> 4], axis=-1)
+        return packed.reshape(columns, -1)[:, :count]
 
     codes, scales = unpacked(known[needed[0]], blocks * block), known[needed[1]].reshape(columns, blocks)
     zeros = unpacked(known[needed[2]], blocks) if needed[2] else np.full((columns, blocks), 1 << bits - 1)
