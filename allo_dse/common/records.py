@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import numpy as np
 from msgspec import Struct, structs
 
 if TYPE_CHECKING:
@@ -92,8 +92,9 @@ def collection_text(value: Any, text: Callable[[Any], str]) -> str | None:
     Args:
         text: gives the text of an item of a mapping or sequence.
     """
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{value.shape}{hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
+    numpy = sys.modules.get("numpy")  # without it there are no arrays
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{text(key)}: {text(one)}" for key, one in value.items()) + "}"
     if isinstance(value, (tuple, list)):

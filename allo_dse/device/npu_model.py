@@ -23,7 +23,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 class Model(BaseModel):
     """Base of all parts of a device: immutable, no conversions between types, no unknown keys."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", defer_build=True)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other values, not checked; Pydantic's would keep what was computed of the old ones, as a device's

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from allo_dse.common.errors import did_you_mean
-from allo_dse.space.design import Design
 
 if TYPE_CHECKING:
     from allo_dse.mapper.fold.every_fold import Layout
-    from allo_dse.space.design import Draft
+    from allo_dse.space.design import Design, Draft
 
 
 class Metrics(Mapping[str, Any]):

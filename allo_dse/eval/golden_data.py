@@ -16,6 +16,7 @@ from allo_dse.mapper.program import Program
 
 from .execute.observe import Inputs, arrays_of
 from .execute.run import run_graph
+from .tolerances import limits_of
 from .verify import as_computable, asked, directions, random_arrays
 
 DATA = "data"
@@ -48,7 +49,10 @@ class Remembered:
 def golden_data(
     program: Program, reference: Callable[..., object] | None = None, sets: Sequence[Inputs] = ()
 ) -> dict[str, bytes]:
-    """Return the files of a test bench: `data/<tensor>.bin`, and `data/golden/<tensor>.bin` of the written tensors.
+    """Return the files of a test bench: `data/<tensor>.bin`, and of the written tensors `data/golden/<tensor>.bin`.
+
+    Floats among these may differ by `data/limits/<tensor>.bin`: a number of 32 bits for each element. There is no such
+    file if the program takes too much work to analyse.
 
     Args:
         reference: maps the input arrays to the output array (or a tuple of them); without it the program itself is run.
@@ -81,7 +85,12 @@ def _golden_set(
     files = {f"{directory}/{name}.bin": content for name, content in _files(program, before).items()}
     for one in program.shared:  # keeps its contents from call to call
         files[f"{directory}/{one.tensor.name}.bin"] = stored(one.initial, one.tensor.dtype).tobytes()
-    return files | {f"{directory}/golden/{name}.bin": golden[name] for name in outputs}
+    limits = limits_of(program, before, from_run=told is None)
+    return {
+        **files,
+        **{f"{directory}/golden/{name}.bin": golden[name] for name in outputs},
+        **{f"{directory}/limits/{name}.bin": one.tobytes() for name, one in limits.items()},
+    }
 
 
 def _told(program: Program, reference: Callable[..., object], before: Arrays, outputs: Sequence[str]) -> Arrays | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
-from pydantic import BaseModel
 
 from allo_dse.device.device import Device
 from allo_dse.space.design import Design
@@ -34,11 +33,6 @@ class Parameter(Struct, frozen=True):
 
     def __str__(self) -> str:
         return ".".join(self.path)
-
-    @property
-    def is_rate(self) -> bool:
-        """Return whether the parameter is a rate, which limits nothing if it is large enough."""
-        return self.path[-1].endswith("_gb_s")
 
     def of(self, device: Device) -> float:
         """Its value."""
@@ -69,20 +63,17 @@ class Parameter(Struct, frozen=True):
 
 def with_values(device: AnyDevice, values: Mapping[Parameter, float]) -> AnyDevice:
     """The device with other numbers."""
-    fields: dict[str, object] = {name: getattr(device, name) for name in type(device).model_fields}
     for parameter, value in values.items():
-        head, *rest = parameter.path
-        fields[head] = _replaced(fields[head], rest, value)
-    return type(device).model_validate(fields)
+        device = _replaced(device, parameter.path, value)
+    return device
 
 
-def _replaced(node: object, path: list[str], value: float) -> object:
+def _replaced(node: Any, path: tuple[str, ...], value: float) -> Any:
     if not path:
         return value
     head, rest = path[0], path[1:]
     if isinstance(node, Mapping):
         return {**node, head: _replaced(node[head], rest, value)}
-    assert isinstance(node, BaseModel)
     return node.model_copy(update={head: _replaced(getattr(node, head), rest, value)})
 
 

@@ -82,10 +82,15 @@ def _tolerances(program: Program, verify_with: Smaller | None) -> dict[str, Tole
     return {tensor.name: found.get(tensor.name, _estimate(program, tensor)) for tensor in written}
 
 
-def limits_of(program: Program, arrays: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.float32]]:
+def limits_of(
+    program: Program, arrays: Mapping[str, NDArray[np.generic]], *, from_run: bool = False
+) -> dict[str, NDArray[np.float32]]:
     """Return the largest allowed error of each element of the floating-point results for these inputs.
 
     Empty if the program takes too much work, or these inputs do not give numbers.
+
+    Args:
+        from_run: the expected values are those of a run, with its roundings, and not of a reference.
     """
     if not _written_floats(program) or (program.elements_computed or MOST_ELEMENTS) >= MOST_ELEMENTS:
         return {}
@@ -95,13 +100,21 @@ def limits_of(program: Program, arrays: Mapping[str, NDArray[np.generic]]) -> di
         return {}
     found = {}
     for tensor in _written_floats(program):
-        one, decided = analysis.tensors[tensor.name], analysis.decided.tensors[tensor.name]
-        with np.errstate(invalid="ignore", over="ignore"):
-            own = one.tolerance + _LEAST * unit_roundoff(tensor.dtype) * np.abs(decided.exact)
-            own += SINGLE * decided.unit  # of the reference
-            own += np.nan_to_num(np.abs(one.exact - decided.exact))  # of other decisions
-        found[tensor.name] = own.astype(np.float32)
+        one = analysis.result(tensor.name)
+        found[tensor.name] = element_limits(one, unit_roundoff(tensor.dtype), from_run=from_run)
     return found
+
+
+def element_limits(one: Analysed, roundoff: float, *, from_run: bool = False) -> NDArray[np.float32]:
+    """Return the largest allowed error of each element.
+
+    Args:
+        roundoff: of the elements' type.
+        from_run: as for `limits_of`.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = one.tolerance + _LEAST * roundoff * np.abs(one.exact) + SINGLE * one.unit  # of a reference
+        return (found + one.error if from_run else found).astype(np.float32)
 
 
 def _tolerance(one: Analysed, least: float) -> Tolerance:

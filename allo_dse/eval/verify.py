@@ -41,7 +41,7 @@ from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
 from .execute.observe import arrays_of, sets_of
-from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, has_floats, unit_of
+from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, has_floats, unit_of, unit_roundoff
 from .execute.run import run_graph
 
 MAX_UNFOLDED_TASKS = 100_000
@@ -50,6 +50,8 @@ MAX_UNFOLDED_TASKS = 100_000
 QUICK_OPERATIONS = 8_000_000
 """Most operations on data of a run that is compared by default: less than a second."""
 
+_NARROWER = 2.0
+"""Factor on the worst case of roundings to a type, of which the bound is of first order."""
 _DOUBLE = 2.0**-53
 """Unit roundoff of float64."""
 
@@ -251,15 +253,20 @@ class Largest(Struct, frozen=True, order=True):
     Attributes:
         error: the difference at its place.
         bound: the error that the operations before it allow there.
+        narrower: name of the tensor's type, if operations that all round to it would not be so far off.
     """
 
     error: float
     bound: float
     place: str
+    narrower: str = ""
 
     def __str__(self) -> str:
-        return (
+        said = (
             f"rounding error up to {self.error:.2g} of the largest value, at {self.place}, tolerance {self.bound:.2g}"
+        )
+        return (
+            f"{said}; operations before it round to a narrower type than its {self.narrower}" if self.narrower else said
         )
 
 
@@ -323,18 +330,24 @@ def _computed(
         if shapes != wanted_shapes:
             raise ValueError(f"returns shapes {shapes} for {', '.join(written)} of {wanted_shapes}")
     wrong = difference_from(expected, program, written, outputs, analysis)
-    return _Expected(outputs, wrong, {n: largest_of(n, one) for n, one in analysis.tensors.items() if n in written})
+    floats = [tensor for tensor in program.tensors if tensor.name in analysis.tensors and tensor.name in written]
+    return _Expected(
+        outputs, wrong, {tensor.name: _largest(tensor, analysis.tensors[tensor.name]) for tensor in floats}
+    )
 
 
-def largest_of(name: str, one: Analysed) -> Largest:
+def _largest(tensor: Tensor, one: Analysed) -> Largest:
     """Return the largest rounding error of a tensor with its place."""
+    name = tensor.name
     if not one.exact.size:
         return Largest(0.0, 0.0, name)
     error = np.where(np.isnan(one.error), np.inf, one.error)
     index = np.unravel_index(int(np.argmax(error)), one.exact.shape)
     scale = magnitude(one.exact)
     place = f"{name}[{', '.join(map(str, index))}]" if index else name
-    return Largest(float(error[index]) / scale, float(one.tolerance[index]) / scale, place)
+    narrower = error[index] > _NARROWER * unit_roundoff(tensor.dtype) * one.unit[index]
+    found = float(error[index]) / scale, float(one.tolerance[index]) / scale, place
+    return Largest(*found, str(tensor.dtype) if narrower else "")
 
 
 def magnitude(values: NDArray[np.generic]) -> float:
@@ -469,18 +482,25 @@ def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
 
 
 def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
-    """Random inputs above zero, floats of magnitudes from 1/16 to 1, integers that fit three bits; zeroed outputs."""
+    """Random inputs above zero, floats of magnitudes from 1/16 to 1, integers that fit three bits; zeroed outputs.
+
+    At the end of each axis are the largest and the smallest in turn, which a maximum or minimum without its last step
+    would miss.
+    """
     rng = np.random.default_rng([seed, 1])
     found = {}
     for tensor in program.tensors:
         dtype = tensor.dtype
-        if tensor.name not in inputs:
-            made: NDArray[np.generic] = np.zeros(tensor.shape)
-        elif dtype.is_float:
-            made = np.exp2(rng.uniform(-4, 0, tensor.shape))
-        else:
-            made = rng.integers(0, min(8, 1 << max(1, dtype.bits - dtype.is_signed)), tensor.shape)
-        found[tensor.name] = np.asarray(made).astype(numpy_dtype(dtype))
+        made: NDArray[np.generic] = np.zeros(tensor.shape)
+        if tensor.name in inputs:
+            most = min(8, 1 << max(1, dtype.bits - dtype.is_signed))
+            made = np.exp2(rng.uniform(-4, 0, tensor.shape)) if dtype.is_float else rng.integers(0, most, tensor.shape)
+            for axis in range(made.ndim):
+                end = np.moveaxis(made, axis, 0)[-1:]
+                in_turn = np.indices(end.shape).sum(axis=0) % 2 == 0
+                powers = rng.uniform(0, 1, end.shape) - 5 * ~in_turn
+                end[...] = np.exp2(powers) if dtype.is_float else np.where(in_turn, most - 1, 0)
+        found[tensor.name] = made.astype(numpy_dtype(dtype))
     return found
 
 

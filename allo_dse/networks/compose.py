@@ -14,17 +14,20 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
+from allo_dse.eval.tolerances import MOST_ELEMENTS
 from allo_dse.lang.types import float32
+from allo_dse.space.design import Design
 
 from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
 from .fronts import Fronts, launches_of
 from .launches import Launch, Run
 from .network import Array, Arrays, Host, Network, Operator
-from .operators.execute import Work, run_program
+from .operators.execute import Work, output_limits, run_program
 from .problem import called_one_by_one, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
@@ -200,8 +203,7 @@ class Composition:
         Raises:
             StudyError: if one is missing, or of another shape.
         """
-        network = self.network
-        designs = {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
+        network, designs = self.network, self._designs
         known: Arrays = {**network.constants, **network.given(inputs)}
         for step in network.steps:
             given = step.given(known)
@@ -211,6 +213,24 @@ class Composition:
                 made = step.work.function(*given)
             known[step.output] = step.shaped(made, network.shapes)
         return {step.output: known[step.output] for step in network.steps}
+
+    @property
+    def _designs(self) -> dict[str, Design]:
+        """The design of each operator that runs, by the tensor that it writes."""
+        return {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
+
+    def limits(self, inputs: Mapping[str, Array]) -> dict[str, NDArray[np.float32]]:
+        """Return the largest allowed error of each element of the outputs; empty if that takes too much work.
+
+        Args:
+            inputs: an array for each input of the network.
+        """
+        programs = {name: design.program for name, design in self._designs.items()}
+        work = sum(program.elements_computed or MOST_ELEMENTS for program in programs.values())
+        if work >= MOST_ELEMENTS:
+            return {}
+        found = self.network.analysed(inputs, programs)
+        return {name: output_limits(found[name]) for name in self.network.outputs}
 
     def session(self, on: str = "simulator", folder: str | Path | None = None, python: str = sys.executable) -> Session:
         """Return what runs the network on inputs of your own.

@@ -15,15 +15,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, zip_longest
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import numpy_dtype
+from allo_dse.eval.execute.rounding import Analysed, exactly
 from allo_dse.eval.verify import as_computable
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
@@ -31,10 +35,14 @@ from allo_dse.mapper.program import Program
 from .operators.execute import (
     Deviation,
     Work,
+    analysed_result,
+    apart,
     deviation,
     difference,
     interface,
     loaded,
+    moved_result,
+    output_limits,
     reference_of,
     run_program,
     tolerance,
@@ -292,10 +300,31 @@ class Network:
             comparable = known.issuperset([*step.inputs, step.output])
             wanted = exact[step.output] if comparable else self._result(step, taken, False)
             found += [deviation(step.name, work, taken, wanted) for work in step.works]
-        whole = {**given, **self.run(inputs)}
-        return found + [
-            Deviation(name, "whole", difference(whole[name], exact[name]), self.tolerance) for name in self.outputs
-        ]
+        whole = self.analysed(inputs)
+        return found + [_whole(name, whole[name], exact[name]) for name in self.outputs]
+
+    def analysed(
+        self, inputs: Mapping[str, Array], programs: Mapping[str, Program] | None = None
+    ) -> dict[str, Analysed]:
+        """Return all tensors with the roundings of the steps before them.
+
+        Args:
+            programs: those that run, by the tensor that they write; of the first value of each parameter by default.
+        """
+        known = {name: exactly(array) for name, array in {**self.constants, **self.given(inputs)}.items()}
+        for step in self.steps:
+            given = [
+                _arranged(own, [known[name]]) if own else known[name]
+                for name, own in zip_longest(step.inputs, step.through)
+            ]
+            if isinstance(step.work, Work):
+                made = analysed_result(programs[step.output] if programs else loaded(step.work), given)
+            elif isinstance(step.work, Host):
+                made = moved_result(step.work.function, given)
+            else:
+                made = _arranged(step.work, given)
+            known[step.output] = _each(partial(step.shaped, shapes=self.shapes), made)
+        return known
 
     @property
     def tolerance(self) -> float:
@@ -328,6 +357,31 @@ class Network:
         else:
             made = reference_of(step.work, given)
         return made.reshape(self.shapes[step.output])
+
+
+def _each(function: Callable[..., Any], *given: Analysed) -> Analysed:
+    """Apply a function to each part of what is known of some tensors."""
+    return Analysed(*(function(*parts) for parts in zip(*map(astuple, given), strict=True)))
+
+
+def _arranged(work: Arrange, given: Sequence[Analysed]) -> Analysed:
+    if not isinstance(work, Convert):
+        return _each(work.function, *given)
+    (one,) = given
+    rounded = work.function(one.rounded)
+    with np.errstate(invalid="ignore"):
+        off = np.nan_to_num(np.abs(rounded.astype(np.float64) - one.rounded.astype(np.float64)))
+    return replace(one, rounded=rounded, bound=one.bound + off, variance=one.variance + off**2)
+
+
+def _whole(name: str, one: Analysed, wanted: Array) -> Deviation:
+    """Compare an output with the expected values: each element within the roundings behind it."""
+    limits = output_limits(one)
+    wrong = int(np.count_nonzero(~(apart(one.rounded, wanted) <= limits)))
+    scale = float(np.abs(wanted[np.isfinite(wanted)]).astype(np.float64).max(initial=1e-30))
+    largest = float(limits[np.isfinite(limits)].max(initial=0.0)) / scale
+    off = difference(one.rounded, wanted)
+    return Deviation(name, "whole", off, largest if wrong else max(largest, off), wrong)
 
 
 def _name_of(program: Callable[..., object]) -> str:

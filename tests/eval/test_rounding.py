@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from numpy.typing import NDArray
@@ -32,9 +32,11 @@ from allo_dse.eval.verify import (
     verify_design,
 )
 from allo_dse.lang import install
+from allo_dse.lang.storage import numpy_dtype
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.mapper.violation import Buffering
+from allo_dse.simulator.engine import engine
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
 
@@ -236,6 +238,7 @@ def scalars(Ty=float32):
 
 @pytest.mark.parametrize("dtype", [bfloat16, float16, float32, float64])
 @settings(max_examples=10, deadline=None)
+@example(seed=267, power=-1)  # of which glibc's tanhf is off by more than one unit in the last place
 @given(seed=st.integers(0, 1000), power=st.integers(-4, 0))
 def test_bounds_hold_and_the_rounded_values_are_those_of_any_run(dtype: Any, seed: int, power: int) -> None:
     program = load_program(scalars, Ty=dtype)
@@ -253,6 +256,43 @@ def test_bounds_hold_and_the_rounded_values_are_those_of_any_run(dtype: Any, see
     assert (one.bound <= 0.2 * np.abs(exact) + 1).all()
     assert not unlike_reference(one, exact)[0].any()
     assert unlike_reference(one, exact * 1.1)[0].any()
+
+
+NUMBERS = 1 << 16
+"""Of bfloat16, with infinities, NaN and subnormals."""
+
+
+def narrow(N=NUMBERS):
+    @df.region()
+    def top(X: bfloat16[N], Y: bfloat16[N], F: float32[N], W: int32[N], Z: bfloat16[4, N]):
+        @df.kernel(mapping=[1], args=[X, Y, F, W, Z])
+        def core(x: bfloat16[N], y: bfloat16[N], f: float32[N], i: int32[N], z: bfloat16[4, N]):
+            for k in range(N):
+                z[0, k] = x[k] + y[k]
+                z[1, k] = x[k] * y[k]
+                z[2, k] = f[k]
+                z[3, k] = i[k]
+
+    return top
+
+
+@pytest.mark.parametrize("few", [0, 1 << 22])
+def test_every_number_in_bfloat16_is_rounded_as_in_a_run(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by code that is optimized."""
+    monkeypatch.setattr(engine, "FEW_ELEMENTS", few)
+    rng, every = np.random.default_rng(0), np.arange(NUMBERS, dtype=np.uint16)
+    x, y = (one.view(numpy_dtype(bfloat16)) for one in (every, rng.permutation(every)))
+    f = rng.integers(0, 1 << 32, NUMBERS, np.uint32).view(np.float32)
+    i = rng.integers(-(1 << 31), 1 << 31, NUMBERS, np.int32)
+    z = np.zeros((4, NUMBERS), x.dtype)
+    with np.errstate(all="ignore"):
+        one = analysed(
+            load_program(narrow).vmg, dict(zip("XYFWZ", (x, y, f, i, z), strict=True)), depths={}, seconds=60
+        )
+        wide = [one.astype(np.float32) for one in (x, y, f, i)]
+        exact = np.stack([wide[0] + wide[1], wide[0] * wide[1], wide[2], wide[3]])
+        found, wanted = (one.astype(float) for one in (one.tensors["Z"].rounded, exact.astype(x.dtype)))
+    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("name", ["multihead_attention_npu", "ffn_npu"])
@@ -278,13 +318,50 @@ def test_results_other_than_those_of_their_operations_are_refused_however_large_
     assert not verify_design(as_design(program), reference=lambda A: A.sum(axis=1) * 1.1).ok
 
 
-def long_sums(N=1024, Ty=bfloat16):
+def test_a_result_less_precise_than_its_type_is_named() -> None:
+    program = load_program(long_sums, Out=float32)
+    narrow = verify_design(as_design(program), reference=lambda A: A.sum(axis=1))
+    assert narrow.message.endswith("; operations before it round to a narrower type than its float32")
+    wide = load_program(long_sums, Out=float32, Sum=float32)
+    assert "narrower" not in verify_design(as_design(wide), reference=lambda A: A.sum(axis=1)).message
+
+
+def largest(N=16, steps=16, least=False):
     @df.region()
-    def top(A: Ty[4, N], C: Ty[4]):
+    def top(A: float32[4, N], C: float32[4]):
         @df.kernel(mapping=[1], args=[A, C])
-        def core(a: Ty[4, N], c: Ty[4]):
+        def core(a: float32[4, N], c: float32[4]):
             for i in range(4):
-                s: Ty = 0
+                m: float32 = a[i, 0]
+                for k in range(1, steps):
+                    with allo.meta_if(least):
+                        m = min(m, a[i, k])
+                    with allo.meta_else():
+                        m = max(m, a[i, k])
+                c[i] = m
+
+    return top
+
+
+@pytest.mark.parametrize("least", [False, True])
+def test_a_maximum_or_minimum_without_its_last_step_is_refused(least: bool) -> None:
+    def reference(A: Array) -> Any:
+        return A.min(axis=1) if least else A.max(axis=1)
+
+    assert verify_design(as_design(load_program(largest, least=least)), reference=reference).ok
+    for steps in (15, 8):
+        assert not verify_design(as_design(load_program(largest, steps=steps, least=least)), reference=reference).ok
+
+
+def long_sums(N=1024, Ty=bfloat16, Sum=None, Out=None):
+    Sum, Out = Sum or Ty, Out or Ty
+
+    @df.region()
+    def top(A: Ty[4, N], C: Out[4]):
+        @df.kernel(mapping=[1], args=[A, C])
+        def core(a: Ty[4, N], c: Out[4]):
+            for i in range(4):
+                s: Sum = 0
                 for k in range(N):
                     s += a[i, k]
                 c[i] = s

@@ -567,6 +567,20 @@ def _declare(top: _Task, statement: ast.AnnAssign) -> None:
     top.names[statement.target.id] = streams if extents else streams[()]
 
 
+def _own_tile(top: _Task, annotation: Any, tile: Tile, mesh: list[int], pids: tuple[int, ...]) -> Tile:
+    """The part of a tensor that a task has by `T[M, N] @ [Layout.Shard(0), Layout.Replicate]`."""
+    if not isinstance(annotation, ast.BinOp):
+        return tile
+    assert isinstance(annotation.right, ast.List)
+    own: list[slice] = []
+    for size, part in zip(tile.values.shape, annotation.right.elts, strict=True):
+        axis = top.value(part.args[0]) if isinstance(part, ast.Call) else None
+        share = size if axis is None else size // mesh[axis]
+        first = 0 if axis is None else pids[axis] * share
+        own.append(slice(first, first + share))
+    return Tile(tile.type, tile.values[tuple(own)])
+
+
 def _tasks(top: _Task, kernel: ast.FunctionDef, failures: list[BaseException]) -> Iterator[threading.Thread]:
     decorator = kernel.decorator_list[0]
     assert isinstance(decorator, ast.Call)
@@ -574,8 +588,10 @@ def _tasks(top: _Task, kernel: ast.FunctionDef, failures: list[BaseException]) -
     mapping, args = options["mapping"], options.get("args", ast.List([]))
     assert isinstance(mapping, ast.List)
     assert isinstance(args, ast.List)
-    names = {p.arg: top.value(a) for p, a in zip(kernel.args.args, args.elts, strict=True)}
-    for pids in itertools.product(*(range(top.value(extent)) for extent in mapping.elts)):
+    mesh = [top.value(extent) for extent in mapping.elts]
+    pairs = [(p, top.value(a)) for p, a in zip(kernel.args.args, args.elts, strict=True)]
+    for pids in itertools.product(*map(range, mesh)):
+        names = {p.arg: _own_tile(top, p.annotation, tile, mesh, pids) for p, tile in pairs}
         task = _Task(top.names | names, pids)
 
         def run(task: _Task = task) -> None:

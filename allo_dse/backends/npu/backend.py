@@ -29,8 +29,8 @@ from .allo.target import ALLO
 from .evaluator import NpuSimulator
 from .fold_bounds import NpuFoldBounds, task_excess
 from .mapping import NpuMapping
+from .movement.layout_plan import layouts_on
 from .place.placed_design import Infeasible, PlacedDesign, placement_from_dict
-from .words import npu_words
 
 if TYPE_CHECKING:
     from allo_dse.eval.recording import Recorded
@@ -153,7 +153,19 @@ class NpuBackend(Backend):
 
     def words(self, design: Design, metrics: Mapping[str, Any]) -> Words:
         """Return the buffering, changes of layout and kernel library of a design."""
-        return npu_words(design)
+        device = NpuDevice.of(design.device)
+        first, *_ = device.kernels
+        own = device.kernel_library
+        changes = layouts_on(design.program.vmg.graph, device).choices
+        depth = "single" if design.buffering.output_depth == 1 else "double"
+        details = (
+            f"{depth}-buffered output",
+            *(str(choice) for choice in changes if choice.place != "nowhere"),
+            *([f"kernels of the library {own!r}"] if own != first else []),
+        )
+        work = (op for kernel in design.program.kernels for cls in kernel.by_work[0] for op in cls.work)
+        once = "data decides how often some loops run, which count once: latency is a lower bound"
+        return Words("core", details, (once,) if any(op.count is None for op in work) else ())
 
     def capacity(self, device: Device) -> dict[str, float]:
         """Return the cores, and the data memory of one."""

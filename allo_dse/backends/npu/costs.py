@@ -129,7 +129,7 @@ class TileTicks(Struct, frozen=True):
         """Time a tile with contiguous runs of `run_bytes`; `paged` if it walks down pages (`network.is_paged`).
 
         Args:
-            channels: that share it (`operand_channels`).
+            channels: that share it (`channels_of`).
         """
         board, per_us = device.board, TICKS_PER_CYCLE * device.board.clock_ghz * 1e3
         dram = channels * round(board.dram_us(tile_bytes, run_bytes, paged) * per_us / channels)
@@ -137,10 +137,11 @@ class TileTicks(Struct, frozen=True):
         return TileTicks(dram, channel, max(dram // channels, channel))
 
 
-def operand_channels(classes: Iterable[TaskClass], device: NpuDevice) -> int:
-    """Channels that share each transfer to the array, as the kernels of the classes have their operands."""
+def channels_of(classes: Iterable[TaskClass], device: NpuDevice) -> dict[Direction, int]:
+    """Channels that share each transfer, by direction: kernels of the classes may have several for an operand."""
     ops = (op for cls in classes for op in cls.work if op.kind == "matmul")
-    return max((device.matmul_kernel(op.dtypes, op.shape).operand_channels for op in ops), default=1)
+    shared = max((device.matmul_kernel(op.dtypes, op.shape).operand_channels for op in ops), default=1)
+    return {"in": shared, "out": 1}
 
 
 def blocks_of(periods: int, transport: Transport, board: Board) -> list[tuple[int, int]]:
@@ -261,14 +262,14 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
 
     def tile_ticks(self, way: Direction, tile_bytes: int, run_bytes: int, *, paged: bool) -> TileTicks:
         """Return the times of a tile; see `TileTicks.of`."""
-        key = tile_bytes, run_bytes, paged, self.operand_channels if way == "in" else 1
+        key = tile_bytes, run_bytes, paged, self.shared_channels[way]
         if key not in self._tile_ticks:
             self._tile_ticks[key] = TileTicks.of(self.device, tile_bytes, run_bytes, paged=paged, channels=key[-1])
         return self._tile_ticks[key]
 
     @cached_property
-    def operand_channels(self) -> int:
-        return operand_channels(self.program.task_classes, self.device)
+    def shared_channels(self) -> dict[Direction, int]:
+        return channels_of(self.program.task_classes, self.device)
 
     @cached_property
     def _tile_ticks(self) -> dict[tuple[int, int, bool, int], TileTicks]:

@@ -398,6 +398,7 @@ def _metrics(
     macs, cores = macs_of(schedules), design.vmg.node_count
     bound = {name: ticks / TICKS_PER_CYCLE / cycles_per_us / latency_us for name, ticks in _busy_ticks(blocks).items()}
     bound["host"] = waited_us / latency_us
+    known = accuracy_of(design, latency_us)
     peak = peak_of([cls for group in schedules for cls in group.class_list], device)
     return Metrics(
         latency_us=latency_us,
@@ -409,19 +410,13 @@ def _metrics(
         dram_bytes=transport.dram_bytes,
         bound={name: round(share, 4) for name, share in bound.items()},
         bottleneck=max(bound, key=lambda name: bound[name]),
-        latency_range=_latency_range(design, latency_us),
+        latency_range={
+            # Nine of ten are within these per cent.
+            "percent": device.unmeasured_percent if known is None else known.percent,
+            "measurements": 0 if known is None else known.measurements,
+        },
         evaluator=f"{NpuSimulator.name} {NpuSimulator.version}",
     )
-
-
-def _latency_range(design: Design, latency_us: float) -> dict[str, float]:
-    """Return the per cent within which the latency is right in nine of ten cases, and the measurements behind that; no
-    measurement if this board, library and program were not compared with any.
-    """
-    known = accuracy_of(design, latency_us)
-    if known is None:
-        return {"percent": NpuDevice.of(design.device).unmeasured_percent, "measurements": 0}
-    return {"percent": known.percent, "measurements": known.measurements}
 
 
 def _busy_ticks(blocks: list[_Block]) -> dict[str, float]:

@@ -55,6 +55,4 @@ class NpuLaunches(Launches):
 
 def on_columns(device: NpuDevice, columns: int) -> NpuDevice:
     """Return the device with fewer columns."""
-    fields = {name: getattr(device, name) for name in type(device).model_fields}
-    fields["array"] = device.array.model_copy(update={"columns": columns})
-    return type(device).model_validate(fields)
+    return device.model_copy(update={"array": device.array.model_copy(update={"columns": columns})})

@@ -25,13 +25,13 @@ from allo_dse.compiler.program.tensors import IntArray, Tensor
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import Board
 from allo_dse.eval.launches import Part
-from allo_dse.mapper.graph.ports import Direction, PortKey
+from allo_dse.mapper.graph.ports import PortKey
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.run_time.records import Op
 
-from .costs import TICKS_PER_CYCLE, TileTicks, class_cycles, host_us, operand_channels
+from .costs import DIRECTIONS, TICKS_PER_CYCLE, TileTicks, channels_of, class_cycles, host_us
 from .mapping import NpuMapping
 from .movement.movement import WORD_BYTES, Flow, LayoutPlan, Transfer, Transport
 from .movement.periods import Cadence, GroupSchedule, PortSchedule
@@ -53,7 +53,6 @@ class NpuNetwork(Struct, frozen=True):
         core_ticks: per node the ticks it computes in one period.
         dram_ticks: ticks of DRAM service in the first and in a later period.
         channel_ticks: per process (DMA channels only) ticks of transfer in a later period.
-        memory_names: of the network's resources: DRAM in each direction.
     """
 
     network: Network
@@ -62,7 +61,6 @@ class NpuNetwork(Struct, frozen=True):
     core_ticks: list[float]
     dram_ticks: tuple[int, int]
     channel_ticks: dict[int, float]
-    memory_names: tuple[str, ...]
 
     def with_periods(self, periods: int) -> NpuNetwork:
         """The same network for another number of periods; both numbers are at least `TEMPLATE_PERIODS`."""
@@ -96,7 +94,10 @@ class Parts:
     depths: list[int] = field(default_factory=list)
     counts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
-    memory: dict[Direction, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for _ in DIRECTIONS:
+            self.builder.resource()  # DRAM
 
     @contextmanager
     def repeat(self, table: Table, count: int, per_period: int) -> Iterator[None]:
@@ -132,12 +133,6 @@ class Parts:
         self.tables.append(table)
         return self.builder.process(table, streams, resources)
 
-    def memory_port(self, direction: Direction) -> int:
-        """The resource that tiles of a direction need: DRAM."""
-        if direction not in self.memory:
-            self.memory[direction] = self.builder.resource()
-        return self.memory[direction]
-
 
 def _behind_gate(table: Table, port: int) -> Table:
     """The table, with a token taken from one port before and one put into the next one after."""
@@ -163,7 +158,6 @@ def build_npu_network(
         core_ticks=core_ticks,
         dram_ticks=max(_dram_ticks(staged, direction) for direction in ("in", "out")),
         channel_ticks=parts.channel_ticks,
-        memory_names=tuple(f"{'reads' if way == 'in' else 'writes'} of DRAM" for way in parts.memory),
     )
 
 
@@ -176,11 +170,11 @@ def add_design(
     ends: dict[tuple[int, PortKey], Fifo] = {}
     tables: dict[tuple[str, int, Cadence, int], Table] = {}
     staged: list[_Staged] = []
-    shared = operand_channels((cls for group in schedules for cls in group.class_list), device)
+    shared = channels_of((cls for group in schedules for cls in group.class_list), device)
     for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
         schedule = ports[flow.nodes[0]][flow.ports[0]]
         paged = is_paged(transfer, schedule.port.tensor, device.board)
-        own = shared if flow.direction == "in" else 1
+        own = shared[flow.direction]
         ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged, channels=own)
         staged.append(_Staged(flow, schedule, [parts.fifo(transfer.depth) for _ in range(own)], ticks))
         local = [parts.fifo(flow.depth) for _ in flow.nodes]
@@ -188,7 +182,7 @@ def add_design(
         _memory_tile_channel(parts, tables, staged[-1], local)
     channels: dict[tuple[str, Cadence, tuple[TileTicks, ...]], tuple[Table, float]] = {}
     for transfer in transport.transfers:
-        _shim_channel(parts, channels, [staged[f] for f in transfer.flows], parts.memory_port(transfer.direction))
+        _shim_channel(parts, channels, [staged[f] for f in transfer.flows])
     return staged, _cores(parts, schedules, links, ends, transport.layouts)
 
 
@@ -261,15 +255,15 @@ def _shim_channel(
     parts: Parts,
     channels: dict[tuple[str, Cadence, tuple[TileTicks, ...]], tuple[Table, float]],
     flows: list[_Staged],
-    memory: int,
 ) -> None:
     """The shim channels of a transfer, which share each tile: the tiles of its flows by turns."""
     key = (flows[0].flow.direction, flows[0].schedule.cadence, tuple(f.ticks for f in flows))
     if key not in channels:
         channels[key] = _shim_table(parts, flows)
     table, ticks = channels[key]
+    memory = [DIRECTIONS.index(flows[0].flow.direction)]
     for buffers in zip(*(staged.buffers for staged in flows), strict=True):
-        process = parts.process(table, [stream for fifo in buffers for stream in (fifo.full, fifo.free)], [memory])
+        process = parts.process(table, [stream for fifo in buffers for stream in (fifo.full, fifo.free)], memory)
         parts.channel_ticks[process] = ticks
 
 

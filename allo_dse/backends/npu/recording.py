@@ -13,7 +13,7 @@ from allo_dse.eval.recording import MAX_EVENTS, Recorded, Recording, whole_run
 from allo_dse.simulator.network.network import Labels
 from allo_dse.space.design import Design
 
-from .costs import TICKS_PER_CYCLE, blocks_of, operand_channels
+from .costs import TICKS_PER_CYCLE, blocks_of, channels_of
 from .mapping import NpuMapping
 from .movement.movement import Channel, Flow, Transport
 from .network import build_npu_network
@@ -28,7 +28,6 @@ class NpuLabels(Labels):
 
     processes: tuple[str, ...]
     buffers: tuple[str, ...]
-    memory: tuple[str, ...]
 
     def task(self, task: int) -> str:
         return self.processes[task]
@@ -44,7 +43,7 @@ class NpuLabels(Labels):
         return f"operation {op} of {self.processes[task]}"
 
     def resource(self, resource: int) -> str:
-        return self.memory[resource]
+        return ("reads of DRAM", "writes of DRAM")[resource]
 
 
 class NpuRecording(Recording, frozen=True):
@@ -74,12 +73,12 @@ def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
     links = NpuMapping.of(design).view.channels
     periods = blocks_of(schedules[0].periods, transport, device.board)[0][0]
     built = build_npu_network(schedules, links, transport, device, periods)
-    labels = _labels(design, transport, sorted(links.depth), built.memory_names)
+    labels = _labels(design, transport, sorted(links.depth))
     whole = whole_run(built.network, labels)
     return NpuRecording(built.network, labels, whole, max_events, periods, schedules[0].periods, design.vmg.node_count)
 
 
-def _labels(design: Design, transport: Transport, channels: Sequence[Channel], memory: tuple[str, ...]) -> NpuLabels:
+def _labels(design: Design, transport: Transport, channels: Sequence[Channel]) -> NpuLabels:
     """Names in the order in which `build_npu_network` makes processes and buffers."""
     nodes = [short_name(name) for name in design.vmg.nodes]
 
@@ -90,21 +89,20 @@ def _labels(design: Design, transport: Transport, channels: Sequence[Channel], m
             f" and {more} more" if more > 0 else ""
         )
 
-    shared = operand_channels(design.program.task_classes, NpuDevice.of(design.device))
-    channels_of = {"in": shared, "out": 1}
+    shared = channels_of(design.program.task_classes, NpuDevice.of(design.device))
     processes = [f"memory tile: {where(flow)}" for flow in transport.flows]
     for transfer in transport.transfers:
         flows = [transport.flows[f] for f in transfer.flows]
         moved = dict.fromkeys(f"{flow.tensor} {flow.direction}" for flow in flows)
         name = f"shim: {', '.join(moved)} ({len(flows)} flow{'s' if len(flows) > 1 else ''})"
-        processes += [name] * channels_of[transfer.direction]
+        processes += [name] * shared[transfer.direction]
     processes += [f"core {name}" for name in nodes]
     buffers = []
     for flow in transport.flows:
-        buffers += [f"memory tile, {where(flow)}"] * channels_of[flow.direction]
+        buffers += [f"memory tile, {where(flow)}"] * shared[flow.direction]
         buffers += [f"{flow.tensor} {flow.direction} on {nodes[n]}" for n in flow.nodes]
     buffers += [f"{array}: {nodes[source]} to {nodes[target]}" for source, target, array in channels]
-    return NpuLabels(tuple(processes), tuple(buffers), memory)
+    return NpuLabels(tuple(processes), tuple(buffers))
 
 
 def short_name(node: str) -> str:

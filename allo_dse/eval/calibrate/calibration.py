@@ -21,7 +21,7 @@ from allo_dse.space.design import Design
 
 from ..backend import backend_of
 from ..parameters import Parameter, Tunable, with_values
-from .robust_fit import FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_of, error_quantiles, fit, grow, hidden
+from .robust_fit import FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_of, error_quantiles, fit, grow, moving
 
 FEWEST = 4
 FEW = 8
@@ -74,7 +74,7 @@ class FittedParameter(Struct, frozen=True):
     Attributes:
         deviation: its standard deviation; None if it was left alone.
         alike: numbers it cannot be told from.
-        hidden: whether a change by a factor of three moves a prediction. If not, no measurement depends on it.
+        hidden: whether a change by a factor of five moves a prediction. If not, no measurement depends on it.
     """
 
     name: str
@@ -175,17 +175,17 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     start = np.array([p.coordinate(p.of(devices[0])) for p in parameters])
     low, high = np.array([p.limits for p in parameters]).T
     low, high = np.maximum(low, start - FARTHEST), np.minimum(high, start + FARTHEST)
-    problem = Problem(residuals_at, low, high, tuple(i for i, p in enumerate(parameters) if p.is_rate))
+    problem = Problem(residuals_at, low, high).remembering()
     before, folds = residuals_at(start), _folds(measurements)
-    found = grow(problem, start, folds) if len(measurements) <= FEW else fit(problem, start)
-    if len(measurements) > FEW and not found.error(folds) < error_of(before) - LEAST_PERCENT / 100:
-        found = grow(problem, start, folds)
+    found = grow(problem, start, folds)
+    if len(measurements) > FEW:
+        found = min(found, fit(problem, start), key=lambda one: one.error(folds))
     held_out, learned = found.held_out(folds), found.error(folds) < error_of(before) - LEAST_PERCENT / 100
     moved = {p: p.value(float(found.at[i])) for i, p in enumerate(parameters) if learned and i in found.selection.free}
     return Calibration(
         with_values(devices[0], moved),
         tunable.named(devices[0]),
-        _described(parameters, devices[0], found, hidden(problem, found.at, found.selection.alike)),
+        _described(parameters, devices[0], found, moving(problem, found.at)),
         _judged(measurements, before, found, held_out),
         learned,
         found.scale,
@@ -256,7 +256,7 @@ def _words(device: Device) -> str:
 
 
 def _described(
-    parameters: Sequence[Parameter], device: Device, found: Fit, unseen: set[int]
+    parameters: Sequence[Parameter], device: Device, found: Fit, seen: Sequence[int]
 ) -> tuple[FittedParameter, ...]:
     deviations = dict(zip(found.selection.free, found.deviations, strict=True))
     described = []
@@ -268,7 +268,7 @@ def _described(
             deviation = parameter.spread(after, float(deviations[i]))
             described.append(FittedParameter(str(parameter), before, after, deviation))
         else:
-            described.append(FittedParameter(str(parameter), before, before, None, alike, i in unseen))
+            described.append(FittedParameter(str(parameter), before, before, None, alike, i in seen))
     return tuple(described)
 
 

@@ -37,10 +37,6 @@ ROUNDS = 10
 TRIES = 20  # steps of one round, with a constant scale
 TRUST = 1.0  # standard deviation of a logarithm before anything is measured: a factor of e
 PROBE_ROUNDS = 2
-RATE_QUARTERS = 5
-RATE_SHOWS = 0.02
-RATE_DOMINATES = 3.0
-RATE_HELPS = 1.0  # decrease of the loss: one outlier less
 SMALL_STEP = 2e-3
 BENT = 0.7  # share of the scale below which a fit without one measurement is another minimum
 FEWEST_PER_PARAMETER = 2
@@ -59,13 +55,11 @@ class Problem(Struct, frozen=True):
     Attributes:
         residuals_at: returns the residuals at given coordinates.
         low, high: limits of the coordinates.
-        rates: positions of coordinates that have no effect when they are high enough.
     """
 
     residuals_at: Callable[[Vector], Vector]
     low: Vector
     high: Vector
-    rates: tuple[int, ...] = ()
 
     def clip(self, at: Vector) -> Vector:
         result: Vector = np.clip(at, self.low, self.high)
@@ -270,9 +264,8 @@ def fit(problem: Problem, start: Vector) -> Fit:
     problem = problem.remembering()
     residuals = problem.residuals_at(start)
     jacobian = problem.slopes(start, residuals, range(len(start)))
-    effective = [i for i in range(len(start)) if np.abs(jacobian[:, i]).max() >= NO_EFFECT or i in problem.rates]
-    begun = _begun(problem, start, effective)
-    at, residuals = _descend(problem, begun, effective, TRUST)
+    effective = [i for i in range(len(start)) if np.abs(jacobian[:, i]).max() >= NO_EFFECT]
+    at, residuals = _descend(problem, start, effective, TRUST)
     allowed, alike = effective, {i: list[int]() for i in range(len(start)) if i not in effective}
     while True:
         jacobian = problem.slopes(at, residuals, allowed)
@@ -292,7 +285,6 @@ def grow(problem: Problem, start: Vector, folds: NDArray[np.int64]) -> Fit:
 
     Coordinates begin from several values: where another part of the model limits all times, they show no slope.
     """
-    problem = problem.remembering()
     residuals = problem.residuals_at(start)
     found = Fit(start, residuals, np.zeros((len(residuals), len(start))), scale_of(residuals), Selection([], {}))
     while len(found.selection.free) < len(residuals) // FEWEST_PER_PARAMETER and found.error(folds) > 2 * LEAST_SCALE:
@@ -309,12 +301,8 @@ def grow(problem: Problem, start: Vector, folds: NDArray[np.int64]) -> Fit:
 def _probed(problem: Problem, found: Fit) -> list[tuple[int, Vector]]:
     """Return the coordinates whose changes alone explain most, each with where that is."""
     best = []
-    for i, direction in enumerate(np.eye(len(found.at))):
-        values = [problem.clip(found.at + step * direction) for step in PROBES]
-        if i in found.selection.free or all(
-            np.abs(problem.residuals_at(at) - found.residuals).max() < NO_EFFECT for at in (values[0], values[-1])
-        ):
-            continue
+    for i in set(moving(problem, found.at)).difference(found.selection.free):
+        values = [problem.clip(found.at + step * np.eye(len(found.at))[i]) for step in PROBES]
         losses = [loss(problem.residuals_at(at), SELECTION_SCALE) for at in values]
         # The smallest change of those that help as much: beyond it, something else limits the times.
         near = [k for k, own in enumerate(losses) if own <= min(losses) + NO_EFFECT]
@@ -329,19 +317,12 @@ def _with_one_more(problem: Problem, found: Fit, i: int, at: Vector) -> Fit:
     return Fit(at, residuals, problem.slopes(at, residuals, free), scale_of(residuals), Selection(free, {}))
 
 
-def hidden(problem: Problem, at: Vector, of: Iterable[int]) -> set[int]:
-    """Return the coordinates without slope that move residuals when they change by a factor of three."""
-    problem, step = problem.remembering(), float(np.log(3))
+def moving(problem: Problem, at: Vector) -> list[int]:
+    """Return the coordinates that move residuals when they change by a factor of five."""
     residuals = problem.residuals_at(at)
-    rows = np.eye(len(at))
-    return {
-        i
-        for i in of
-        if any(
-            np.abs(problem.residuals_at(problem.clip(at + way * rows[i])) - residuals).max() > STEP
-            for way in (-step, step)
-        )
-    }
+    steps = [[at + step * row for step in (PROBES[0], PROBES[-1])] for row in np.eye(len(at))]
+    shifts = [[np.abs(problem.residuals_at(problem.clip(to)) - residuals).max() for to in own] for own in steps]
+    return [i for i, own in enumerate(shifts) if max(own) > STEP]
 
 
 def _unbent(problem: Problem, ended: _End, free: list[int]) -> _End:
@@ -365,28 +346,6 @@ def _unbent(problem: Problem, ended: _End, free: list[int]) -> _End:
     moved[free] += changes[least] * min(1.0, LONGEST_STEP / max(longest, 1e-9))
     moved, then = _descend(problem, problem.clip(moved), free, np.inf)
     return (moved, then, problem.slopes(moved, then, free)) if scale_of(then) < BENT * scale else ended
-
-
-def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
-    """Return a starting point, with rates lowered where that helps: a rate that is far too high shows no slope."""
-    best, residuals = _descend(problem, start, free, TRUST, PROBE_ROUNDS)
-    before = problem.residuals_at(start)
-    for i in problem.rates:
-        better = False
-        for k in range(1, RATE_QUARTERS + 1):
-            moved = best.copy()
-            moved[i] = start[i] - k * np.log(4)
-            shift = np.abs(problem.residuals_at(moved) - before)
-            if shift.max() < RATE_SHOWS:
-                continue  # still no bottleneck anywhere: lower it further
-            if np.median(shift) > RATE_DOMINATES:
-                break  # it dominates half of all times by now: lowering it further explains nothing more
-            tried, then = _descend(problem, moved, free, TRUST, PROBE_ROUNDS)
-            if loss(then, SELECTION_SCALE) < loss(residuals, SELECTION_SCALE) - RATE_HELPS:
-                best, residuals, better = tried, then, True
-            elif better:
-                break
-    return best
 
 
 def _descend(

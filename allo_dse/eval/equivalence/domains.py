@@ -185,9 +185,11 @@ def _degree_lines(name: str, arguments: list[str]) -> str:
         return "  %degree = arith.constant 0 : i64\n  scf.yield %degree : i64\n"
     is_ring, operation = name in ("add", "sub", "mul"), "addi" if name == "mul" else "maxui"
     degrees = arguments if is_ring or name == "choose" else arguments[1:]
+    # Memory that was never written is a variable of its own, which does not collide with hashes.
     lines = [
         f"  %degree0 = arith.constant {int(not is_ring)} : i64",
-        f"  func.call @count(%w, %degree0) : ({WORDS_TYPE}, i64) -> ()",
+        f"  %hashes = arith.constant {int(not is_ring and name != 'undefined')} : i64",
+        f"  func.call @count(%w, %hashes) : ({WORDS_TYPE}, i64) -> ()",
         *(f"  %degree{k + 1} = arith.{operation} %degree{k}, {degree} : i64" for k, degree in enumerate(degrees)),
         f"  %most_degree = arith.constant {MAX_DEGREE} : i64",
         f"  %degree = arith.minui %degree{len(degrees)}, %most_degree : i64",

@@ -18,8 +18,7 @@ from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 
-from ..execute.compile_places import compile_places
-from ..execute.run import Externals, Labels, Run, State, Wiring, network_of, wiring_of
+from ..execute.run import Externals, Run, State, Wiring, compile_places, wiring_of
 from .data_values import TooMuchWork
 from .domains import OWN_WORDS, Code, Constants, Domain, Log
 from .rewrite import rewritten
@@ -75,18 +74,17 @@ class Side(Struct, frozen=True, dict=True):
         named = {t.name: words for t, words in zip(program.tensors, tensors, strict=True)}
         with compile_places(program):
             engine = _engine(program, domain.compiled, self.allow_reassociation)
-        run = Run(engine, named | state.shared, self.wiring, state, Externals(program))
-        network, task_id = network_of(self.vmg, run)
+        run = Run(self.vmg, engine, named | state.shared, self.wiring, state, Externals(program))
         own = [arrays[-1].reshape(-1, OWN_WORDS) for arrays in state.variables.values() if arrays[-1].size]
 
         def require_little_work(_finished: int = 0) -> None:
             if most_operations is not None and _counted(own)[0] > most_operations:
                 raise TooMuchWork(f"more than {most_operations:,} operations")
 
+        network, task_id = run.network()
         result = engine.run(network, seconds=seconds, progress=require_little_work)
-        result.labels, result.name = Labels(program, task_id, self.wiring), program.name
         try:
-            result.require_finished()
+            run.require_finished(result, task_id)
         except SimulationError as failure:
             raise EndedEarly(failure.message, hint=failure.hint) from None
         require_little_work()

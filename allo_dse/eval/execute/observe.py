@@ -29,9 +29,8 @@ from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.space.params import Assignment
 
-from .compile_places import compile_places
 from .decided import data_sites
-from .run import Externals, Labels, Run, initial_state, network_of, wiring_of
+from .run import Externals, Run, compile_places, initial_state, wiring_of
 
 # A rewritten body records its decisions in memory of the task's own, passed as one more argument.
 
@@ -136,14 +135,9 @@ def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs)
         state.variables[place].append(words[place])
     deep = max(2, min(_DEEP, _MOST_SLOTS // max(1, program.stream_count)))
     wiring = wiring_of(vmg, {stream.name: max(deep, stream.depth) for stream in program.streams})
-    externals = Externals(program)
     with compile_places(program):
-        run = Run(compile_bodies(bodies), arguments.by_name | state.shared, wiring, state, externals)
-        network, task_id = network_of(vmg, run)
-        result = run.engine.run(network)
-    externals.require_success()
-    result.labels, result.name = Labels(program, task_id, wiring), program.name
-    result.require_finished()
+        tensors = arguments.by_name | state.shared
+        Run(vmg, compile_bodies(bodies), tensors, wiring, state, Externals(program)).finish()
     found: dict[tuple[str, str], dict[Pid, dict[int, IntArray]]] = {}
     for group in groups:
         place = (group.task_class.kernel, group.task_class.name)

@@ -43,7 +43,7 @@ from allo_dse.simulator.codegen.stream_ops import find
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 
 from .observe import with_own_words
-from .run import Externals, Labels, Run, apply_meaning, initial_state, network_of, wiring_of
+from .run import Externals, Run, apply_meaning, compile_places, initial_state, wiring_of
 
 Array = NDArray[np.generic]
 Doubles = NDArray[np.float64]
@@ -65,6 +65,9 @@ _OWN = "memref<2xi64, strided<[?], offset: ?>>"
 _MANTISSA_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _LEAST = {"f16": 2.0**-25, "bf16": 2.0**-134, "f32": 2.0**-150, "f64": 5e-324}
 """Half the distance between subnormal numbers."""
+_LIBRARY = 4.0
+"""Error of a library function over the roundoff: two units in the last place, as of `tanhf` and `log10f` (The GNU C
+Library manual, Errors in Math Functions)."""
 _KEPT_ENGINES = 64
 
 
@@ -129,6 +132,21 @@ class Analysis(Struct, frozen=True):
     def decided(self) -> Analysis:
         return self.own_decided or self
 
+    def result(self, name: str) -> Analysed:
+        """Return a tensor whose exact values are those of exact decisions; other decisions count as errors."""
+        tensors, decided = self.tensors, self.decided
+        one = tensors[name] if name in tensors else exactly(self.integers[name])
+        other = decided.tensors[name] if name in tensors else exactly(decided.integers[name])
+        with np.errstate(invalid="ignore"):
+            moved = np.nan_to_num(np.abs(one.exact - other.exact))
+        return Analysed(one.rounded, other.exact, one.bound + moved, one.variance + moved**2, other.unit)
+
+
+def exactly(array: Array) -> Analysed:
+    """Return values without errors."""
+    nothing = np.zeros(array.shape)
+    return Analysed(array, array.astype(np.float64), nothing, nothing, nothing)
+
 
 def unit_roundoff(dtype: DType) -> float:
     """Return the unit roundoff of a floating-point type: the largest relative error of rounding to nearest."""
@@ -157,20 +175,20 @@ def analysed(
     *,
     depths: Mapping[str, int],
     seconds: float | None,
-    exact: Mapping[str, Array] | None = None,
+    before: Mapping[str, Analysed] | None = None,
 ) -> Analysis:
     """Run a graph on the tensors it has, which stay as they are.
 
     Args:
-        exact: those whose elements are roundings of other ones.
+        before: results of earlier computations, by the tensors that have their rounded values.
 
     Raises:
         SimulationError, DeadlockError: as `run_graph`.
     """
-    found = _analysis(vmg, arrays, depths, seconds, exact or {}, by_exact=False)
+    found = _analysis(vmg, arrays, depths, seconds, before or {}, by_exact=False)
     if not found.undecided:
         return found
-    return replace(found, own_decided=_analysis(vmg, arrays, depths, seconds, exact or {}, by_exact=True))
+    return replace(found, own_decided=_analysis(vmg, arrays, depths, seconds, before or {}, by_exact=True))
 
 
 def _analysis(
@@ -178,7 +196,7 @@ def _analysis(
     arrays: Mapping[str, Array],
     depths: Mapping[str, int],
     seconds: float | None,
-    exact: Mapping[str, Array],
+    before: Mapping[str, Analysed],
     *,
     by_exact: bool,
 ) -> Analysis:
@@ -197,16 +215,12 @@ def _analysis(
             variables.append(np.full((count, 2), [0, by_exact], np.int64))
             counts.append(variables[-1][:, 0])
     tensors = {name: _records(array, types[name]) for name, array in (own | state.shared).items()}
-    for name, values in exact.items():
+    for name, one in before.items():
         if types[name].is_float:
-            _round_from(tensors[name], values)
-    wiring, externals = wiring_of(vmg, depths), Externals(program, _element_in_memory, _apply_external)
-    engine = _engine(program)
-    network, task_id = network_of(vmg, Run(engine, tensors, wiring, state, externals))
-    result = engine.run(network, seconds=seconds)
-    externals.require_success()
-    result.labels, result.name = Labels(program, task_id, wiring), program.name
-    result.require_finished()
+            _follow(tensors[name], one)
+    externals = Externals(program, _element_in_memory, _apply_external)
+    with compile_places(program):
+        Run(vmg, _engine(program), tensors, wiring_of(vmg, depths), state, externals).finish(seconds)
     found = {
         tensor.name: _analysed(tensors[tensor.name], tensor.dtype)
         for tensor in program.tensors
@@ -225,12 +239,15 @@ def _records(array: Array, dtype: DType) -> NDArray[Any]:
     return found
 
 
-def _round_from(records: NDArray[Any], values: Array) -> None:
-    """Set the values that the elements of a tensor had before they were rounded."""
-    records["exact"] = values.reshape(records.shape).astype(np.float64)
+def _follow(records: NDArray[Any], before: Analysed) -> None:
+    """Set the errors of elements: those before, and that of rounding to the type of the tensor."""
+    for name in _FIELDS[1:]:
+        records[name] = getattr(before, name).reshape(records.shape)
     with np.errstate(invalid="ignore"):
-        off = np.nan_to_num(np.abs(records["rounded"] - records["exact"]), nan=0.0, posinf=0.0)
-    records["bound"], records["variance"] = off, off**2
+        off = np.abs(records["rounded"] - before.rounded.astype(np.float64).reshape(records.shape))
+    off = np.nan_to_num(off, nan=0.0, posinf=0.0)
+    records["bound"] += off
+    records["variance"] += off**2
 
 
 def _analysed(records: NDArray[Any], dtype: DType) -> Analysed:
@@ -407,7 +424,6 @@ class _Rewriter:
             predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
         types = [str(one) for one in before]
         name = "_".join(["df", short, *filter(None, [predicate]), *types, str(result)])
-        name = name.replace("bf16", "half")  # `compile_object` looks for bf16
         if name not in self.helpers:
             arguments = [_WORD if t in _MANTISSA_BITS else t for t in types]
             arguments += [] if isinstance(result, ir.FloatType) else ["i1"]
@@ -469,8 +485,6 @@ class _Helper:
     def operation(self, op: str, predicate: str, types: list[str], result: str) -> str:
         """An operation of a body."""
         records = [self._record(k) if t in _MANTISSA_BITS else None for k, t in enumerate(types)]
-        if op != "arith.bitcast":  # operations in bf16 are those in f32, rounded: only then `optimize` is free
-            types = ["f32" if t == "bf16" else t for t in types]
         own = [
             self._narrow(record[0], t) if record is not None else f"%a{k}"
             for k, (record, t) in enumerate(zip(records, types, strict=True))
@@ -493,15 +507,15 @@ class _Helper:
         known = [record for record in records if record is not None]
         assert len(known) == len(types)
         if op == "arith.truncf":
-            n, w, terms = self._rounded_to(own[0], types[0], result), known[0][1], known[0][2:]
+            n, w, terms = self._widened(self._narrow(own[0], result, types[0]), result), known[0][1], known[0][2:]
         else:
-            n = self._rounded_to(self._do(f"{op} {', '.join(own)} : {types[0]}"), types[0], result)
+            n = self._widened(self._do(f"{op} {', '.join(own)} : {types[0]}"), result)
             w = self._do(f"{op} {', '.join(record[1] for record in known)} : f64")
             terms = self._propagated(op, known, w)
         if op in (*_MOVES, *_EXTREMES):
             return self._record_of(n, w, *terms)
-        # Library functions are accurate to a unit in the last place, which is twice the roundoff.
-        return self._rounded(n, w, terms, result, 2.0 if op.startswith("math.") and op != "math.sqrt" else 1.0)
+        is_library = op.startswith("math.") and op != "math.sqrt"
+        return self._rounded(n, w, terms, result, _LIBRARY if is_library else 1.0)
 
     def lift(self, type_: str) -> str:
         """A number of which no more is known than its type says."""
@@ -538,10 +552,7 @@ class _Helper:
         return self._do(f"arith.select %a{len(self._arguments) - 1}, {by_exact}, {by_rounded} : {type_}")
 
     def _from_other(self, op: str, own: str, source: str, result: str) -> str:
-        if op == "arith.bitcast" or result != "bf16":
-            n = self._widened(self._do(f"{op} {own} : {source} to {result}"), result)
-        else:
-            n = self._rounded_to(self._do(f"{op} {own} : {source} to f32"), "f32", result)
+        n = self._widened(self._do(f"{op} {own} : {source} to {result}"), result)
         w = n if op == "arith.bitcast" else self._do(f"{op} {own} : {source} to f64")
         off = self._abs(self._sub(n, w)) if w != n else self._number(0.0)
         return self._record_of(n, w, off, self._mul(off, off), self._number(0.0))
@@ -665,21 +676,6 @@ class _Helper:
         if source == "f64" and type_ != "f64":
             value = self._do(f"arith.truncf {value} : f64 to f32")
         return value if type_ == "f32" else self._do(f"arith.truncf {value} : f32 to {type_}")
-
-    def _rounded_to(self, value: str, source: str, result: str) -> str:
-        """A number of a type rounded to another one, in f64."""
-        if result != "bf16":
-            return self._widened(self._narrow(value, result, source), result)
-        value = self._narrow(value, "f32", source)
-        bits = self._do(f"arith.bitcast {value} : f32 to i32")
-        odd = self._integer("andi", self._integer("shrui", bits, 16), 1)
-        nearest = self._do(f"arith.addi {self._integer('addi', bits, 0x7FFF)}, {odd} : i32")  # ties to even
-        found = self._do(f"arith.bitcast {self._integer('andi', nearest, -0x10000)} : i32 to f32")
-        is_number = self._do(f"arith.cmpf ord, {value}, {value} : f32")
-        return self._widened(self._do(f"arith.select {is_number}, {found}, {value} : f32"), "f32")
-
-    def _integer(self, op: str, a: str, b: int) -> str:
-        return self._do(f"arith.{op} {a}, {self._fixed(str(b), 'i32')} : i32")
 
     def _record(self, k: int) -> list[str]:
         found = []

@@ -9,7 +9,8 @@ Task bodies are compiled once and shared by all programs whose bodies have the s
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import CompileLimit, SimulationError
 from allo_dse.common.records import Array
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
@@ -36,8 +37,6 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Labels as NetworkLabels
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.run_time.fifo import Variant
-
-from .compile_places import compile_places
 
 
 class State(Struct, frozen=True):
@@ -224,6 +223,22 @@ RESTART = -1
 """In place of a task's number: the pause before a node's next frame."""
 
 
+@contextmanager
+def compile_places(program: CompiledProgram) -> Iterator[None]:
+    """Have task bodies of a program that exceed the limits of compilation named as the kernels of its source."""
+    try:
+        yield
+    except CompileLimit as failure:
+        classes = [c for c in program.task_classes if c.body.symbol in failure.symbols]
+        kernels = {c.kernel: c.location or program.kernel(c.kernel).location for c in classes}
+        if not kernels:
+            raise
+        names = ", ".join(f"`{name}`" for name in kernels)
+        places = ", ".join(dict.fromkeys(str(place) for place in kernels.values() if place is not None))
+        what = f"{places}: {failure.what}" if places else failure.what
+        raise CompileLimit(what, failure.hint, (f"kernel{'s' if len(kernels) > 1 else ''} {names}",)) from None
+
+
 @dataclass(frozen=True)
 class Labels(NetworkLabels):
     """Names of tasks and streams for explanations."""
@@ -294,10 +309,9 @@ def run_graph(
     first = Variant(record=record, payload=values)
     with compile_places(vmg.program):
         engine = compile_bodies(bodies, elements=None if elements is None else frames * elements, first=first)
-        wiring = wiring_of(vmg, depths or {})
         own = state or initial_state(vmg.program)
-        run = Run(engine, arguments.by_name | own.shared, wiring, own, externals)
-        network, task_id = network_of(vmg, run)
+        run = Run(vmg, engine, arguments.by_name | own.shared, wiring_of(vmg, depths or {}), own, externals)
+        network, task_id = run.network()
         tables = engine.as_tables(network) if frames > 1 and not values else None
         result = engine.run(
             repeated(tables or network, frames),
@@ -308,47 +322,56 @@ def run_graph(
             result = engine.run(repeated(network, frames), payload=False, seconds=seconds, record=record)
     if result.network.task_count > len(task_id):
         task_id = np.append(np.tile(task_id, frames), np.full((frames - 1) * network.node_count, RESTART))
-    externals.require_success()
-    result.labels, result.name = Labels(vmg.program, task_id, wiring), vmg.program.name
-    result.require_finished()
+    run.require_finished(result, task_id)
     arguments.write_back()
     return result
 
 
 class Run(Struct, frozen=True):
-    """Everything that a run needs beside the graph.
+    """A graph and everything that a run of it needs.
 
     Attributes:
         tensors: arguments and shared memory, by name.
     """
 
+    vmg: VMG
     engine: Engine
     tensors: Mapping[str, Array]
     wiring: Wiring
     state: State
     externals: Externals
 
+    def network(self) -> tuple[Network, IntArray]:
+        """The network, and the program's task id of each of its tasks."""
+        program, builder = self.vmg.program, NetworkBuilder()
+        engine, wiring = self.engine, self.wiring
+        token_bytes = _token_bytes(program, engine)
+        builder.streams(wiring.depth, token_bytes=token_bytes[wiring.array])
+        for array in self.tensors.values():
+            builder.tensor(array)
+        number = np.empty(program.task_count, np.int64)
+        groups = self.vmg.graph.class_tasks
+        for group in groups:
+            symbol = group.task_class.body.symbol
+            words = engine.signatures[symbol].words(
+                len(group.tasks), _arguments(group, self), cost_site=builder.costs(cycles_of(group.task_class))
+            )
+            number[group.tasks] = builder.tasks(symbol, words)
+        for nodes in self.vmg.groups:
+            tasks = nodes.leaves.tasks()
+            builder.nodes(number[tasks].ravel(), np.full(len(tasks), nodes.leaves.leaf_count, np.int64))
+        return builder.build(), np.concatenate([group.tasks for group in groups])
 
-def network_of(vmg: VMG, run: Run) -> tuple[Network, IntArray]:
-    """The network, and the program's task id of each of its tasks."""
-    program, builder = vmg.program, NetworkBuilder()
-    engine, wiring = run.engine, run.wiring
-    token_bytes = _token_bytes(program, engine)
-    builder.streams(wiring.depth, token_bytes=token_bytes[wiring.array])
-    for array in run.tensors.values():
-        builder.tensor(array)
-    number = np.empty(program.task_count, np.int64)
-    groups = vmg.graph.class_tasks
-    for group in groups:
-        symbol = group.task_class.body.symbol
-        words = engine.signatures[symbol].words(
-            len(group.tasks), _arguments(group, run), cost_site=builder.costs(cycles_of(group.task_class))
-        )
-        number[group.tasks] = builder.tasks(symbol, words)
-    for nodes in vmg.groups:
-        tasks = nodes.leaves.tasks()
-        builder.nodes(number[tasks].ravel(), np.full(len(tasks), nodes.leaves.leaf_count, np.int64))
-    return builder.build(), np.concatenate([group.tasks for group in groups])
+    def finish(self, seconds: float | None = None) -> None:
+        """Run it to its end, with the errors of `run_graph`."""
+        network, task_id = self.network()
+        self.require_finished(self.engine.run(network, seconds=seconds), task_id)
+
+    def require_finished(self, result: RunResult, task_id: IntArray) -> None:
+        """Name tasks and streams of a result, and check that it has finished."""
+        self.externals.require_success()
+        result.labels, result.name = Labels(self.vmg.program, task_id, self.wiring), self.vmg.program.name
+        result.require_finished()
 
 
 def _arguments(group: ClassTasks, run: Run) -> list[Any]:

@@ -244,15 +244,6 @@ class ProgramPorts(Struct, frozen=True, eq=False):
         return self.classes[task.kernel][task.cls]
 
 
-MOST_TOKENS = 256
-"""A task that moves more tokens through one stream is taken to move so many."""
-
-
-def capped_tokens(tokens: int) -> int:
-    """Limit a declared number of tokens of a task to 1 to `MOST_TOKENS`."""
-    return min(max(tokens, 1), MOST_TOKENS)
-
-
 def tokens_said(program: CompiledProgram, classes: Iterable[ClassTasks]) -> IntArray:
     """Return the number of tokens that a task moves through each stream: (streams,).
 
@@ -264,7 +255,7 @@ def tokens_said(program: CompiledProgram, classes: Iterable[ClassTasks]) -> IntA
         pids = program.pids(position[own.task_class.kernel], own.tasks)
         for family in port_families(own.task_class.stream_ports):
             if family.port.tokens is not None:
-                said[family.streams(program, pids)] = capped_tokens(family.port.tokens)
+                said[family.streams(program, pids)] = max(family.port.tokens, 1)
     return said
 
 

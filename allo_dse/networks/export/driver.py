@@ -10,6 +10,7 @@ C simulation, or on the card.
 On an NPU it needs what `launch_*/*/build.py` need: Allo with its AIE backend, XRT and NumPy. Of an FPGA it needs make
 and a C++ compiler, and for the card XRT. `network.json` has the launches and the steps, `inputs.npz` and
 `constants.npz` what the network reads, `expected.npz` its outputs as its operators' references compute them,
+`limits.npz` how far each element may be off,
 `orders.npz` where the elements of each rearrangement come from (from 1; 0 is a zero), `host_*.py` what the host
 computes. Allo's tensors are stored row by row. NumPy rearranges a tensor first if a design reads it in another order
 (`strided` in `network.json`, with the loops of its shim channels).
@@ -290,8 +291,8 @@ def _converted(step: Facts, array: Array) -> Array:
     """
     made = array.astype(_dtype(step["dtype"]))
     apart, largest = _apart(made, array)
-    if not apart <= (step["rounding"] * largest if step["rounding"] else 1):
-        raise WrongResults(f"{step['name']}: {apart:.2g} off, where the largest element is {largest:.2g}")
+    if not (apart <= (step["rounding"] * largest if step["rounding"] else 1)).all():
+        raise WrongResults(f"{step['name']}: {apart.max():.2g} off, where the largest element is {largest:.2g}")
     return made
 
 
@@ -302,29 +303,40 @@ def _on_host(step: Facts, given: Sequence[Array]) -> Array:
     return np.asarray(function(*wide))
 
 
-def _apart(found: Array, wanted: Array) -> tuple[float, float]:
-    """The largest difference, where equal infinities do not differ, and the largest finite element that is wanted."""
+def _apart(found: Array, wanted: Array) -> tuple[Array, float]:
+    """Each difference, where equal infinities do not differ, and the largest finite element that is wanted."""
     own, exact = found.astype(np.float64), wanted.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        apart = np.where(own == exact, 0, np.abs(own - exact)).max(initial=0)
-    return float(apart), float(np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
+        apart = np.where(own == exact, 0, np.abs(own - exact))
+    return apart, float(np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
 
 
-def _checked(outputs: Mapping[str, float], known: Mapping[str, Array]) -> dict[str, Any]:
+def _checked(outputs: Mapping[str, float | None], known: Mapping[str, Array]) -> dict[str, Any]:
     """Return the largest error of each output, relative to the largest expected value.
 
+    Args:
+        outputs: the largest allowed error, relative to the same; None if only `limits.npz` counts.
+
     Raises:
-        WrongResults: where one is farther than allowed.
+        WrongResults: where an element is farther off than allowed.
     """
-    expected = _arrays("expected")
+    expected, limits = _arrays("expected"), _arrays("limits")
     differences = {}
-    for name, allowed in outputs.items():
+    for name, share in outputs.items():
         if name not in expected:
             continue
         apart, largest = _apart(known[name], expected[name])
-        differences[name] = apart / largest
-        if not differences[name] <= allowed:
-            raise WrongResults(f"output {name} is {differences[name]:.2g} off, where {allowed:.2g} is allowed")
+        allowed = np.full(apart.shape, np.inf if share is None else share * largest)
+        if name in limits:
+            allowed = np.minimum(allowed, limits[name].reshape(apart.shape))
+        differences[name] = float(apart.max(initial=0)) / largest
+        wrong = ~(apart <= allowed)
+        if wrong.any():
+            at = np.unravel_index(int(np.argmax(np.where(wrong, np.nan_to_num(apart, nan=np.inf), -1))), apart.shape)
+            raise WrongResults(
+                f"output {name} is {apart[at] / largest:.2g} off at {[int(one) for one in at]}, where "
+                f"{allowed[at] / largest:.2g} is allowed; {np.count_nonzero(wrong)} of {wrong.size} elements differ"
+            )
     return {"checked": len(differences) == len(outputs), "differences": differences}
 
 

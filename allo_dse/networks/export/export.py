@@ -258,7 +258,9 @@ def export(
     folder = require_folder(Path(directory))
     network, whole, accuracy = composition.network, composition.fronts.network, composition.accuracy
     given = random_inputs(whole) if inputs is None else inputs
-    allowed = whole.tolerance if accuracy is None or accuracy.limit is None else accuracy.limit
+    limits, allowed = composition.limits(given), None if accuracy is None else accuracy.limit
+    if not limits and allowed is None:
+        allowed = whole.tolerance
     hosts = {step.name: f"host_{number}.py" for number, step in enumerate(network.steps) if isinstance(step.work, Host)}
     facts = {
         "network": network.name,
@@ -276,15 +278,18 @@ def export(
         "constants": network.constants,
         "inputs": given,
         "orders": _orders(network),
+        **_expected(whole, given),
+        "limits": limits,
     }
     files: dict[str, str | bytes] = {
         "network.json": json.dumps(facts, indent=1) + "\n",
         PAGE: page_html(composition, front),
         RUN: Path(driver.__file__).read_text(),
-        **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(whole, given)}.items() if own},
+        **{f"{name}.npz": _archive(own) for name, own in arrays.items() if own},
         **{name: text for step in network.steps if step.name in hosts for name, text in _host(network, step, hosts)},
     }
-    (folder / "expected.npz").unlink(missing_ok=True)  # it may belong to other inputs
+    for name in ("expected.npz", "limits.npz"):
+        (folder / name).unlink(missing_ok=True)  # it may belong to other inputs
     written = write_files(files, folder)
     if composition.fronts.launches.linked:
         return written + write_project(composition, FpgaDevice.of(composition.fronts.device), folder)

@@ -15,9 +15,9 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.tensors import Tensor
-from allo_dse.eval.execute.rounding import SINGLE, analysed
+from allo_dse.eval.execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, exactly, unit_of
 from allo_dse.eval.execute.run import run_graph
-from allo_dse.eval.tolerances import tolerances_of
+from allo_dse.eval.tolerances import element_limits, tolerances_of
 from allo_dse.eval.verify import as_computable, directions, unlike_reference
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program
@@ -203,8 +203,8 @@ def difference(found: Array, expected: Array) -> float:
     """The largest difference over the largest finite expected value; equal infinities do not differ."""
     own, exact = (one.astype(np.float64).ravel() for one in (found, expected))
     with np.errstate(invalid="ignore"):
-        apart = np.where(own == exact, 0, np.abs(own - exact)).max(initial=0)
-    return float(apart / np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
+        off = np.where(own == exact, 0, np.abs(own - exact)).max(initial=0)
+    return float(off / np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
 
 
 def deviation(name: str, work: Work, given: Sequence[Array], expected: Array) -> Deviation:
@@ -217,8 +217,7 @@ def deviation(name: str, work: Work, given: Sequence[Array], expected: Array) ->
     """
     program = loaded(work)
     tensor = interface(program)[1][0]
-    exact = {one.name: array for one, array in zip(interface(program)[0], given, strict=True)}
-    analysis = analysed(program.vmg, _arrays(program, given), depths={}, seconds=None, exact=exact)
+    analysis = _analysis(program, [exactly(one) for one in given])
     if not tensor.dtype.is_float:
         found = run_program(program, given)
         dtypes = [numpy_dtype(one.dtype) for one in interface(program)[0]]
@@ -236,6 +235,60 @@ def deviation(name: str, work: Work, given: Sequence[Array], expected: Array) ->
     allowed = float(bound[np.isfinite(bound)].max(initial=0.0)) / scale
     largest = difference(one.rounded, wanted)
     return Deviation(name, work.kind, largest, max(allowed, largest if not wrong else 0.0), max(0, wrong - excused))
+
+
+def _analysis(program: Program, given: Sequence[Analysed]) -> Analysis:
+    before = {tensor.name: one for tensor, one in zip(interface(program)[0], given, strict=True)}
+    arrays = _arrays(program, [one.rounded for one in given])
+    return analysed(program.vmg, arrays, depths={}, seconds=None, before=before)
+
+
+def analysed_result(program: Program, given: Sequence[Analysed]) -> Analysed:
+    """Run a program on results of earlier steps; return its own with the roundings of all."""
+    one = _analysis(program, given).result(interface(program)[1][0].name)
+    return replace(one, rounded=as_computable(one.rounded))
+
+
+_DIRECTIONS = 8
+"""Random directions in which arguments move: of errors of one size, one in a thousand looks a third as large."""
+
+
+def moved_result(function: Callable[..., Array], given: Sequence[Analysed]) -> Analysed:
+    """Return the result of a function of the host, with errors by how far it moves when its arguments do."""
+    rng = np.random.default_rng(0)
+
+    def at(steps: Sequence[Doubles]) -> Doubles:
+        moved = [
+            _moved(one, step * rng.choice((-1.0, 1.0), step.shape)) for one, step in zip(given, steps, strict=True)
+        ]
+        return np.asarray(function(*moved)).astype(np.float64)
+
+    rounded, exact = np.asarray(function(*(one.rounded for one in given))), at([0 * one.exact for one in given])
+    if rounded.shape != exact.shape:  # elements decide on it
+        return replace(exactly(rounded), bound=np.full(rounded.shape, np.inf), variance=np.full(rounded.shape, np.inf))
+    errors, singles = [np.sqrt(one.variance) for one in given], [SINGLE * one.unit for one in given]
+    off = [apart(rounded, exact), *(apart(at(errors), exact) for _ in range(_DIRECTIONS))]
+    variance = np.maximum(off[0] ** 2, np.mean(np.square(off[1:]), axis=0))
+    unit = np.abs(exact) + apart(at(singles), exact) / SINGLE
+    return Analysed(rounded, exact, np.full(rounded.shape, np.inf), variance, unit)
+
+
+def _moved(one: Analysed, step: Doubles) -> Array:
+    return one.rounded if one.rounded.dtype.kind in "biu" else (one.exact + step).astype(one.rounded.dtype)
+
+
+def apart(a: Array, b: Array) -> Doubles:
+    """Return the distance of each two elements, which is 0 where both are infinite or no numbers."""
+    own, other = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        found: Doubles = np.where((own == other) | (np.isnan(own) & np.isnan(other)), 0.0, np.abs(own - other))
+        return found
+
+
+def output_limits(one: Analysed) -> NDArray[np.float32]:
+    """Return the largest allowed error of each element of an output."""
+    is_float = one.rounded.dtype.kind not in "biu"
+    return element_limits(one, unit_of(one.rounded) if is_float else 0.0)
 
 
 def tolerance(work: Work) -> float:

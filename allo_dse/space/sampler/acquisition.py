@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist
 
 import numpy as np
 from msgspec import Struct
@@ -13,10 +12,11 @@ from ..choice import Gene
 from .pareto import FAILED, Floats, Individual, Integers, dominates
 from .surrogate import LENGTH, NOISE, Features, Posterior, Scales, Surrogate, as_rows, fitted_scales
 
+MOST_DEVIATIONS = 2.4  # within which a model's distribution counts: its tails are seldom right
 DRAWS = 64  # samples of values and directions to average a candidate's improvement over
 WORST_SHARE = 0.1  # share of the losses that count as equally bad, so that models attend to good ones
 REFERENCE_MARGIN = 0.1  # distance of the hypervolume's reference point from the front, as a share of its span
-GROWTH = 1.2  # factor on the number of designs between two fits of a model's scales
+GROWTH = 1.3  # factor on the number of designs between two fits of a model's scales
 FEWEST = 4  # designs of the first fit
 MOST_LABELS = 256  # designs, the latest ones, that the model of success learns from
 MOST_FITTED = 128  # designs that scales are fitted to
@@ -90,16 +90,18 @@ class Archive:
         """Return a model of all designs; None when there is nothing to learn."""
         rows = self.rows
         features = Features.of(rows, [self._genes[name] for name in self.names])
-        if not features.columns:
+        if not len(features.columns):
             return None
         coded, targets = features.encode(rows), targets_of(self.designs)
         fits = []
         for target in targets:
-            lengths, noise = self._fitted(target.name, _milestone(len(self.designs)))
-            scales = Scales(np.array([lengths.get(self._names[n], LENGTH) for n in features.columns]), noise)
+            scales = self._scales_of(features, *self._fitted(target.name, _milestone(len(self.designs))))
             known, centred = coded[target.rows], target.name == FAILED
             fits.append(Surrogate(known, target.values, features.groups, scales, centred=centred))
         return Model(features, targets, fits, self.designs)
+
+    def _scales_of(self, features: Features, lengths: Mapping[str, float], noise: float) -> Scales:
+        return Scales(np.array([lengths.get(self._names[n], LENGTH) for n in features.columns.tolist()]), noise)
 
     def _fitted(self, name: str, count: int) -> tuple[dict[str, float], float]:
         """Length scales by gene, and noise, of a target's model of the first designs."""
@@ -107,13 +109,13 @@ class Archive:
             self._scales[name, count] = {}, NOISE
             target = {t.name: t for t in targets_of(self.designs[:count])}.get(name)
             if target is not None and np.ptp(target.values) > 0:
-                rows = target.rows[np.unique(np.linspace(0, len(target.rows) - 1, MOST_FITTED).astype(int))]
-                features = Features.of(self._rows[rows], [self._genes[name] for name in self._names])
-                names = [self._names[n] for n in features.columns]
-                lengths, noise = self._fitted(name, _milestone(count - 1)) if count > FEWEST else ({}, NOISE)
-                start = Scales(np.array([lengths.get(name, LENGTH) for name in names]), noise) if lengths else None
-                values = target.values[np.isin(target.rows, rows)]
-                found = fitted_scales(features.encode(self._rows[rows]), values, features.groups, start)
+                some = np.unique(np.linspace(0, len(target.rows) - 1, MOST_FITTED).astype(int))
+                rows = self._rows[target.rows[some]]
+                features = Features.of(rows, [self._genes[name] for name in self._names])
+                known = self._fitted(name, _milestone(count - 1)) if count > FEWEST else ({}, NOISE)
+                start = self._scales_of(features, *known) if known[0] else None
+                found = fitted_scales(features.encode(rows), target.values[some], features.groups, start)
+                names = [self._names[n] for n in features.columns.tolist()]
                 self._scales[name, count] = dict(zip(names, found.lengths.tolist(), strict=True)), found.noise
         return self._scales[name, count]
 
@@ -285,8 +287,7 @@ _ERFC = (
 def log_gain(means: Floats, deviations: Floats, front: Floats, reference: Floats, rng: np.random.Generator) -> Floats:
     """Logarithm of the hypervolume that each design is expected to add to a front, up to a constant, (designs,).
 
-    With one objective that is the expected improvement. Improvements that need more than 2.4 standard deviations count
-    nothing, as the tails of a model are seldom right; the nearest miss is preferred then.
+    With one objective that is the expected improvement. The nearest miss is preferred if nothing may be gained.
 
     Args:
         means, deviations: of the losses, (designs, objectives).
@@ -294,9 +295,14 @@ def log_gain(means: Floats, deviations: Floats, front: Floats, reference: Floats
         reference: (objectives,).
     """
     count = len(reference)
+    if count == 1:
+        missing = means[:, 0] - min(reference[0], *front[:, 0])
+        spread = np.maximum(deviations[:, 0], 1e-12)
+        gain = _improvement(-missing / spread) - _improvement(np.array(-MOST_DEVIATIONS))
+        return _log_or_nearest(gain * spread, missing)
     directions = np.abs(rng.standard_normal((DRAWS, count))) + 1e-3
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    draws = rng.standard_normal((DRAWS, count)) if count > 1 else QUANTILES[:, None]
+    draws = rng.standard_normal((DRAWS, count))
     expected, reached = np.full((len(means), DRAWS), np.inf), np.full((len(means), DRAWS), np.inf)
     known = np.full((len(front), DRAWS), np.inf)
     for n in range(count):
@@ -305,11 +311,18 @@ def log_gain(means: Floats, deviations: Floats, front: Floats, reference: Floats
         reached = np.minimum(reached, (room - deviations[:, n, None] * draws[:, n]) / along)
         known = np.minimum(known, (reference[n] - front[:, n, None]) / along)
     best = known.max(0, initial=0.0)
-    gain = (np.maximum(reached, best) ** count - best**count).mean(1)
-    gain += 1e-6 * np.exp(np.minimum(expected - best, 0)).mean(1)
-    logarithm: Floats = np.log(gain)
-    return logarithm
+    return _log_or_nearest((np.maximum(reached, best) ** count - best**count).mean(1), best - expected)
 
 
-QUANTILES = np.array([NormalDist().inv_cdf((n + 0.5) / DRAWS) for n in range(DRAWS)])
-"""Middles of equally probable parts of the standard normal distribution."""
+def _improvement(share: Floats) -> Floats:
+    """Expected improvement in standard deviations, by which the mean is better than the best value by `share`."""
+    share = np.maximum(share, -MOST_DEVIATIONS)
+    found: Floats = share * np.exp(log_normal(share)) + np.exp(-(share**2) / 2) / math.sqrt(2 * math.pi)
+    return found
+
+
+def _log_or_nearest(gain: Floats, missing: Floats) -> Floats:
+    """Logarithm of gains; without any, the nearest miss counts most."""
+    near = np.exp(-np.maximum(missing, 0))
+    found: Floats = np.log(gain + 1e-6 * (near if near.ndim == 1 else near.mean(1)))
+    return found

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from numbers import Integral
@@ -43,7 +43,7 @@ VALUES, AGAIN = 12, 4  # values per gene among the neighbours of parents, and of
 MOST_NEAR, CHILDREN, IMMIGRANTS = 96, 96, 64  # candidates near parents, from parents, and at random
 TRIED = 8  # children or random designs that are compared by the probability of success alone
 KEPT = 32  # candidates that are compared with the neighbours of the best
-ALONE = 64  # the first designs that a model proposes one by one
+ALONE = 32  # the first designs that a model proposes one by one
 AT_ONCE = 8  # children made in one batch
 
 T = TypeVar("T")
@@ -288,9 +288,8 @@ class Evolution:
             model = self._archive.model()
             if model is None:
                 return nothing
-            known = {row.tobytes() for row in self._archive.rows}
             pending = variation.rows([*self.pending.values()])
-            known.update(row.tobytes() for row in pending)
+            known = np.vstack((self._archive.rows, pending))
             if not model.informed:
                 # Far from failures success is hardly more probable: prefer it, but stay random.
                 return self._ranked(model, _unique(self._immigrants(variation, TRIED, rng), known), pending, rng)
@@ -304,7 +303,7 @@ class Evolution:
                 return nothing
             # Candidates are few: look again near the best of them.
             order = np.argsort(-np.round(model.candidates(rows).worth(rng), 7), kind="stable")
-            near = np.vstack([variation.neighbours(rows[n], AGAIN, rng) for n in order[:NEAR].tolist()])
+            near = variation.neighbours(rows[order[:NEAR]], AGAIN, rng)
             near = near[rng.permutation(len(near))[:MOST_NEAR]]
             rows = _unique(np.vstack((rows[order[:KEPT]], near)), known)
             return self._ranked(model, rows, pending, rng)
@@ -332,8 +331,7 @@ class Evolution:
     def _candidates(self, variation: Variation, rng: np.random.Generator) -> Integers:
         """Return candidates: neighbours of parents, children, and random designs."""
         rows = self._state.rows
-        first = rng.permutation(min(len(rows), NEAR))
-        near = np.vstack([variation.neighbours(rows[n], VALUES, rng) for n in first])
+        near = variation.neighbours(rows[:NEAR], VALUES, rng)
         near = near[rng.permutation(len(near))[:MOST_NEAR]]
         offspring = self._offspring(variation, np.arange(CHILDREN) % 40, rng)
         offspring = offspring[variation.present(offspring).any(1)]
@@ -393,10 +391,12 @@ def _noting(suggest: Suggest, names: list[str]) -> Suggest:
     return noting
 
 
-def _unique(rows: Integers, known: Set[bytes]) -> Integers:
+def _unique(rows: Integers, known: Integers) -> Integers:
     """Return the different rows that are not known, in their order."""
-    found = {key: n for n, row in reversed([*enumerate(rows)]) if (key := row.tobytes()) not in known}
-    return rows[sorted(found.values())]
+    every = np.ascontiguousarray(np.vstack((known, rows)))
+    _, first = np.unique(every.view(f"V{every.itemsize * every.shape[1]}")[:, 0], return_index=True)
+    found: Integers = every[np.sort(first[first >= len(known)])]
+    return found
 
 
 FINE_STEPS = (0.5, 5.0)  # steps of a fine gene, as negative powers of ten of its range
@@ -471,22 +471,25 @@ class Variation:
         found[present] = self.draw(np.nonzero(present)[1], rng)
         return found
 
-    def neighbours(self, one: Integers, count: int, rng: np.random.Generator) -> Integers:
-        """Return designs that differ from one in a gene, (designs, genes): all of a gene with few values.
+    def neighbours(self, rows: Integers, count: int, rng: np.random.Generator) -> Integers:
+        """Return designs that each differ from one of some in a gene, (designs, genes): all of a gene with few values.
 
         Args:
+            rows: (designs, genes).
             count: most values per gene.
         """
-        columns = np.flatnonzero(self.present(one))
-        low, span = self._low[columns], (self._high - self._low)[columns]
-        few, many = columns[span < count], np.repeat(columns[span >= count], count)
-        every = [low[n] + np.arange(span[n] + 1) for n in np.flatnonzero(span < count).tolist()]
-        values = np.concatenate((*every, self.step(one[many], many, rng)))
-        columns = np.concatenate((np.repeat(few, [len(of) for of in every]), many))
-        found = np.repeat(one[None], len(columns), 0)
-        found[np.arange(len(columns)), columns] = values
-        different: Integers = found[values != one[columns]]
-        return different
+        which = np.nonzero(self.present(rows))
+        span = (self._high - self._low)[which[1]]
+        copies = np.where(span < count, span + 1, count)
+        origin, columns, few = np.repeat(which[0], copies), np.repeat(which[1], copies), np.repeat(span < count, copies)
+        position = np.arange(len(columns)) - np.repeat(np.cumsum(copies) - copies, copies)
+        before = rows[origin, columns]
+        values = np.where(few, self._low[columns] + position, 0)
+        values[~few] = self.step(before[~few], columns[~few], rng)
+        different = values != before
+        found: Integers = rows[origin[different]]
+        found[np.arange(len(found)), columns[different]] = values[different]
+        return found
 
     def cross(self, one: Integers, other: Integers, rng: np.random.Generator) -> Integers:
         """Return children that have each group of genes from either parent, (children, genes)."""

@@ -180,8 +180,9 @@ class EvolutionSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         with self._lock:
-            genes, rng = self._search_of(study).child(study, trial)
-        coding = coding_of(param_distribution)
+            search = self._search_of(study)
+            genes, rng = search.child(study, trial)
+            coding = search.coding(param_name, param_distribution)
         wanted = genes.get(param_name)
         return coding.value(coding.gene.draw(rng) if wanted is None else coding.gene.clip(wanted))
 
@@ -201,6 +202,7 @@ class _StudySearch:
     def __init__(self, sampler: EvolutionSampler, objectives: int) -> None:
         self._genes: dict[str, Gene] = {}
         self._codings: dict[str, Coding] = {}
+        self._made: dict[str, tuple[BaseDistribution, Coding]] = {}  # the last coding that was made, by parameter
         self._evolution = sampler.search(self._genes, objectives)
         self._generation = self._evolution.parameters.generation
         self._current = -1  # the generation for which trials were last read
@@ -220,6 +222,13 @@ class _StudySearch:
                 if not self._seen.lead_back(wanted, functools.partial(self._drawn, rng)):
                     break
         return self._children[trial.number]
+
+    def coding(self, name: str, distribution: BaseDistribution) -> Coding:
+        """Return the coding of a parameter, which is made anew when its distribution changes."""
+        made = self._made.get(name)
+        if made is None or made[0] != distribution:
+            made = self._made[name] = distribution, coding_of(distribution)
+        return made[1]
 
     def finish(self, trial: FrozenTrial, state: TrialState) -> None:
         """Forget the genes that a trial started with; no other thread needs them."""
@@ -270,7 +279,7 @@ class _StudySearch:
         genes: Genes = {}
         for name, value in trial.params.items():
             if not trial.distributions[name].single():
-                coding = self._codings[name] = coding_of(trial.distributions[name])
+                coding = self._codings[name] = self.coding(name, trial.distributions[name])
                 self._genes[name], genes[name] = coding.gene, coding.number(value)
         return genes
 

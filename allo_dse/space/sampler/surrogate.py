@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..choice import Gene
-from .pareto import Floats, Integers
+from .pareto import Booleans, Floats, Integers
 
 STEPS = 25  # of gradient ascent, each of at most RATE in the logarithms of lengths and noise
 WARM_STEPS = 8  # the same from the scales of fewer designs
@@ -119,7 +119,9 @@ def fitted_scales(features: Floats, values: Floats, groups: Integers, start: Sca
         start: scales of some of the designs; by default, the centre of the prior.
     """
     count, size = int(groups.max()) + 1, len(values)
-    apart = np.stack([_squares(of, of) for of in (features[:, groups == group] for group in range(count))])
+    apart = (features.T[:, :, None] - features.T[:, None, :]) ** 2
+    if len(apart) > count:
+        apart = np.add.reduceat(apart, np.searchsorted(groups, np.arange(count)))
     apart = apart.reshape(count, size * size)
     centre = np.append(np.full(count, LENGTH), NOISE)
     theta = centre.copy() if start is None else np.append(start.lengths, start.noise)
@@ -182,15 +184,18 @@ class Features(Struct, frozen=True):
 
     Attributes:
         columns: positions of the genes that differ between designs.
-        ranges: their ranges.
-        met: the categories of each categorical gene that designs have.
         groups: the position in `columns` of the gene that each feature belongs to, (features,).
+        low, high: range of that gene, as its logarithms if it is logarithmic, (features,).
+        logarithmic: mask of the features of logarithmic genes.
+        category: the category that a feature stands for; -1 for all that were not met, -2 for a number, (features,).
     """
 
-    columns: tuple[int, ...]
-    ranges: tuple[Gene, ...]
-    met: tuple[tuple[int, ...], ...]
+    columns: Integers
     groups: Integers
+    low: Floats
+    high: Floats
+    logarithmic: Booleans
+    category: Integers
 
     @classmethod
     def of(cls, rows: Integers, ranges: Sequence[Gene]) -> Features:
@@ -200,28 +205,37 @@ class Features(Struct, frozen=True):
             rows: values of genes, (designs, genes), below the range for an absent one.
             ranges: of each gene.
         """
-        differ = np.flatnonzero((rows != rows[:1]).any(0)).tolist() if len(rows) else []
-        used = tuple(ranges[n] for n in differ)
-        met = tuple(
-            tuple(v for v in np.unique(rows[:, n]).tolist() if v >= gene.low) if gene.kind == "categorical" else ()
-            for n, gene in zip(differ, used, strict=True)
-        )
-        return cls(
-            tuple(differ), used, met, np.repeat(np.arange(len(differ)), [len(categories) + 1 for categories in met])
-        )
+        columns = np.flatnonzero((rows != rows[:1]).any(0))
+        features = [
+            (group, gene, category)
+            for group, (column, gene) in enumerate((n, ranges[n]) for n in columns.tolist())
+            for category in (
+                [*(v for v in sorted(set(rows[:, column].tolist())) if v >= gene.low), -1]
+                if gene.kind == "categorical"
+                else [-2]
+            )
+        ]
+        groups = np.array([group for group, _, _ in features], np.int64)
+        low, high = np.array([(gene.low, gene.high) for _, gene, _ in features], float).reshape(-1, 2).T
+        logarithmic = np.array([gene.kind == "log" for _, gene, _ in features], bool)
+        low[logarithmic], high[logarithmic] = np.log(low[logarithmic]), np.log(high[logarithmic])
+        return cls(columns, groups, low, high, logarithmic, np.array([of for _, _, of in features], np.int64))
 
     def encode(self, rows: Integers) -> Floats:
         """Features of designs, (designs, features)."""
-        columns: list[Floats] = []
-        for n, gene, met in zip(self.columns, self.ranges, self.met, strict=True):
-            values = rows[:, n]
-            if gene.kind == "categorical":
-                # Each met category is at distance 1 from the others. Unmet ones share a number, at the same distance.
-                others = (values >= gene.low) & ~np.isin(values, met)
-                columns += [which * 0.5**0.5 for which in (*(values == value for value in met), others)]
-            else:
-                columns.append(np.where(values < gene.low, ABSENT, _position(values.astype(float), gene)))
-        return np.stack(columns, 1) if columns else np.empty((len(rows), 0))
+        values = rows[:, self.columns[self.groups]]
+        found = values.astype(float)
+        found[:, self.logarithmic] = np.log(np.maximum(found[:, self.logarithmic], 0.5))
+        present = found >= self.low
+        found = np.where(present, (found - self.low) / np.maximum(1e-9, self.high - self.low), ABSENT)
+        met = self.category >= 0
+        if met.any():
+            # Each met category is at distance 1 from the others. Unmet ones share a number, at the same distance.
+            same = values[:, met] == self.category[met]
+            first = np.flatnonzero(np.append(True, ~met[:-1])[met])
+            unmet = present[:, self.category == -1] & ~np.logical_or.reduceat(same, first, axis=1)
+            found[:, met], found[:, self.category == -1] = same * 0.5**0.5, unmet * 0.5**0.5
+        return found
 
 
 def as_rows(designs: Sequence[Mapping[str, int]], names: Sequence[str], ranges: Sequence[Gene]) -> Integers:
@@ -229,14 +243,6 @@ def as_rows(designs: Sequence[Mapping[str, int]], names: Sequence[str], ranges: 
     missing = [(name, gene.low - 1) for name, gene in zip(names, ranges, strict=True)]
     rows = [[design.get(name, low) for name, low in missing] for design in designs]
     return np.array(rows, np.int64).reshape(len(designs), len(names))
-
-
-def _position(values: Floats, gene: Gene) -> Floats:
-    low, high = float(gene.low), float(gene.high)
-    if gene.kind == "log":
-        values, low, high = np.log(np.maximum(values, low)), np.log(low), np.log(high)
-    found: Floats = (values - low) / max(1e-9, high - low)
-    return found
 
 
 class Numbers(Struct, frozen=True):

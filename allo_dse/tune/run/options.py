@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.space.sampler.evolution import LEAST, check_sizes
 
 from ..search.budget import Budget, parse_duration, parse_share
 from ..search.objectives import Objective
@@ -103,7 +102,10 @@ class RunOptions:
         if self.seed is not None and not 0 <= self.seed < SEEDS:
             raise StudyError(f"seed {self.seed} cannot be used", hint=f"choose one from 0 to {SEEDS - 1}")
         self._check_sampler()
-        check_sizes(self.sizes)
+        if self.sizes:
+            from allo_dse.space.sampler.evolution import check_sizes
+
+            check_sizes(self.sizes)
         if self.storage is not None:
             from .optuna_storage import check_address
 
@@ -123,7 +125,11 @@ class RunOptions:
     @property
     def sizes(self) -> dict[str, int]:
         """Sizes of the sampler that were given."""
-        return {name: size for name in LEAST if (size := getattr(self, name)) is not None}
+        return {
+            name: size
+            for name in ("initial", "population", "children", "modelled")
+            if (size := getattr(self, name)) is not None
+        }
 
     @property
     def inline(self) -> bool:

@@ -20,6 +20,7 @@ from ..results.result import Result
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.exact import Proposer, certificate_of
 from ..search.proposals import SAMPLERS, make_proposer
+from ..search.repeats import Repeating
 from ..show.output import write_best, write_front_code, write_tables
 from ..show.reporter_of_run import make_reporter
 from ..show.reporters import Reporter
@@ -67,6 +68,9 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
         ):
             for note in ledger.notes:
                 reporter.note(note)
+            for record in (*ledger.history.designs, *ledger.history.higher):
+                if isinstance(evaluator := evaluators[record.rung], Repeating) and record.metrics is not None:
+                    evaluator.remember(record.metrics)
             certificate: Certificate | None = None
             # With rungs, designs may still wait for promotion.
             if not study.rungs and budget.trials is not None and ledger.tally.done >= budget.trials:

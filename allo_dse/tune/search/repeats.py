@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from statistics import NormalDist, fmean
 from typing import Any
 
@@ -70,6 +71,17 @@ class Repeating:
         self._learn(known)
         return found[0] if len(found) == 1 else self._together(found)
 
+    def remember(self, metrics: Mapping[str, Any]) -> None:
+        """Learn from a design of an earlier run; ranges of its metrics show the noise."""
+        if (losses := self._losses(metrics)) is None:
+            return
+        count = metrics.get("repeats", 1)
+        for n, name in enumerate(map(metric_of, self._objectives)):
+            deviation = (metrics.get(f"{name}_max", 0.0) - metrics.get(f"{name}_min", 0.0)) / _expected_range(count)
+            self._squares[n] += (count - 1) * (deviation / (abs(losses[n]) or 1.0)) ** 2
+        self._freedom += count - 1
+        self._add_to_front(losses)
+
     def _losses(self, found: Any) -> tuple[float, ...] | None:
         try:
             metrics = Metrics(**found)
@@ -115,7 +127,9 @@ class Repeating:
 
     def _learn(self, known: Sequence[tuple[float, ...]]) -> None:
         self._squares, self._freedom = self._with(known)
-        mean = tuple(map(fmean, zip(*known, strict=True)))
+        self._add_to_front(tuple(map(fmean, zip(*known, strict=True))))
+
+    def _add_to_front(self, mean: tuple[float, ...]) -> None:
         if not any(all(f <= m for f, m in zip(of, mean, strict=True)) for of in self._front):
             self._front = [of for of in self._front if any(f < m for f, m in zip(of, mean, strict=True))] + [mean]
 
@@ -132,3 +146,10 @@ class Repeating:
                 if name in read:
                     metrics |= {f"{name}_min": min(values), f"{name}_max": max(values)}
         return Metrics(**metrics, **({"repeats": len(found)} if differ else {}))
+
+
+@cache
+def _expected_range(count: int) -> float:
+    """Return the mean range of normal samples in standard deviations (L. Tippett, Biometrika 17, 1925); 1 for one."""
+    shares = [NormalDist().cdf(n / 20) for n in range(-160, 161)]
+    return sum(1 - p**count - (1 - p) ** count for p in shares) / 20 or 1.0

@@ -124,10 +124,3 @@ def test_noise_moves_no_number() -> None:
     found = grow(Problem(lambda at: limited(at) - limited(start) - noise, -wide, wide), start, np.arange(8))
     assert found.selection.free == []
     assert (found.at == start).all()
-
-
-def test_a_rate_is_not_lowered_beyond_its_limits() -> None:
-    start, wide = np.array([2.0, 0.0, 3.0]), np.array([3.0, 3.0, 1.0])
-    measured = limited(start + np.array([0.0, 0.0, -8.0]))
-    found = fit(Problem(lambda at: limited(at) - measured, start - wide, start + wide, rates=(2,)), start)
-    assert (np.abs(found.at - start) <= wide).all()

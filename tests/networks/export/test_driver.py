@@ -121,7 +121,9 @@ def test_what_goes_wrong_is_told_apart(exported: Path, tmp_path: Path, mode: str
     assert message in done.stderr
 
 
-def test_a_design_that_allo_refuses_and_outputs_that_differ_are_named(found: Composition, tmp_path: Path) -> None:
+def test_a_design_that_allo_refuses_and_outputs_that_differ_are_named(
+    found: Composition, exported: Path, tmp_path: Path
+) -> None:
     export(found, tmp_path)
     expected = dict(np.load(tmp_path / "expected.npz"))
     expected["down.result"][3, 4] += 2 * np.abs(expected["down.result"]).max()
@@ -129,6 +131,17 @@ def test_a_design_that_allo_refuses_and_outputs_that_differ_are_named(found: Com
     done = _run(tmp_path, tmp_path / "lock")
     assert done.returncode == 66
     assert "output down.result is" in done.stderr
+    expected = dict(np.load(exported / "expected.npz"))["down.result"]
+    limit = dict(np.load(tmp_path / "limits.npz"))["down.result"]
+    assert (np.abs(found.run(dict(np.load(tmp_path / "inputs.npz")))["down.result"] - expected) < 0.6 * limit).all()
+    at = np.unravel_index(int(np.argmin(limit)), limit.shape)
+    assert 2 * limit[at] < 0.7 * limit.max()  # what is allowed elsewhere is not here
+    expected[at] += 2 * limit[at]
+    np.savez(tmp_path / "expected.npz", **{"down.result": expected})
+    done = _run(tmp_path, tmp_path / "lock")
+    assert done.returncode == 66
+    assert f"off at {[int(one) for one in at]}, where" in done.stderr
+    assert "1 of 1024 elements differ" in done.stderr
     mapping = next(tmp_path.glob("launch_*/gemm_*/mapping.py"))
     mapping.write_text("def mapping_primitives():\n    return [('chain', ['nobody', 'nothing'])]\n")
     done = _run(tmp_path, tmp_path / "lock", "", "--build-only")

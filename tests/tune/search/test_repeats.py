@@ -14,7 +14,7 @@ import pytest
 from allo_dse.eval.command import Command
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.search.objectives import maximize, minimize, require
-from allo_dse.tune.search.repeats import MOST, Repeating
+from allo_dse.tune.search.repeats import MOST, Repeating, _expected_range
 
 from ..fakes import FakeEvaluator, fake_study
 
@@ -70,6 +70,22 @@ def test_ranges_and_means_are_reported() -> None:
     assert found["repeats"] >= 2
     assert found["us_min"] < found["us"] < found["us_max"]
     assert "area_min" not in found  # it is the same each time
+
+
+def test_a_resumed_run_knows_the_noise_and_the_best_of_the_earlier_one() -> None:
+    truth = np.random.default_rng(0).permutation(np.linspace(1, 3, 41)).tolist()
+    before = Repeating(Noisy(0.05), [minimize("us")], ())
+    records = [before.evaluate(SimpleNamespace(true=value)) for value in truth]  # type: ignore[arg-type]
+    after = Repeating(evaluator := Noisy(0.05), [minimize("us")], ())
+    for metrics in records:
+        after.remember(metrics)
+    assert after._noise([(1.0,)])[0] == pytest.approx(before._noise([(1.0,)])[0], rel=0.3)
+    assert after._front == before._front
+    for value in (3.0, 2.5):
+        after.evaluate(SimpleNamespace(true=value))  # type: ignore[arg-type]
+    assert set(evaluator.calls.values()) == {1}
+    assert _expected_range(2) == pytest.approx(2 / np.pi**0.5, rel=1e-3)
+    assert _expected_range(10) == pytest.approx(3.078, rel=1e-3)
 
 
 def test_infeasible_designs_are_measured_once() -> None:

@@ -90,7 +90,7 @@ def board_project(
     small = _small_project(design, depths, reference, verify_with, sets)
     own = {} if small is not None and reference is None else _data_of(design.program, reference, sets)
     if streams is not None:
-        own = {name: content for name, content in own.items() if "/golden/" not in name}
+        own = {name: content for name, content in own.items() if "/golden/" not in name and "/limits/" not in name}
     if small is None:
         return replace(project, data=own)
     files = {f"{SMALL}/{name}": text for name, text in small.files.items()}

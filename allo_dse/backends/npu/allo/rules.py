@@ -343,12 +343,11 @@ class ProgramMemory:
     def check(self, subject: Subject) -> Iterator[Violation]:
         limit = subject.device.core.program_bytes
         for node, group in subject.vmg.numbered_groups:
-            tasks = Counter(task for task, _ in one_iteration(body_of(group)))
-            classes = {task: subject.program.kernels[task.kernel].classes[task.cls] for task in tasks}
-            needed = code_bytes([(classes[task], count) for task, count in tasks.items()])
+            tasks = [subject.program.kernels[t.kernel].classes[t.cls] for t, _ in one_iteration(body_of(group))]
+            needed = code_bytes(tasks)
             if needed > limit:
                 detail = (
-                    f"{tasks.total()} tasks of a chain, each with code of its own; a shorter chain (larger tiles along "
+                    f"{len(tasks)} tasks of a chain, each with code of its own; a shorter chain (larger tiles along "
                     "it, or the axis over more cores) or a bundle, which is a loop, needs less"
                 )
                 yield Violation(self.name, subject.node_name(node), needed, limit, detail)
@@ -362,22 +361,20 @@ _START_BYTES, _PRODUCT_BYTES, _FUNCTION_BYTES = 600, 3500, 700
 _CALL_BYTES, _LOCK_BYTES, _LOOP_BYTES = 64, 18, 300
 
 
-def code_bytes(classes: Iterable[tuple[TaskClass, int]]) -> int:
+def code_bytes(classes: Sequence[TaskClass]) -> int:
     """Bytes of code of a node: its tasks one after the other, and once each function that they call.
 
     Args:
-        classes: of the tasks of one iteration, with the number of tasks.
+        classes: of the tasks of one iteration.
     """
-    functions: dict[tuple[object, ...], int] = {}
+    functions: dict[object, int] = {}
     total = _START_BYTES
-    for cls, count in classes:
-        work = {(op.kind, op.shape, op.location, op.use.copy): op for op in cls.work if not op.use.sums}
-        own = 2 * _LOCK_BYTES * len(cls.used_ports)
-        for op in work.values():
-            own += _LOOP_BYTES if op.kind == "loop" else _CALL_BYTES
-            if op.kind not in ("loop", "copy", "get", "put"):
-                functions[op.kind, op.shape, op.dtypes] = _PRODUCT_BYTES if op.kind == "matmul" else _FUNCTION_BYTES
-        total += count * own
+    for cls in classes:
+        work = {(op.kind, op.shape, op.location, op.use.copy): op for op in cls.work if not op.use.sums}.values()
+        calls = [op for op in work if op.kind not in ("loop", "copy", "get", "put")]
+        functions |= {(op.kind, op.shape): _PRODUCT_BYTES if op.kind == "matmul" else _FUNCTION_BYTES for op in calls}
+        total += sum(_LOOP_BYTES if op.kind == "loop" else _CALL_BYTES for op in work)
+        total += 2 * _LOCK_BYTES * len(cls.used_ports)
     return total + sum(functions.values())
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from allo_dse.common.records import JsonObject
+from allo_dse.device.device import NpuDevice
 from allo_dse.eval.backend import Artifacts, Files, Reference, Sources
 from allo_dse.eval.design_folder import MOST_GOLDEN_ELEMENTS, tensor_facts
 from allo_dse.eval.equivalence.exported import PROGRAM
@@ -19,7 +20,7 @@ from allo_dse.eval.tolerances import limits_of, tolerances_of
 from allo_dse.eval.verify import asked, directions
 from allo_dse.space.design import Design
 
-from ..words import layouts_of
+from ..movement.layout_plan import layouts_on
 from . import build, folding
 from .program_source import NotCut, program_files
 
@@ -32,7 +33,7 @@ def allo_artifacts(design: Design, sources: Sources) -> Artifacts:
     """Return a program that Allo builds, the build script, and notes on the decisions that Allo makes by itself."""
     files, facts = _allo_files(design, sources)
     notes = tuple(f"Not taken by Allo: {note}." for note in facts["not_taken"])
-    layouts = [choice.to_dict() for choice in layouts_of(design)]
+    layouts = [choice.to_dict() for choice in layouts_on(design.program.vmg.graph, NpuDevice.of(design.device)).choices]
     return Artifacts(files, {"allo": facts, **({"layouts": layouts} if layouts else {})}, notes)
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
-from itertools import groupby
+from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
@@ -30,7 +29,7 @@ from allo_dse.simulator.network.tables import Table
 
 from .movement import Channel
 from .periods import GroupSchedule
-from .streams import LeafUses, Links, Step, Use, leaf_steps
+from .streams import LeafUses, Links, Steps, leaf_steps, write_steps
 
 PERIODS = 3
 """A period leaves every FIFO as it found it, or hands on to the next what that one hands on too."""
@@ -72,12 +71,12 @@ class _Exchange(Struct, frozen=True, eq=False, dict=True):
 
     Attributes:
         digest: equal for nodes that do the same.
-        kinds: the leaves' distinct sequences of steps, each step with its count of repetitions.
+        kinds: the leaves' distinct steps.
         codes: per leaf, its position in `kinds`.
     """
 
     digest: bytes
-    kinds: list[tuple[tuple[Step, int], ...]]
+    kinds: list[list[tuple[Steps, int]]]
     codes: IntArray
     periods: int
 
@@ -90,9 +89,7 @@ class _Exchange(Struct, frozen=True, eq=False, dict=True):
             table.wait(1)
             for code, length in zip(codes[starts].tolist(), lengths.tolist(), strict=True):
                 with table.repeat(length):
-                    for step, alike in self.kinds[code]:
-                        with table.repeat(alike):
-                            step.write(table, 0)
+                    write_steps(table, 0, self.kinds[code])
         return table
 
 
@@ -188,14 +185,9 @@ class _Search(Struct, frozen=True, dict=True):
 
 def _exchange(_: NodeGroup, uses: LeafUses, periods: int) -> _Exchange:
     """Return the operations of a group's nodes on their channels over a number of periods."""
-    number: dict[tuple[tuple[Step, int], ...], int] = {}
+    every = [leaf_steps(0, own) for own in uses.kinds]
+    kinds = [own for at, own in enumerate(every) if own not in every[:at]]
     # Leaves that use channels in another order may do the same.
-    codes = np.array([number.setdefault(_steps(own), len(number)) for own in uses.kinds])[uses.codes]
-    text = repr((list(number), periods)).encode()
-    return _Exchange(hashlib.blake2b(codes.tobytes() + text, digest_size=16).digest(), list(number), codes, periods)
-
-
-@lru_cache(maxsize=1024)
-def _steps(uses: tuple[Use, ...]) -> tuple[tuple[Step, int], ...]:
-    """Return the steps of a leaf, each with its count of repetitions."""
-    return tuple((step, sum(1 for _ in alike)) for step, alike in groupby(leaf_steps(0, uses)))
+    codes = np.array([kinds.index(own) for own in every])[uses.codes]
+    text = repr((kinds, periods)).encode()
+    return _Exchange(hashlib.blake2b(codes.tobytes() + text, digest_size=16).digest(), kinds, codes, periods)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.mapper.graph.groups import NodeGroup
-from allo_dse.mapper.graph.ports import capped_tokens, port_families
+from allo_dse.mapper.graph.ports import port_families
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.simulator.network.tables import Table
 
@@ -29,7 +30,9 @@ from .periods import Flags, GroupSchedule, period_table
 
 
 Use = tuple[bool, int]
-"""A token through a channel: whether it is put, and the channel's position."""
+"""A direction of a channel: whether it is put to, and the channel's position."""
+Uses = tuple[tuple[Use, int], ...]
+"""Numbers of tokens that a task moves, in the order of its ports."""
 
 
 class LeafUses(Struct, frozen=True, eq=False, dict=True):
@@ -37,19 +40,19 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
 
     Attributes:
         leaves: number of leaves.
-        by_leaf: per leaf that uses channels, the tokens it gets and puts, in the order of the task's ports.
+        by_leaf: per leaf that uses channels, the number of tokens of each use, in the order of the task's ports.
     """
 
     leaves: int
-    by_leaf: Mapping[int, tuple[Use, ...]]
+    by_leaf: Mapping[int, Uses]
 
-    def of(self, leaf: int) -> tuple[Use, ...]:
+    def of(self, leaf: int) -> Uses:
         return self.by_leaf.get(leaf, ())
 
     @property
     def tokens(self) -> int:
         """Number of tokens that a node moves in a period."""
-        return sum(map(len, self.by_leaf.values()))
+        return sum(tokens for own in self.by_leaf.values() for _, tokens in own)
 
     @cached_property
     def codes(self) -> IntArray:
@@ -60,7 +63,7 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
         return result
 
     @property
-    def kinds(self) -> list[tuple[Use, ...]]:
+    def kinds(self) -> list[Uses]:
         """Channel uses by code."""
         return list(dict.fromkeys([(), *self.by_leaf.values()]))
 
@@ -94,29 +97,53 @@ class Step(Struct, frozen=True):
                 table.put(2 * (first + channel))
 
 
-def leaf_steps(ticks: int, uses: Sequence[Use]) -> list[Step]:
-    """Return one step per token of the busiest channel.
+Steps = tuple[tuple[Step, int], ...]
+"""Steps one after the other, each with the number of its repetitions."""
+
+
+def leaf_steps(ticks: int, uses: Uses) -> list[tuple[Steps, int]]:
+    """Return one step per token of the busiest channel, as sequences with the numbers of their repetitions.
 
     The tokens of other channels are spread evenly; a single one comes in the first step when its port stands before the
     busiest one's, and else in the last. In each step they follow each other as the ports do.
     """
-    tokens = Counter(uses)
+    tokens: Counter[Use] = Counter()
+    for use, own in uses:
+        tokens[use] += own
     count = max(tokens.values(), default=1)
+    times = gcd(count, *(own for own in tokens.values() if own > 1))
+    length, (share, rest) = count // times, divmod(ticks, count)
     order = list(tokens)
     busiest = next((number for number, own in enumerate(tokens.values()) if own == count), 0)
     got = next((number for number, (is_put, _) in enumerate(order) if not is_put), 0)
-    steps: list[list[Use]] = [[] for _ in range(count)]
-    for number, (use, own) in enumerate(tokens.items()):
-        worked_out = use[0] and number >= got  # a token put before any get is there already
-        for token in range(own):
-            step = token * count // own
-            if own == 1 and number > busiest:
-                step = count - 1
-            elif own > 1 and worked_out:
-                step = -(-(token + 1) * count // own) - 1
-            steps[step].append(use)
-    share, rest = divmod(ticks, count)
-    return [Step(_parts(own), share + (rest if i == count - 1 else 0)) for i, own in enumerate(steps)]
+
+    def part(is_first: bool, is_last: bool) -> Steps:
+        """Steps of one of `times` equal shares but for single tokens and the rest of the work."""
+        steps: list[list[Use]] = [[] for _ in range(length)]
+        for number, (use, own) in enumerate(tokens.items()):
+            worked_out = use[0] and number >= got  # a token put before any get is there already
+            if own == 1:
+                at = [length - 1] * is_last if number > busiest else [0] * is_first
+            elif worked_out:
+                at = [-(-(token + 1) * length // (own // times)) - 1 for token in range(own // times)]
+            else:
+                at = [token * length // (own // times) for token in range(own // times)]
+            for step in at:
+                steps[step].append(use)
+        made = [Step(_parts(own), share) for own in steps]
+        if is_last:
+            made[-1] = Step(made[-1].parts, share + rest)
+        return tuple((step, sum(1 for _ in alike)) for step, alike in groupby(made))
+
+    if times == 1:
+        return [(part(True, True), 1)]
+    found: list[tuple[Steps, int]] = []
+    for steps, repetitions in ((part(True, False), 1), (part(False, False), times - 2), (part(False, True), 1)):
+        if found and found[-1][0] == steps:
+            repetitions += found.pop()[1]
+        if repetitions:
+            found.append((steps, repetitions))
+    return found
 
 
 def _parts(uses: Sequence[Use]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
@@ -155,13 +182,14 @@ class Links(Struct, frozen=True):
 
 
 class _Uses(NamedTuple):
-    """The tokens that the nodes of a group exchange in one period, in parallel arrays by node, leaf and port."""
+    """The exchanges of the nodes of a group in one period, in parallel arrays by node, leaf and port."""
 
     stream: IntArray
     array: IntArray
     row: IntArray
     leaf: IntArray
     is_put: NDArray[np.bool_]
+    tokens: IntArray
 
 
 def stream_links(graph: ProgramGraph, schedules: Sequence[GroupSchedule], connected: bool = True) -> Links:
@@ -183,12 +211,12 @@ def stream_links(graph: ProgramGraph, schedules: Sequence[GroupSchedule], connec
 
 
 def _uses(group: NodeGroup, graph: ProgramGraph, periods: int) -> _Uses:
-    """The stream ports of one period of every node, each as often as it moves tokens."""
+    """The stream ports of one period of every node, and how many tokens each moves."""
     program, schedule = graph.program, period_table(graph).schedule(group, periods)
     position = {kernel.name: number for number, kernel in enumerate(program.kernels)}
     tasks = group.leaves.tasks(0, len(schedule.classes))
     rows = np.arange(group.count)
-    parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
+    parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 5]
     for number, task_class in enumerate(schedule.class_list):
         leaves = np.flatnonzero(schedule.classes == number)
         pids = program.pids(position[task_class.kernel], tasks[:, leaves].reshape(-1))
@@ -197,15 +225,13 @@ def _uses(group: NodeGroup, graph: ProgramGraph, periods: int) -> _Uses:
             streams = family.streams(program, pids).reshape(-1)
             at_row, at_leaf = np.tile(np.repeat(rows, len(leaves)), members), np.tile(leaves, group.count * members)
             port = family.port
-            columns = streams, at_row, at_leaf, np.full(len(streams), port.direction == "put")
+            is_put = np.full(len(streams), port.direction == "put")
             # A task with an unknown number of tokens moves as many as the task at the other end.
-            tokens = graph.tokens[streams] if port.tokens is None else capped_tokens(port.tokens)
-            parts.append(tuple(column.repeat(tokens) for column in columns))
-    stream, row, leaf, is_put = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((leaf, row))
-    return _Uses(
-        stream[order], program.arrays_of(stream[order]), row[order], leaf[order], is_put[order].astype(np.bool_)
-    )
+            tokens = graph.tokens[streams] if port.tokens is None else np.full(len(streams), max(port.tokens, 1))
+            parts.append((streams, at_row, at_leaf, is_put, tokens))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    stream, row, leaf, is_put, tokens = (column[np.lexsort((columns[2], columns[1]))] for column in columns)
+    return _Uses(stream, program.arrays_of(stream), row, leaf, is_put.astype(np.bool_), tokens)
 
 
 def _ends(group: NodeGroup, graph: ProgramGraph, periods: int, is_put: bool) -> Ends:
@@ -245,15 +271,16 @@ def _group_links(
         channels[own].append(channel)
         depth[channel] = stream.depth
     here = slice(0, int(np.searchsorted(row, 1)))
-    told = np.stack((uses.leaf[found][here], is_put[here], place[inverse[here]])).astype(np.int64)
+    own_uses = uses.leaf[found], is_put, place[inverse], uses.tokens[found]
+    told = np.stack([column[here] for column in own_uses]).astype(np.int64)
     return NodeLinks(channels, group.once(_leaf_uses, len(schedule.classes), told.tobytes()))
 
 
 def _leaf_uses(_: NodeGroup, leaves: int, told: bytes) -> LeafUses:
-    """Return the channel uses of a node's leaves, from the (leaf, put or get, channel) of all of its uses."""
-    by_leaf: dict[int, list[tuple[bool, int]]] = {}
-    for leaf, is_put, channel in np.frombuffer(told, np.int64).reshape(3, -1).T.tolist():
-        by_leaf.setdefault(leaf, []).append((bool(is_put), channel))
+    """Return the channel uses of a node's leaves, from the (leaf, put or get, channel, tokens) of all of its uses."""
+    by_leaf: dict[int, list[tuple[Use, int]]] = {}
+    for leaf, is_put, channel, tokens in np.frombuffer(told, np.int64).reshape(4, -1).T.tolist():
+        by_leaf.setdefault(leaf, []).append(((bool(is_put), channel), tokens))
     return LeafUses(leaves, {leaf: tuple(own) for leaf, own in by_leaf.items()})
 
 
@@ -278,7 +305,7 @@ def core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, external
             for p in range(count):
                 if acquires[p][leaf]:
                     table.get(2 * p if schedule.ports[p].key[1] == "in" else 2 * p + 1)
-            _work(table, count, int(ticks[leaf]), external.uses.of(leaf))
+            write_steps(table, count, leaf_steps(int(ticks[leaf]), external.uses.of(leaf)))
             for p, port in enumerate(schedule.ports):
                 if port.key[1] == "in" and port.last_use[leaf]:
                     table.put(2 * p + 1)
@@ -286,11 +313,13 @@ def core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, external
                     table.put(2 * p)
 
 
-def _work(table: Table, first: int, ticks: int, uses: Sequence[Use]) -> None:
-    """The work of one leaf; channels are FIFOs from number `first` on."""
-    for step, alike in groupby(leaf_steps(ticks, uses)):
-        with table.repeat(sum(1 for _ in alike)):
-            step.write(table, first)
+def write_steps(table: Table, first: int, every: Iterable[tuple[Steps, int]]) -> None:
+    """Add the steps of one leaf to a table; channels are FIFOs from number `first` on."""
+    for steps, times in every:
+        with table.repeat(times):
+            for step, alike in steps:
+                with table.repeat(alike):
+                    step.write(table, first)
 
 
 def _acquires(stores: Flags) -> Flags:

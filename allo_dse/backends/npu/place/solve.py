@@ -28,12 +28,11 @@ _DECIDED_HERE = (
     "shim_descriptors",
 )
 
-_OF_CALLS = ("host_buffers",)  # not a limit of the array, and different for each target
-
 
 def unplaceable(violations: Iterable[Violation]) -> Infeasible | None:
     """Return the violations that no placement of nodes and transfers can avoid; None if there are none."""
-    fixed = tuple(v for v in violations if v.constraint not in (*_DECIDED_HERE, *_OF_CALLS))
+    # Host buffers are no limit of the array, and different for each target.
+    fixed = tuple(v for v in violations if v.constraint not in (*_DECIDED_HERE, "host_buffers"))
     return Infeasible(fixed) if fixed else None
 
 

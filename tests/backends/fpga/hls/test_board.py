@@ -106,6 +106,32 @@ def test_results_may_be_as_far_off_as_the_analysis_of_the_program_lets_them() ->
     assert short[0] < long[0] < 1e-3
 
 
+@needs_tools
+def test_each_element_is_as_near_as_the_roundings_behind_it_allow(tmp_path: Path) -> None:
+    """A small element far off is refused, although that is little beside the largest ones."""
+    program = dse.load_program(samples.systolic, M=2, N=2, K=8)
+    a, b = np.ones((2, 8), np.float32) / 3, np.ones((8, 2), np.float32) / 7
+    a[0] *= 1e-4
+    inputs = {tensor.name: one for tensor, one in zip(program.tensors, (a, b), strict=False)}
+    project = board_project(design(samples.systolic, M=2, N=2, K=8), inputs=lambda _: [inputs])
+    assert csim(project, tmp_path).returncode == 0
+    name = program.tensors[-1].name
+    golden, limits = (
+        np.fromfile(tmp_path / "data" / kind / f"{name}.bin", np.float32) for kind in ("golden", "limits")
+    )
+    (buffer,) = (one for one in project.buffers if one.writes)
+    changed = golden.copy()
+    changed[0] += 0.5 * buffer.tolerance[0] * np.sqrt(np.mean(golden**2))
+    assert abs(changed[0] - golden[0]) > 4 * limits[0]
+    changed.tofile(tmp_path / "data" / "golden" / f"{name}.bin")
+    done = subprocess.run(["make", "csim"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"{name}: 1 of 4 elements differ" in done.stderr
+    limits[:2].tofile(tmp_path / "data" / "limits" / f"{name}.bin")
+    done = subprocess.run(["make", "csim"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert f"limits/{name}.bin is shorter than 4 numbers" in done.stderr
+
+
 def test_commands_get_the_project_that_the_hls_flow_runs() -> None:
     subject = design(samples.systolic, M=2, N=2, K=8)
     depths = dict(subject.as_built.depths)

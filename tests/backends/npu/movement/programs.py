@@ -47,3 +47,25 @@ def line(tasks: int, *, up_and_down: bool) -> Any:
         return top
 
     return program
+
+
+def relay(P=4, N=256):
+    @df.region()
+    def top(X: int32[N], Y: int32[N]):
+        s: Stream[int32, 2][P + 1]
+
+        @df.kernel(mapping=[P], args=[X, Y])
+        def core(x: int32[N], y: int32[N]):
+            i = df.get_pid()
+            for t in range(N):
+                v: int32 = 0
+                with allo.meta_if(i == 0):
+                    v = x[t]
+                with allo.meta_else():
+                    v = s[i].get()
+                with allo.meta_if(i == P - 1):
+                    y[t] = v * 3
+                with allo.meta_else():
+                    s[i + 1].put(v * 3)
+
+    return top

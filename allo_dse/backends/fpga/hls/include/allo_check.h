@@ -6,13 +6,15 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace allo_check {
 
 // A tensor of the kernel's, as its file has it. `kind`: 'i' signed, 'u' unsigned, 'f' floating point, 'b' bfloat16.
-// Floating-point elements may differ: the tools may add in another order. Any by `tolerance` times the root mean square
-// of the golden ones, and the root mean square of all differences by `tolerance_rms` times that.
+// Floating-point elements may differ: the tools may add in another order. Each by its limit, or without limits by
+// `tolerance` times the root mean square of the golden ones; the root mean square of all differences by `tolerance_rms`
+// times that.
 struct tensor {
   const char *name;
   char kind;
@@ -75,8 +77,23 @@ inline void print_index(FILE *to, const tensor &t, long element) {
   fprintf(to, "]");
 }
 
+// The largest allowed difference of each element, of which DIRECTORY/limits has a file; null without one.
+inline float *read_limits(const char *directory, const tensor &t) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/limits/%s.bin", directory, t.name);
+  FILE *file = fopen(path, "rb");
+  if (!file) return nullptr;
+  float *limits = new float[t.count];
+  if (fread(limits, sizeof *limits, t.count, file) != (size_t)t.count) {
+    fprintf(stderr, "%s is shorter than %ld numbers\n", path, t.count);
+    exit(2);
+  }
+  fclose(file);
+  return limits;
+}
+
 // How many elements differ, all if it is their root mean square; the first one is printed.
-inline long differences(const tensor &t, const unsigned char *found, const unsigned char *golden) {
+inline long differences(const tensor &t, const unsigned char *found, const unsigned char *golden, const float *limits) {
   double golden_squares = 0, error_squares = 0, largest_error = 0;
   long finite = 0, largest_at = 0;
   for (long i = 0; t.tolerance > 0 && i < t.count; i++) {
@@ -88,13 +105,14 @@ inline long differences(const tensor &t, const unsigned char *found, const unsig
     finite++;
   }
   const double scale = finite ? std::sqrt(golden_squares / finite) : 0, off = finite ? std::sqrt(error_squares / finite) : 0;
+  const auto allowed = [&](long i) { return limits ? limits[i] : t.tolerance * scale; };
   if (scale > 0) {
     printf("%s: largest difference %.3g at element %ld, tolerance %.3g; root mean square %.3g, tolerance %.3g\n", t.name,
-           largest_error, largest_at, t.tolerance * scale, off, t.tolerance_rms * scale);
+           largest_error, largest_at, allowed(largest_at), off, t.tolerance_rms * scale);
   }
   long wrong = 0;
   for (long i = 0; i < t.count; i++) {
-    if (agree(t, found + i * t.bytes, golden + i * t.bytes, t.tolerance * scale)) continue;
+    if (agree(t, found + i * t.bytes, golden + i * t.bytes, allowed(i))) continue;
     if (wrong++) continue;
     fprintf(stderr, "first difference: ");
     print_index(stderr, t, i);
