@@ -7,8 +7,7 @@ from collections import Counter
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.eval.calibrate.correction import Correction
-from allo_dse.tune.run.restore import correction_of
+from allo_dse.eval.calibrate.correction import Correction, correction_of
 
 from .columns import Floats
 from .reading import OK
@@ -54,7 +53,8 @@ def timeline(table: RunTable, bins: int = BINS) -> Timeline:
 def measured(table: RunTable) -> Correction:
     """Return the correction of predictions that the measured designs give."""
     later = [(one.where, key, rungs[0], one) for key, rungs in table.promoted.items() for one in rungs[1:]]
-    return correction_of(known[1:] for known in sorted(later, key=lambda known: known[0]))
+    later.sort(key=lambda known: known[0])
+    return correction_of((key, one.rung, first.metrics, one.metrics) for _, key, first, one in later)
 
 
 def lost(table: RunTable) -> Counter[str]:

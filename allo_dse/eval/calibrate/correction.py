@@ -217,3 +217,17 @@ def _fitted(pairs: Iterable[Pair]) -> dict[str, float]:
         left = wanted - shares @ found
         counts = weights_of(left, max(SELECTION_SCALE, scale_of(left)))
     return dict(zip(names, found.tolist(), strict=True))
+
+
+def correction_of(measured: Iterable[tuple[str, int, Metrics | None, Metrics | None]]) -> Correction:
+    """Fit the correction of the first rung to the measurements of higher rungs.
+
+    Args:
+        measured: key of a design, a rung above the first that has measured it, and its metrics by the first rung and by
+            that one, in the order of the higher results. The highest rung counts.
+    """
+    pairs: dict[str, Pair] = {}
+    for key, _, first, higher in sorted(measured, key=lambda one: one[1]):
+        pair = Pair.of(first, higher, key)
+        pairs.update({key: pair} if pair else {})
+    return Correction.of(pairs.values())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -22,7 +23,9 @@ from allo_dse.compiler.program.kernel import TaskClass
 
 from ..graph.groups import chain_name
 from ..graph.program_graph import ProgramGraph
-from .primitives import Primitives
+
+if TYPE_CHECKING:
+    from .primitives import Primitives
 
 # Folds of irregular programs, which assign single tasks to nodes.
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from allo_dse.common.errors import StudyError
 from allo_dse.common.processes import no_collections
 from allo_dse.common.records import replace
-from allo_dse.eval.calibrate.correction import Correction
+from allo_dse.eval.calibrate.correction import Correction, correction_of
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.choice import suggest_from
 from allo_dse.space.regions import regions_with
@@ -30,7 +30,7 @@ from ..store.log import RunLog, sensible
 from ..store.record import Entry, Measurement, Record, Tick, Withdrawal, described, entry_dict, record_of
 from ..store.rundir import LOGS, RunDirectory
 from .cache import ResultCache
-from .restore import History, corrected, correction_of, read_history, revaluations
+from .restore import History, corrected, read_history, revaluations
 
 if TYPE_CHECKING:
     from .optuna_storage import StorageCopy
@@ -261,7 +261,9 @@ class Ledger:
 
     def _correction(self) -> Correction:
         records = ((rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys)
-        return correction_of((r.key, r.rungs[0], m) for rung, r in records for m in r.rungs if m.rung == rung)
+        return correction_of(
+            (r.key, rung, r.rungs[0].metrics, m.metrics) for rung, r in records for m in r.rungs if m.rung == rung
+        )
 
     def result(self, reason: str) -> Result:
         """Return the result of the study.

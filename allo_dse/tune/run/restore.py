@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from allo_dse.common.records import replace
-from allo_dse.eval.calibrate.correction import PREDICTED, Correction, Pair
+from allo_dse.eval.calibrate.correction import PREDICTED, Correction, correction_of
 from allo_dse.space.choice import Genes
 from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Space
@@ -19,7 +19,6 @@ from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.record import (
     NOTHING,
-    Measurement,
     PlacementNote,
     Record,
     Revaluation,
@@ -135,7 +134,7 @@ def read_history(lines: Iterable[bytes], scorer: Scorer, screen: Screen, names: 
     measured = {record.key for record in found if record.rung}  # above the first rung
     first = {r.key: r for r in found if not r.rung and r.key in measured and r.evaluated and inside(r)}
     history.higher = [r for r in found if r.rung and r.key in first and r.evaluator in names[r.rung : r.rung + 1]]
-    history.correction = correction_of((r.key, first[r.key], r) for r in history.higher)
+    history.correction = correction_of((r.key, r.rung, first[r.key].metrics, r.metrics) for r in history.higher)
     history.started_at = max((record.at for record in found), default=0.0)
     for record in found:
         if record.rung:
@@ -174,17 +173,3 @@ def corrected(record: Record, correction: Correction) -> Record:
         return record
     metrics = correction.applied(record.metrics)
     return record if metrics == record.metrics else replace(record, metrics=metrics)
-
-
-def correction_of(measured: Iterable[tuple[str, Measurement, Measurement]]) -> Correction:
-    """Fit the correction of the first rung to the measurements of higher rungs.
-
-    Args:
-        measured: key of a design, with its measurements by the first rung and by a higher one, in the order of the
-            higher results. The highest rung counts.
-    """
-    pairs: dict[str, Pair] = {}
-    for key, first, higher in sorted(measured, key=lambda both: both[2].rung):
-        pair = Pair.of(first.metrics, higher.metrics, key)
-        pairs.update({key: pair} if pair else {})
-    return Correction.of(pairs.values())

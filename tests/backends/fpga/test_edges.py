@@ -14,6 +14,7 @@ import allo_dse as dse
 from allo_dse.backends.fpga.cost.loops import rounds
 from allo_dse.backends.fpga.cost.loops.events import Again, Part, Pipe, cycles_of
 from allo_dse.backends.fpga.cost.loops.rounds import interval_parts
+from allo_dse.backends.fpga.depths import solver
 from allo_dse.backends.fpga.hls import csim
 from allo_dse.backends.fpga.hls.design_project import hls_project
 from allo_dse.backends.fpga.mapping import FpgaMapping
@@ -199,6 +200,13 @@ def test_the_interval_is_that_of_frames_in_a_row(rest: int) -> None:
         assert programs.N <= metrics["interval_cycles"] < metrics.latency_cycles
     else:
         assert "interval_cycles" not in metrics
+
+
+def test_an_interval_that_takes_too_long_to_simulate_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "_MOST_TURNS", 2)
+    metrics = dse.FpgaSimulator().evaluate(design(programs.hand_over(0)))
+    assert metrics["sustained"]
+    assert "interval_cycles" not in metrics
 
 
 def test_solved_depths_hold_for_frames_in_a_row() -> None:
