@@ -145,6 +145,7 @@ class Network:
 
     Attributes:
         shapes: of all tensors. constants: arrays that are known. inputs, outputs: names of tensors.
+        widened: nodes of the model whose weights have more bits here.
     """
 
     name: str = "network"
@@ -153,6 +154,7 @@ class Network:
     constants: Arrays = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    widened: list[str] = field(default_factory=list)
 
     def input(self, name: str, shape: Sequence[int]) -> str:
         """Add an input tensor; return its name.
