@@ -3,6 +3,7 @@
     python -m benchmarks.model_zoo                    # every model: read, and compared with PyTorch
     python -m benchmarks.model_zoo --map npu2         # composed as well, with the share of time on the device
     python -m benchmarks.model_zoo unet lstm          # some of them
+    python -m benchmarks.model_zoo a.onnx b.onnx --set x.0=1     # files, compared with onnxruntime
 
 It needs PyTorch, `onnxscript` for its exporter, and `onnxruntime` in the environment of this package.
 """
@@ -572,24 +573,53 @@ def compared(network: dse.Network, module: nn.Module, given: Sequence[Tensor]) -
     return apart
 
 
+def compared_with_onnxruntime(network: dse.Network, file: str, values: dict[str, int]) -> float:
+    """Return the same for a file and onnxruntime; outputs that are no arrays of numbers do not count."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    rng, given = np.random.default_rng(0), {}
+    for one in session.get_inputs():
+        dtype = {"float": "float32", "double": "float64"}.get(one.type[7:-1], one.type[7:-1])
+        shape = network.shapes.get(one.name, ())
+        drawn = rng.random(shape) if dtype.startswith("float") else np.full(shape, values.get(one.name, 1))
+        given[one.name] = drawn.astype(dtype)
+    found = {**given, **network.run({name: given[name] for name in network.inputs}, simulated=False)}
+    apart = 0.0
+    for one, wanted in zip(session.get_outputs(), session.run(None, given), strict=True):
+        if isinstance(wanted, np.ndarray) and one.name in found:
+            off = np.abs(found[one.name].reshape(wanted.shape).astype(float) - wanted).max()
+            apart = max(apart, float(off / max(np.abs(wanted).max(), 1e-9)))
+    return apart
+
+
 def main() -> int:
     """Read, compare and map the models; returns 1 if one is not read or not right."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="all by default")
     parser.add_argument("--map", metavar="DEVICE", help="compose them for a device, too")
     parser.add_argument("--trials", type=int, default=4)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=SIZE", help="open dimensions of files")
     options = parser.parse_args()
     right, names = 0, options.names or list(ZOO)
     for name in names:
         torch.manual_seed(0)
         started = time.process_time()
-        module, given = ZOO[name]()
-        module.eval()
         try:
-            with tempfile.TemporaryDirectory() as folder:
-                exported(module, given, file := Path(folder, f"{name}.onnx"))
-                network = dse.from_onnx(file)
-            apart = compared(network, module, given)
+            if name.endswith(".onnx"):
+                values = {own: int(size) for own, _, size in (one.partition("=") for one in options.set)}
+                network = dse.from_onnx(name, sizes=values)
+                apart = compared_with_onnxruntime(network, name, values)
+            else:
+                module, given = ZOO[name]()
+                module.eval()
+                with tempfile.TemporaryDirectory() as folder:
+                    exported(module, given, file := Path(folder, f"{name}.onnx"))
+                    network = dse.from_onnx(file)
+                apart = compared(network, module, given)
             hosts = [step.work.kind for step in network.steps if isinstance(step.work, Host)]
             said = f"{len(network.worked):3} programs, {len(hosts)} of the host ({', '.join(hosts)}), {apart:.1g} off"
             right += apart <= ALLOWED
@@ -598,7 +628,7 @@ def main() -> int:
                 said += f", {found.latency_us:,.0f} us, {found.device_share:.0%} of it on the device"
         except Exception as error:
             said = f"{type(error).__name__}: {str(error).splitlines()[0][:150]}"
-        print(f"{name:18} {said} ({time.process_time() - started:.1f} s)", flush=True)
+        print(f"{Path(name).name:18} {said} ({time.process_time() - started:.1f} s)", flush=True)
     print(f"{right} of {len(names)} are right")
     return int(right < len(names))
 

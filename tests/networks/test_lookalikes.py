@@ -271,6 +271,46 @@ def test_a_softmax_of_the_lowest_numbers_is_even() -> None:
     np.testing.assert_array_equal(network.run({"x": lowest})[network.outputs[0]], np.full(SQUARE, 1 / SIDE))
 
 
+MODES = [{"mode": "linear"}, {"mode": "linear", "coordinate_transformation_mode": "align_corners"}, {"mode": "cubic"}]
+
+
+@pytest.mark.parametrize("how", MODES)
+def test_interpolations_are_products_with_known_matrices(how: dict[str, object]) -> None:
+    w = Writer()
+    resized = w("Resize", "x", "", "", w.const([1, 2, 6, 5], np.int64), **how)
+    assert set(_kinds(computed(w.model(resized, (1, 2, 4, 8), 18), host="never"))) == {"layout", "gemm"}
+
+
+@pytest.mark.parametrize(
+    ("equation", "kind"), [("abc,cd->abd", "gemm"), ("abc,dbc->bad", "gemm_batch"), ("abc,cd->dba", "gemm")]
+)
+def test_sums_of_products_are_products_of_matrices(equation: str, kind: str) -> None:
+    w = Writer()
+    shapes = {"abc,dbc->bad": (5, 4, 8)}
+    model = w.model(w("Einsum", "x", w.weight(*shapes.get(equation, (8, 6))), equation=equation), (2, 4, 8))
+    assert set(_kinds(computed(model, host="never"))) - {"layout"} == {kind}
+
+
+def test_what_is_hidden_is_infinitely_low() -> None:
+    """A mask of equal elements is a number, and infinities are numbers as well."""
+    w = Writer()
+    hidden = w("Where", w("Less", "x", w.const(-1.0)), w.const(np.full(SQUARE, -np.inf)), "x")
+    assert _kinds(computed(w.model(w("Softmax", hidden), SQUARE), host="never")) == ["less_where", "softmax"]
+
+
+def test_an_input_of_one_whole_number_may_have_a_value() -> None:
+    w = Writer()
+    branches = {}
+    for name, op in (("then_branch", "Relu"), ("else_branch", "Neg")):
+        out = helper.make_tensor_value_info(f"{name}.y", TensorProto.FLOAT, SQUARE)
+        branches[name] = helper.make_graph([helper.make_node(op, ["x"], [out.name])], name, [], [out])
+    model = w.model(w("If", w("Equal", "rate", w.const(16000, np.int64)), **branches), SQUARE)
+    model.graph.input.append(helper.make_tensor_value_info("rate", TensorProto.INT64, []))
+    network = dse.from_onnx(model, sizes={"rate": 16000})
+    assert network.inputs == ["x"]
+    assert _kinds(network) == ["relu"]
+
+
 SHAPES = [(4,), (1, 4), (4, 1), (4, 4), (4, 4), (1, 4, 4), (4, 4, 4), (1, 4, 4, 4), ()]  # most of them fit each other
 AXIS = {"axis": [-1, 0, 1]}
 OPERATORS: dict[str, tuple[int, dict[str, list[Any]]]] = {

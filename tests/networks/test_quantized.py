@@ -11,10 +11,11 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import helper
 
+import allo_dse as dse
 from allo_dse.lang.types import int8
 from allo_dse.networks.network import Host, Network
 from allo_dse.networks.operators import Work, gemm_work, gemv_work
-from allo_dse.networks.operators.execute import deviation, reference_of
+from allo_dse.networks.operators.execute import deviation, difference, reference_of
 
 from .models import Writer, computed
 
@@ -123,3 +124,26 @@ def test_sums_of_codes_are_exact(work: Work) -> None:
     expected = given[0].astype(np.int64) @ given[1].astype(np.int64)
     np.testing.assert_array_equal(reference_of(work, given).reshape(expected.shape), expected)
     assert deviation("sums", work, given, expected).ok
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_weights_of_four_bits_in_blocks_are_widened_and_named(zeros: bool) -> None:
+    """As onnxruntime's own operator has them: low halves of bytes first, a scale and a zero for each block."""
+    w = Writer()
+    rows, depth, columns, block = 4, 40, 6, 16
+    codes, blocks = w.rng.integers(0, 16, (columns, 48)), 3
+    scales = w.rng.random((columns, blocks)).astype(np.float32)
+    zero = w.rng.integers(0, 16, (columns, 4)) if zeros else np.full((columns, 4), 8)
+    packed = [(one[:, ::2] | one[:, 1::2] << 4).astype(np.uint8) for one in (codes, zero)]
+    inputs = ["x", w.const(packed[0].reshape(columns, blocks, -1), np.uint8), w.const(scales.ravel())]
+    inputs += [w.const(packed[1].ravel(), np.uint8)] if zeros else []
+    sizes = {"K": depth, "N": columns, "bits": 4, "block_size": block}
+    model = w.model(w("MatMulNBits", *inputs, domain="com.microsoft", **sizes), (rows, depth))
+    network = dse.from_onnx(model, element="f32", host="never")
+    assert network.widened == ["matmulnbits_0"]
+    weights = ((codes.reshape(columns, blocks, block) - zero[:, :blocks, None]) * scales[..., None]).reshape(
+        columns, -1
+    )
+    x = np.random.default_rng(1).standard_normal((rows, depth)).astype(np.float32)
+    made = network.run({"x": x}, simulated=False)[network.outputs[0]]
+    assert difference(made, x @ weights[:, :depth].T) < 1e-5

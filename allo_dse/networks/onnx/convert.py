@@ -20,16 +20,16 @@ from allo_dse.tune.study import call, execute_file
 
 from ..network import Network
 from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
+from ..operators.elementwise import layer_norm_work, rms_norm_work, rope_work, softmax
 from ..operators.execute import Operand, Work, element_type
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
-from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax
 from ..strided import arrange, simplified
 from .builder import Array, Builder, InvalidModel
 from .elementwise import Groups, add_group
 from .evaluate import NotComputed, evaluate
 from .graph import Graph, Node, read_graph
 from .host import host_step, indices_outside, joined_hosts
-from .images import batch_norm, conv, pooling
+from .images import batch_norm, conv, pooling, resize
 from .patterns import parts_of, with_patterns
 from .quantized import in_whole_numbers
 from .reductions import REDUCTIONS, group_norm, reduction
@@ -107,7 +107,8 @@ def from_onnx(
     Args:
         model: a file or a model of `onnx`.
         element: element type of programs, "bf16" or "f32"; with "bf16,f32" it is chosen for each operator.
-        sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`.
+        sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`; and values of
+            inputs that are one whole number, by name.
         programs: makers of the work of nodes, by their name or type; they take precedence over our own.
         host: "auto" for operators without a program to run on the host, "never" to refuse them.
 
@@ -136,6 +137,8 @@ def from_onnx(
     if conversion.refused:
         raise conversion.refusal()
     builder.net.output(*map(builder.read, graph.outputs))
+    narrow = read.widened | read.codes.keys()
+    builder.net.widened = [node.name or node.output for node in needed if narrow.intersection(node.inputs)]
     return joined_hosts(simplified(builder.net))
 
 
@@ -507,6 +510,7 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "GlobalAveragePool": pooling("mean", whole=True),
     "GlobalMaxPool": pooling("max", whole=True),
     "ConvTranspose": conv,
+    "Resize": resize,
     "InstanceNormalization": group_norm,
     "GroupNormalization": group_norm,
     **dict.fromkeys(REDUCTIONS, reduction),

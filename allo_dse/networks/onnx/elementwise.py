@@ -23,7 +23,8 @@ def expression_of(node: Node, graph: Graph) -> Expr | None:
         return None
     if node.op == "Cast" and not all(map(graph.is_float, (*node.inputs, node.output))):
         return None
-    given = [_given(at, name, graph) for at, name in enumerate(node.inputs)]
+    whole = sum(graph.shapes.get(name) == graph.shapes[node.output] for name in node.inputs)
+    given = [_given(at, name, graph, whole) for at, name in enumerate(node.inputs)]
     if node.op == "Clip":
         return _clip(node, given)
     if node.op == "Pow":
@@ -45,9 +46,11 @@ def expression_of(node: Node, graph: Graph) -> Expr | None:
     return ("mul", found, number(1 / len(given))) if node.op == "Mean" else found
 
 
-def _given(at: int, name: str, graph: Graph) -> Expr:
+def _given(at: int, name: str, graph: Graph, whole: int) -> Expr:
+    """An input as a number if its elements are equal and others have the shape of the result."""
     known = graph.known.get(name)
-    return number(float(known.ravel()[0])) if known is not None and known.size == 1 else ("in", at)
+    alike = known is not None and (known.size == 1 or (whole > 1 and known.size and (known == known.flat[0]).all()))
+    return number(float(known.flat[0])) if known is not None and alike else ("in", at)
 
 
 def _clip(node: Node, given: Sequence[Expr]) -> Expr | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import chain, count
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,7 @@ class Graph:
         open: tensors whose shapes depend on the inputs' elements; `shapes` has those for one example.
         names: of all tensors and nodes of the model, and those made since.
         codes: what known arrays were quantized to.
+        widened: known arrays that were weights of fewer bits.
         whole: element types of tensors that are not of the network's own type.
     """
 
@@ -98,6 +100,7 @@ class Graph:
     open: frozenset[str] = frozenset()
     names: set[str] = field(default_factory=set)
     codes: dict[str, Codes] = field(default_factory=dict)
+    widened: set[str] = field(default_factory=set)
     whole: dict[str, str] = field(default_factory=dict)
 
     def is_float(self, name: str) -> bool:
@@ -139,7 +142,8 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
 
     Args:
         model: a file or a model of `onnx`.
-        sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`.
+        sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`; and values of
+            inputs that are one whole number.
 
     Raises:
         StudyError: without `onnx`, for a file that is not a model, or for dimensions that stay open.
@@ -155,7 +159,9 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
     if missing := [what for what, own in (("operators", graph.node), ("outputs", graph.output)) if not own]:
         raise StudyError(f"{place}: has no {' and no '.join(missing)}", hint="is it a whole model? Export it again")
     known = {one.name: _constant(place, one) for one in graph.initializer}
-    given = [one for one in _bound(place, graph.input, sizes or {}) if one.name not in known]
+    known |= (values := _number_inputs(graph.input, sizes or {}))
+    rest = {name: size for name, size in (sizes or {}).items() if name not in values}
+    given = [one for one in _bound(place, graph.input, rest) if one.name not in known]
     for one in given:
         _require_shape(place, one.name, one.type)
     found = _read(graph, given, known, versions)
@@ -191,10 +197,14 @@ def _read(
     outputs, nodes = [o.name for o in graph.output], list[Node]()
     same, named = dict[str, str](), {name for one in graph.node for name in one.output}
     codes: dict[str, Codes] = {}
+    widened: set[str] = set()
     waiting = deque(one for one in graph.node if one.output)
     while waiting:
         proto = waiting.popleft()
-        if (parts := _taken_branch(proto, known, same) or _linear_parts(proto)) is not None:
+        parts = _taken_branch(proto, known, same) or _linear_parts(proto) or _einsum_parts(proto, types, same)
+        if parts is None and (parts := _narrow_parts(proto, known)) is not None:
+            widened.add(parts[0].output[0])
+        if parts is not None:
             waiting.extendleft(reversed(parts))
             continue
         node = _node(proto, same)
@@ -220,7 +230,17 @@ def _read(
     elements = {name: one.tensor_type.elem_type for name, one in types.items()}
     names = {*named, *known, *inputs}
     return Graph(
-        graph.name or "network", nodes, shapes, known, inputs, outputs, versions, elements, names=names, codes=codes
+        graph.name or "network",
+        nodes,
+        shapes,
+        known,
+        inputs,
+        outputs,
+        versions,
+        elements,
+        names=names,
+        codes=codes,
+        widened=widened,
     )
 
 
@@ -316,6 +336,79 @@ def _linear_parts(proto: NodeProto) -> list[NodeProto] | None:
     own = helper.make_node(kind, names, [f"{output}.real"], name=proto.name)
     own.attribute.extend(one for one in proto.attribute if one.name not in ("channels_last", "opset"))
     return [*made, own, helper.make_node("QuantizeLinear", [f"{output}.real", *ends[:2]], [output])]
+
+
+def _einsum_parts(proto: NodeProto, types: Mapping[str, TypeProto], same: Mapping[str, str]) -> list[NodeProto] | None:
+    """Return a sum over products of two tensors as a product of matrices; None for any other node."""
+    from onnx import helper
+
+    names = [same.get(name, name) for name in proto.input]
+    shapes = [_shape(types[name]) if name in types else None for name in names]
+    if proto.op_type != "Einsum" or len(names) != 2 or None in shapes:
+        return None
+    text = next(one.s.decode() for one in proto.attribute if one.name == "equation").replace(" ", "")
+    terms, _, result = text.partition("->")
+    a, b = terms.split(",")
+    alone = (set(a) ^ set(b)) - set(result)
+    if not result or "." in text or alone or any(len(set(own)) < len(own) for own in (a, b, result)):
+        return None
+    sizes = dict(zip(a + b, [size for shape in shapes for size in shape or ()], strict=True))
+    batch = [one for one in a if one in b and one in result]
+    rows, columns = ([one for one in own if one not in other] for own, other in ((a, b), (b, a)))
+    depth = [one for one in a if one in b and one not in result]
+    made: list[NodeProto] = []
+    output = proto.output[0]
+
+    def step(op: str, *inputs: str, **attributes: object) -> str:
+        made.append(helper.make_node(op, list(inputs), [f"{output}/{len(made)}"], **attributes))
+        return str(made[-1].output[0])
+
+    def shaped(name: str, *parts: Sequence[str]) -> str:
+        value = helper.make_tensor(f"{output}/shape", 7, [len(parts)], [prod(sizes[o] for o in own) for own in parts])
+        return step("Reshape", name, step("Constant", value=value))
+
+    def matrices(name: str, own: str, *parts: Sequence[str]) -> str:
+        perm = [own.index(one) for part in parts for one in part]
+        return shaped(step("Transpose", name, perm=perm), *parts)
+
+    product = step("MatMul", matrices(names[0], a, batch, rows, depth), matrices(names[1], b, batch, depth, columns))
+    order = [*batch, *rows, *columns]
+    product = shaped(product, *order)
+    perm = [order.index(one) for one in result]
+    return [*made, helper.make_node("Transpose", [product], [output], perm=perm, name=proto.name)]
+
+
+def _narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> list[NodeProto] | None:
+    """Return a product with weights of a few bits, in blocks with a scale each, as one with floats.
+
+    None for any other node.
+    """
+    from onnx import helper, numpy_helper
+
+    numbers = {one.name: one.i for one in proto.attribute}
+    given = dict(zip(("x", "codes", "scales", "zeros", "groups", "bias"), proto.input, strict=False))
+    bits, needed = numbers.get("bits", 4), [given.get(name, "") for name in ("codes", "scales", "zeros")]
+    if proto.op_type != "MatMulNBits" or bits not in (4, 8) or any(name and name not in known for name in needed):
+        return None
+    (columns, depth), block = (numbers[name] for name in "NK"), numbers["block_size"]
+    blocks = -(-depth // block)
+
+    def unpacked(packed: Array, count: int) -> Array:
+        if bits == 4 and packed.dtype == np.uint8:
+            halves: NDArray[np.uint8] = packed.astype(np.uint8)
+            packed = np.stack([halves & 15, halves >> 4], axis=-1)
+        return packed.reshape(columns, -1)[:, :count]
+
+    codes, scales = unpacked(known[needed[0]], blocks * block), known[needed[1]].reshape(columns, blocks)
+    zeros = unpacked(known[needed[2]], blocks) if needed[2] else np.full((columns, blocks), 1 << bits - 1)
+    whole = codes.reshape(columns, blocks, block).astype(np.float32) - zeros.astype(np.float32)[..., None]
+    name = f"{proto.output[0]}.weights"
+    weights = (whole * scales.astype(np.float32)[..., None]).reshape(columns, -1)[:, :depth].T
+    bias = given.get("bias", "")
+    product = f"{proto.output[0]}.product" if bias else proto.output[0]
+    made = [helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.ascontiguousarray(weights)))]
+    made += [helper.make_node("MatMul", [given["x"], name], [product], name=proto.name)]
+    return [*made, helper.make_node("Add", [product, bias], list(proto.output))] if bias else made
 
 
 LINEAR = {
@@ -493,6 +586,18 @@ def load_model(path: str | Path, name: str = "") -> ModelProto:
         raise StudyError(f"{path} is not a model that onnx reads: {error}", hint=hint) from None
     model.graph.name = name or model.graph.name
     return model
+
+
+def _number_inputs(inputs: Iterable[ValueInfoProto], sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Return the inputs that are one whole number each and have a value among the sizes, such as a sampling rate."""
+    from onnx import helper
+
+    found = {}
+    for one in inputs:
+        dtype, shape = helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type), _shape(one.type)
+        if one.name in sizes and dtype.kind in "iub" and shape is not None and prod(shape) == 1:
+            found[one.name] = np.full(shape, sizes[one.name], dtype)
+    return found
 
 
 def _bound(model: str, inputs: Iterable[ValueInfoProto], sizes: Mapping[str, int]) -> list[ValueInfoProto]:

@@ -17,6 +17,7 @@ from allo_dse.common.records import replace
 from ..operators.elementwise import depthwise_work, pool_work
 from ..operators.execute import Expr, Operand
 from .builder import Array, Builder, InvalidModel
+from .evaluate import run_model
 from .graph import Node
 
 Index = NDArray[np.int64]
@@ -124,6 +125,59 @@ def _whole(builder: Builder, node: Node, op: str, size: tuple[int, int]) -> None
     total = builder.reduced(node, "row_max" if op == "max" else "row_sum", builder.read(node.inputs[0]), *size)
     expr: Expr = ("mul", ("in", 0), ("number", 1 / size[1] if op == "mean" else 1.0))
     builder.expression(node, op, expr, [Operand("full")], (size[0], 1), [total], output=node.output)
+
+
+def resize(builder: Builder, node: Node) -> None:
+    """Convert an interpolation along each dimension by itself: a product with a matrix that is known.
+
+    Raises:
+        StudyError: if dimensions do not separate.
+    """
+    x, known, proto = node.inputs[0], builder.graph.known, node.proto
+    before, after = builder.shape(x), builder.shape(node.output)
+    axes = [axis for axis, size in enumerate(before) if size != after[axis]]
+    nearest = node.attributes.get("mode", b"nearest") == b"nearest"
+    if proto is None or nearest or min(axes, default=0) < 2 or any(n and n not in known for n in node.inputs[1:]):
+        raise builder.refuse(node, "known sizes of images are known")
+
+    def resized(image: Array, *own: int) -> NDArray[np.float32]:
+        """An image of one channel, with these dimensions resized."""
+        kept = [axis not in own for axis in range(len(before))]
+        given = {name: known[name] for name in node.inputs[1:] if name}
+        for name, one in given.items():
+            if one.size == len(before):
+                given[name] = np.where(kept, image.shape if one.dtype.kind == "i" else 1, one).astype(one.dtype)
+        return run_model([proto], {**given, x: image}, [node.output], builder.graph.versions)[node.output].astype(
+            np.float32
+        )
+
+    shape, matrices = (1, 1, *before[2:]), []
+    wanted = made = np.random.default_rng(0).random(shape, np.float32)
+    for axis in axes:
+        size = before[axis]
+        units = np.eye(size, dtype=np.float32).reshape(
+            size, *(size if at == axis else 1 for at in range(1, len(shape)))
+        )
+        matrices.append(resized(units, axis).reshape(size, -1).T)
+        made = np.moveaxis(np.moveaxis(made, axis, -1) @ matrices[-1].T, -1, axis)
+    if np.abs(made - resized(wanted, *axes)).max() > SEPARATE:
+        raise builder.refuse(node, "interpolation along each dimension by itself is known")
+    sizes, name = list(before), builder.read(x)
+    for axis, matrix in zip(axes, matrices, strict=True):
+        first = [axis, *(at for at in range(len(sizes)) if at != axis)]
+        turned = builder.arranged(lambda one, own=tuple(sizes), to=first: one.reshape(own).transpose(to), name)
+        turned = builder.arranged(lambda one: one.reshape(one.shape[0], -1), turned)
+        sums = builder.matrix_product(
+            builder.graph.new_name(f"{node.name or node.output}.axis{axis}"), builder.known(matrix), turned
+        )
+        sizes[axis] = after[axis]
+        made_as, back = [sizes[at] for at in first], np.argsort(first)
+        name = builder.arranged(lambda one, own=made_as, to=back: one.reshape(own).transpose(to), sums)
+    builder.rearrange(node, lambda one: one, name)
+
+
+SEPARATE = 1e-5
+"""Largest difference between an interpolation of numbers from 0 to 1 and that of its dimensions one by one."""
 
 
 def batch_norm(builder: Builder, node: Node) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..operators.elementwise import centred, normed
 from ..operators.execute import Expr, Operand
 from ..operators.expressions import MOST_WIDTH, number
-from ..operators.rows import centred, normed
 from .builder import Array, Builder
 from .graph import Node
 
@@ -83,7 +83,7 @@ def group_norm(builder: Builder, node: Node) -> None:
     weights = builder.known(np.stack([np.tile(one, batch) for one in (scale, bias)]))
     if width > MOST_WIDTH:
         return _long_norm(builder, node, (rows, width), (batch * channels, size), weights)
-    whole = normed(centred(X, width), width, node.number("epsilon", 1e-5))
+    whole = normed(centred(X), node.number("epsilon", 1e-5))
     if each == 1:
         expr: Expr = ("add", ("mul", whole, ("in", 1)), ("in", 2))
         given = [FULL, Operand("column", 2)]

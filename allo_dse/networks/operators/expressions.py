@@ -64,6 +64,10 @@ _NUMPY = {
 }
 
 
+WIDTH: Expr = ("width",)
+"""The number of a row's elements."""
+
+
 def number(value: float) -> Expr:
     """A number as an expression."""
     return ("number", float(value))
@@ -73,7 +77,7 @@ def composed(expr: Expr, given: Sequence[Expr]) -> Expr:
     """Return an expression with others in place of its inputs."""
     if expr[0] == "in":
         return given[input_of(expr)]
-    if expr[0] == "number":
+    if not operands(expr):
         return expr
     op, *own = (expr[0], *(composed(one, given) for one in operands(expr)))
     for x, y in (own, own[::-1]) if op == "mul" else ():
@@ -90,7 +94,7 @@ def input_of(expr: Expr) -> int:
 
 def operands(expr: Expr) -> tuple[Expr, ...]:
     """The operands of an operation; none of an input or a number."""
-    return () if expr[0] in ("in", "number") else expr[1:]  # type: ignore[return-value]
+    return () if expr[0] in ("in", "number", "width") else expr[1:]  # type: ignore[return-value]
 
 
 def inside(expr: Expr, known: Collection[Expr] = ()) -> Iterator[Expr]:
@@ -170,7 +174,9 @@ class Writer:
 
         for one in inside(expr, known):
             if one[0] == "number":
-                known[one] = repr(one[1])
+                known[one] = repr(one[1]).replace("inf", "1e39")  # beyond float32's largest number
+            elif one == WIDTH:
+                known[one] = "N"
             elif one[0] == "in":
                 known[one] = named(element(input_of(one)))
             elif one[0] in _SCALARS:
@@ -237,7 +243,10 @@ def numpy_lines(expr: Expr, known: dict[Expr, str], prefix: str = "t") -> list[s
     lines: list[str] = []
     for one in inside(expr, known):
         if one[0] == "number":
-            known[one] = f"np.float32({one[1]!r})"
+            known[one] = f"np.float32('{one[1]!r}')"
+            continue
+        if one == WIDTH:
+            known[one] = f"np.float32({known['in', 0]}.shape[1])"
             continue
         known[one] = f"{prefix}{len(lines)}"
         lines.append(f"{known[one]} = " + _NUMPY[str(one[0])].format(*(known[own] for own in operands(one))))
