@@ -66,7 +66,7 @@ class SimulationError(AlloDseError):
 
 
 class TimeLimitError(SimulationError):
-    """A simulation that was not done at its time limit."""
+    """A simulation that was not done at its limit of time or of turns."""
 
 
 class CompileLimit(SimulationError):

@@ -15,11 +15,16 @@ AnyDevice = TypeVar("AnyDevice", bound=Device)
 
 
 class Scale(Struct, frozen=True):
-    """Scale on which a number varies: its logarithm between limits, after an offset for numbers that can be zero."""
+    """Scale on which a number varies: its logarithm between limits, after an offset for numbers that can be zero.
+
+    Attributes:
+        whole: whether it is an integer.
+    """
 
     offset: float = 0.0
     low: float = 0.0
     high: float = math.inf
+    whole: bool = False
 
 
 class Parameter(Struct, frozen=True):
@@ -48,7 +53,8 @@ class Parameter(Struct, frozen=True):
     def value(self, coordinate: float) -> float:
         """The value of a coordinate, within the limits."""
         free = math.exp(coordinate) - self.scale.offset
-        return min(max(free, self.scale.low), self.scale.high)
+        within = min(max(free, self.scale.low), self.scale.high)
+        return round(within) if self.scale.whole else within
 
     @property
     def limits(self) -> tuple[float, float]:

@@ -165,8 +165,8 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
         vmg, builder = self.vmg, NetworkBuilder()
         builder.streams(np.ones(len(self._fifos.held), np.int64))
         number, tasks = np.full(vmg.task_count, -1), []
-        for order in self.orders:
-            tables = [_table(steps, order.first) for steps in order.kinds]
+        for order, kinds in zip(self.orders, self._executed, strict=True):
+            tables = [_table(steps, order.first) for steps in kinds]
             number[order.own.tasks] = builder.processes(tables, order.which, self._fifos.fifo[order.streams])
             tasks.append(order.own.tasks)
         for group in vmg.groups:
@@ -174,6 +174,49 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
             used = numbers >= 0  # tasks without streams never wait
             builder.nodes(numbers[used], used.sum(axis=1))
         return builder.build(), np.concatenate(tasks)
+
+    @property
+    def _executed(self) -> Sequence[Sequence[Steps]]:
+        """The steps of each order's kinds; of loops around all of them the first round, where that decides the rest.
+
+        It does if every node has one task, and both ends of every FIFO move as many tokens in each of equally many
+        rounds. A round that ends then leaves all FIFOs empty, so that the next is like it. If one does not end, tasks
+        that are blocked wait only for blocked ones: a task that is done with the round has moved all tokens of it.
+        """
+        steps: Sequence[Sequence[Steps]] = [order.kinds for order in self.orders]
+        nodes = self.vmg.node_of_task[np.concatenate([order.own.tasks for order in self.orders])]
+        if len(np.unique(nodes)) < len(nodes):
+            return steps
+        while (inner := self._round(steps)) is not None:
+            steps = inner
+        return steps
+
+    def _round(self, steps: Sequence[Sequence[Steps]]) -> Sequence[Sequence[Steps]] | None:
+        """Return the steps within the loops that all steps are in; None if there are none, or their rounds differ."""
+        rounds, tokens = np.zeros((2, 2, len(self._fifos.held)), np.int64)
+        found = []
+        for order, kinds in zip(self.orders, steps, strict=True):
+            inner = []
+            for kind, own in enumerate(kinds):
+                moving = [step for step in own if any(count_tokens((step,), {}).values())]
+                if len(moving) > 1 or (moving and not isinstance(moving[0], Repeat)):
+                    return None
+                fifos = self._fifos.fifo[order.streams[order.which == kind]]
+                for loop in moving:
+                    assert isinstance(loop, Repeat)
+                    for is_put in (False, True):
+                        for parameter, count in count_tokens(loop.steps, {}, puts=is_put).items():
+                            ends = fifos[:, parameter - order.first]
+                            np.add.at(tokens[int(is_put)], ends, count)
+                            if ((rounds[int(is_put), ends] != 0) & (rounds[int(is_put), ends] != loop.count)).any():
+                                return None
+                            rounds[int(is_put), ends] = loop.count
+                    inner.append(loop.steps)
+                if not moving:
+                    inner.append(())
+            found.append(inner)
+        alike = (rounds[0] == rounds[1]).all() and (tokens[0] == tokens[1]).all()
+        return found if alike and rounds.any() else None
 
     @cached_property
     def _array(self) -> IntArray:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import allo_dse as dse
+from allo_dse.eval.token_exchange import TokenExchange, smallest_depths
 from allo_dse.lang import install
 from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
 
-from ..soak.exchanges import disagreement
+from ..soak.exchanges import disagreement, exchange_program
 
 _TWO = """
 import allo, allo.dataflow as df
@@ -37,10 +39,35 @@ _PUT_RIGHT = "with allo.meta_if(i < 3):\n            s[i + 1].put(x[0])"
 _GET_LEFT = "with allo.meta_if(i > 0):\n            v += s[i].get()"
 
 
+class _AllRounds(TokenExchange, frozen=True, eq=False, dict=True):
+    @property
+    def _executed(self) -> Any:
+        return [order.kinds for order in self.orders]
+
+
+def test_the_first_round_decides_the_others(tmp_path: Path) -> None:
+    shorter = blocked = 0
+    for seed in range(60):
+        vmg = _loaded(tmp_path, exchange_program(random.Random(seed))).vmg
+        orders = vmg.graph.token_orders
+        if not orders:
+            continue
+        one, every = TokenExchange(vmg, orders), _AllRounds(vmg, orders)
+        found, expected = smallest_depths(one), smallest_depths(every)
+        assert (found.depth, found.blocked) == (expected.depth, expected.blocked)
+        shorter += one._executed != every._executed
+        blocked += bool(found.blocked)
+    assert shorter > 10
+    assert blocked > 3
+
+
 def _program(tmp_path: Path, first: str, second: str) -> dse.Program:
+    return _loaded(tmp_path, _TWO.format(first=first, second=second))
+
+
+def _loaded(tmp_path: Path, text: str) -> dse.Program:
     install()
     path, names = tmp_path / "program.py", dict[str, Any]()
-    text = _TWO.format(first=first, second=second)
     path.write_text(text)
     exec(compile(text, str(path), "exec"), names)
     return dse.load_program(names["top"])

@@ -19,8 +19,7 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.space.design import Design
 
 from .bounds import FpgaBounds
-from .depths.depths import known_depths
-from .depths.solver import interval_of, timed_runs
+from .depths.solver import frame_metrics, known_depths, timed_runs
 from .mapping import FpgaMapping
 from .network import FpgaNetwork
 
@@ -87,8 +86,8 @@ class FpgaSimulator:
         at, timed = timed_runs(mapping, depths, self._bounds.least_cycles)
         slowest = max(timed, key=lambda one: one.result.cycles)
         cycles = [int(one.result.cycles) for one in timed]
-        interval = interval_of(slowest.network.network, slowest.result)
-        return _Timing(at, cycles, interval, slowest.mapping.run, _bound(slowest.network, slowest.result))
+        frames = frame_metrics(slowest.network.network, slowest.result)
+        return _Timing(at, cycles, frames, slowest.mapping.run, _bound(slowest.network, slowest.result))
 
 
 class _Timing(NamedTuple):
@@ -96,14 +95,14 @@ class _Timing(NamedTuple):
 
     Attributes:
         depths: of its streams, by array.
-        cycles: of each run. interval: between frames in a row; None if these deadlock.
+        cycles: of each run. frames: see `frame_metrics`.
         slowest: index of the run that takes longest.
         bound: see `_bound`.
     """
 
     depths: Mapping[str, int]
     cycles: list[int]
-    interval: int | None
+    frames: Mapping[str, int | bool]
     slowest: int
     bound: dict[str, float]
 
@@ -120,8 +119,7 @@ def _metrics(mapping: FpgaMapping, timing: _Timing) -> Metrics:
     return Metrics(
         latency_cycles=cycles,
         latency_us=latency_us,
-        **({} if timing.interval is None else {"interval_cycles": timing.interval}),
-        sustained=timing.interval is not None,
+        **timing.frames,
         clock_mhz=device.clock.mhz,
         **_throughput(mapping, latency_us),
         pe_count=vmg.node_count,

@@ -154,14 +154,13 @@ class NpuBackend(Backend):
     def words(self, design: Design, metrics: Mapping[str, Any]) -> Words:
         """Return the buffering, changes of layout and kernel library of a design."""
         device = NpuDevice.of(design.device)
-        first, *_ = device.kernels
         own = device.kernel_library
         changes = layouts_on(design.program.vmg.graph, device).choices
         depth = "single" if design.buffering.output_depth == 1 else "double"
         details = (
             f"{depth}-buffered output",
             *(str(choice) for choice in changes if choice.place != "nowhere"),
-            *([f"kernels of the library {own!r}"] if own != first else []),
+            *([f"kernels of the library {own!r}"] if own != next(iter(device.kernels)) else []),
         )
         work = (op for kernel in design.program.kernels for cls in kernel.by_work[0] for op in cls.work)
         once = "data decides how often some loops run, which count once: latency is a lower bound"

@@ -33,6 +33,7 @@ _KERNEL = {
     "task_cycles": Scale(100.0),
     "result_cycles": Scale(100.0),
 }
+_VECTOR = {**_KERNEL, "operand_channels": Scale(low=1.0, high=2.0, whole=True)}
 _ELEMENTWISE = {"bytes_per_cycle": Scale(), "call_cycles": Scale(30.0)}
 _SCALAR_LOOP = {"cycles_per_iteration": Scale(), "task_cycles": Scale(30.0)}
 
@@ -54,7 +55,7 @@ def _costs(op: TileOp, device: NpuDevice) -> dict[tuple[str, ...], dict[str, Sca
     if op.kind == "matmul":
         kernel = device.matmul_kernel(op.dtypes, op.shape)
         return {
-            ("kernels", library, name): _KERNEL
+            ("kernels", library, name): _VECTOR if name == "vector" else _KERNEL
             for library, entries in device.kernels.items()
             for name, cost in entries.items()
             if cost is kernel

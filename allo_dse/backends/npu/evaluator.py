@@ -314,11 +314,12 @@ class NpuSimulator:
         """
         schedules = NpuMapping.of(design).view.periods
         simulation = _Simulation(design, schedules, NpuMapping.of(design).view.channels, transport)
-        board = NpuDevice.of(design.device).board
+        device = NpuDevice.of(design.device)
+        array = network_key(design.program, schedules, simulation.links, transport, device)
         known = design.vmg.graph.once(_times)
         blocks = []
-        for periods, times in blocks_of(schedules[0].periods, transport, board):
-            key = simulation.key, periods
+        for periods, times in blocks_of(schedules[0].periods, transport, device.board):
+            key = array, periods
             timed = known[key] if key in known else keep(known, key, simulation.run(periods), MOST_KNOWN)
             blocks.append(_Block(periods, times, timed))
         return _metrics(design, schedules, transport, blocks)
@@ -336,12 +337,6 @@ class _Simulation(Struct, frozen=True, dict=True):
     schedules: tuple[GroupSchedule, ...]
     links: Links
     transport: Transport
-
-    @property
-    def key(self) -> bytes:
-        """Equal only for designs of the program whose arrays take the same time."""
-        device = NpuDevice.of(self.design.device)
-        return network_key(self.design.program, self.schedules, self.links, self.transport, device)
 
     def run(self, periods: int) -> _Timed:
         """Simulate a number of periods."""

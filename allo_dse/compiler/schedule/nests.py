@@ -39,7 +39,7 @@ def compute_at(producer: Found, target: Found) -> None:
         shared = shared[: len(moved)]
     if first.parent != shared[0].parent:
         raise ProgramError("the two nests are not next to each other")
-    _check(body, moved, shared)
+    check_merged(body, moved, shared)
     at = inner_block(shared[-1]).operations[0]
     mapping = {variable(old): variable(new) for old, new in zip(moved, shared, strict=True)}
     for outer in moved:
@@ -77,8 +77,15 @@ def _same_rounds(body: Body, first: ir.Operation, shared: Sequence[ir.Operation]
     return moved
 
 
-def _check(body: Body, moved: Sequence[ir.Operation], shared: Sequence[ir.Operation]) -> None:
-    """Refuse where a round of the target would come before a round of the moved nest that it depends on."""
+def check_merged(body: Body, moved: Sequence[ir.Operation], shared: Sequence[ir.Operation]) -> None:
+    """Check that two nests compute the same as one whose rounds do those of the first and then those of the second.
+
+    Args:
+        moved, shared: corresponding loops of the first and of the second nest, outermost first.
+
+    Raises:
+        ProgramError: where a round of the second would come before a round of the first that it depends on.
+    """
     nest = body.nest()
     if nest.unsupported is not None:
         raise ProgramError(f"loops cannot be merged here: {nest.unsupported.reason}")

@@ -1,18 +1,20 @@
-"""Other loops for a kernel: rectangles in place of triangles, and other orders of nests that carry a sum innermost.
+"""Other loops for a kernel: rectangles in place of triangles, fused and distributed nests, and other orders of nests.
 
-Each rewrite keeps the program's results; `check_order` proves that for orders.
+Each rewrite keeps the program's results: `check_order` proves that for orders, `check_merged` for fused and distributed
+nests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Literal
 
 from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import arith, ir, scf
+from allo_dse.common.mlir.bindings import arith, ir, nested_ops, scf
 from allo_dse.common.mlir.dialect import new_context
 from allo_dse.common.records import replace
 from allo_dse.lang.diagnostics import ProgramError
@@ -21,6 +23,7 @@ from ..ir.affine import extent
 from ..program.compiled import CompiledProgram
 from ..program.kernel import Kernel
 from .body import LOOP, Body, inner_block, is_pure, number_of, numbered, statements
+from .find import Found
 from .loops import (
     Pairing,
     bounds,
@@ -36,9 +39,12 @@ from .loops import (
     variable,
 )
 from .memories import IndexForms
+from .nests import check_merged, compute_at
 
 ALL_ORDERS = 3
 """Most loops of a nest that offers all orders. A deeper nest offers to move each loop to the inside."""
+MOST_CUT = 8
+"""Most statements of the first part of a nest that is distributed."""
 _FAR = 1 << 32
 
 
@@ -46,28 +52,33 @@ class Rewrite(Struct, frozen=True):
     """A rewrite of a kernel's loops.
 
     Attributes:
-        kind: "rectangle" gives loops with varying bounds constant ones, their bodies under a condition; "order" gives
-            the loops of a nest another order.
+        kind: "rectangle" gives loops with varying bounds constant ones, their bodies under a condition; "fuse" makes a
+            nest one with the nest before; "distribute" makes two of one; "order" gives its loops another order.
         nest: position of the nest's outermost loop among the kernel's outermost loops.
         order: names of the nest's loops from the outermost to the innermost.
+        cut: number of statements that stay in the first nest.
     """
 
     kernel: str
-    kind: Literal["rectangle", "order"]
+    kind: Literal["rectangle", "fuse", "distribute", "order"]
     nest: int = 0
     order: tuple[str, ...] = ()
+    cut: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kernel}: rectangles" if self.kind == "rectangle" else f"{self.kernel}: {' '.join(self.order)}"
+        said = {
+            "rectangle": "rectangles",
+            "fuse": f"nest {self.nest} fused with the one before",
+            "distribute": f"nest {self.nest} distributed after statement {self.cut}",
+            "order": " ".join(self.order),
+        }
+        return f"{self.kernel}: {said[self.kind]}"
 
 
 @lru_cache(maxsize=512)
 def has_triangles(kernel: Kernel) -> bool:
     """Return whether bounds of the kernel's loops depend on loops around them, so that they can be rectangles."""
-    if len(kernel.classes) != 1:
-        return False
-    body = Body.of(kernel.classes[0], new_context())
-    with body.module.context, ir.Location.unknown():
+    with _opened(kernel) as body:
         return next(_triangles(body), None) is not None
 
 
@@ -78,20 +89,64 @@ def orders(kernel: Kernel) -> tuple[tuple[int, tuple[tuple[str, ...], ...]], ...
     Returns:
         Position of each such nest, and its legal orders, that of the program first.
     """
-    if len(kernel.classes) != 1:
-        return ()
-    body, found = Body.of(kernel.classes[0], new_context()), []
-    with body.module.context, ir.Location.unknown():
-        for number, chain in enumerate(_nests(body)):
+    found = []
+    with _opened(kernel) as body:
+        for number, chain in _serial(body):
             names = [body.source(loop).name for loop in chain]
-            if len(chain) < 2 or len(set(names)) < len(names) or not _carries(body, chain, len(chain) - 1):
+            if len(set(names)) < len(names):
                 continue
-            legal = [order for order in _wanted(len(chain)) if _is_legal(body, chain, order)]
+            legal = [order for order in _wanted(len(chain)) if _is_legal(check_order, body, chain, order)]
             better = [order for order in legal if not _carries(body, chain, order[-1])]
             if better:
                 every = (tuple(range(len(chain))), *better)
                 found.append((number, tuple(tuple(names[loop] for loop in order) for order in every)))
     return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def fusible(kernel: Kernel) -> tuple[int, ...]:
+    """Return the positions of nests that can become one with the nest before."""
+    with _opened(kernel) as body:
+        pairs = enumerate(pairwise(_nests(body)), 1)
+        return tuple(n for n, pair in pairs if _are_alike(*pair) and _is_legal(check_merged, body, *pair))
+
+
+@lru_cache(maxsize=512)
+def cuts(kernel: Kernel) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Nests that carry a value from round to round innermost, with the cuts that leave a part without one.
+
+    Returns:
+        Position of each such nest, and how many of its statements can be the first part.
+    """
+    with _opened(kernel) as body:
+        counts = [(nest, min(len(_effects(chain[-1])), MOST_CUT + 1)) for nest, chain in _serial(body)]
+    legal = [(nest, tuple(cut for cut in range(1, most) if _frees_a_part(kernel, nest, cut))) for nest, most in counts]
+    return tuple((nest, own) for nest, own in legal if own)
+
+
+def _frees_a_part(kernel: Kernel, nest: int, cut: int) -> bool:
+    with _opened(kernel) as body:
+        try:
+            parts = _distribute(body, list(_nests(body))[nest], cut)
+        except ProgramError:
+            return False
+        return not all(_carries(body, part, len(part) - 1) for part in parts)
+
+
+@contextmanager
+def _opened(kernel: Kernel) -> Iterator[Body]:
+    """The body of a kernel whose tasks are of one class, to look at or to rewrite."""
+    (task_class,) = kernel.classes
+    body = Body.of(task_class, new_context())
+    with body.module.context, ir.Location.unknown():
+        yield body
+
+
+def _serial(body: Body) -> Iterator[tuple[int, list[ir.Operation]]]:
+    """Nests of several loops whose innermost one carries a value from round to round, with their positions."""
+    for number, chain in enumerate(_nests(body)):
+        if len(chain) > 1 and _carries(body, chain, len(chain) - 1):
+            yield number, chain
 
 
 def restructured(program: CompiledProgram, rewrites: Sequence[Rewrite]) -> CompiledProgram:
@@ -108,20 +163,25 @@ def restructured(program: CompiledProgram, rewrites: Sequence[Rewrite]) -> Compi
 
 @lru_cache(maxsize=512)
 def _cached(kernel: Kernel, rewrites: tuple[Rewrite, ...]) -> Kernel:
-    (task_class,) = kernel.classes
-    body = Body.of(task_class, new_context())
-    with body.module.context, ir.Location.unknown():
+    with _opened(kernel) as body:
         for rewrite in rewrites:
             if rewrite.kind == "rectangle":
                 while (loop := next(_triangles(body), None)) is not None:
                     _make_rectangle(body, loop)
+                continue
+            nests = list(_nests(body))
+            if rewrite.kind == "fuse":
+                first, second = nests[rewrite.nest - 1 : rewrite.nest + 1]
+                compute_at(Found(body, first[-1]), Found(body, second[-1]))
+            elif rewrite.kind == "distribute":
+                _distribute(body, nests[rewrite.nest], rewrite.cut)
             else:
-                chain = {body.source(loop).name: loop for loop in list(_nests(body))[rewrite.nest]}
+                chain = {body.source(loop).name: loop for loop in nests[rewrite.nest]}
                 if set(rewrite.order) != set(chain):
                     raise ProgramError(f"the loops of this nest are {', '.join(chain)}, not {', '.join(rewrite.order)}")
                 reorder(body, [chain[name] for name in rewrite.order])
-            share_constants(body.function)
-            erase_unused(body.block)
+        share_constants(body.function)
+        erase_unused(body.block)
         return replace(kernel, classes=(body.finished(),))
 
 
@@ -170,6 +230,58 @@ def _make_rectangle(body: Body, loop: ir.Operation) -> None:
     loop.erase()
 
 
+def _are_alike(first: Sequence[ir.Operation], second: Sequence[ir.Operation]) -> bool:
+    """Return whether two nests have the same rounds, and at most one of them uses streams."""
+    ends = [[[known(value) for value in bounds(loop)] for loop in chain] for chain in (first, second)]
+    named = ({op.name for op in nested_ops(chain[0]) if op.name.startswith("df.")} for chain in (first, second))
+    return ends[0] == ends[1] and not all(names - {"df.cost"} for names in named)
+
+
+def _effects(loop: ir.Operation) -> list[ir.Operation]:
+    """The statements of a loop that do more than compute values."""
+    return [op for op in statements(inner_block(loop)) if not is_pure(op) and op.name not in ("memref.load", "df.cost")]
+
+
+def _distribute(body: Body, chain: Sequence[ir.Operation], cut: int) -> tuple[list[ir.Operation], list[ir.Operation]]:
+    """Make two nests of one, the second with the statements after the first `cut`.
+
+    before:  for i: f(i); g(i)        after:  for i: f(i)    for i: g(i)
+
+    Raises:
+        ProgramError: where the second part needs values of the first, or results could differ.
+    """
+    last = _effects(chain[-1])[cut - 1]
+    with ir.InsertionPoint(chain[0]):
+        first = chain[0].clone().operation
+    copied = [first]
+    while len(copied) < len(chain):
+        copied.append(next(op for op in statements(inner_block(copied[-1])) if op.name == "scf.for"))
+    for loop in nested_ops(first):
+        if LOOP in loop.attributes:
+            source = body.source(loop)
+            loop.attributes[LOOP] = body.marked(source, f"{source.name}.{cut}")
+    place = next(n for n, op in enumerate(statements(inner_block(chain[-1]))) if op == last) + 1
+    count = len(statements(inner_block(chain[-1]))) - place
+    _erase(statements(inner_block(copied[-1]))[place:])
+    _erase(statements(inner_block(chain[-1]))[:place])
+    loads = sum(op.name == "memref.load" for op in statements(inner_block(chain[-1]))[: -count or None])
+    check_merged(body, copied, chain)
+    nest = body.nest()
+    stored, used = (references([numbered(nest, number_of(loop))]) for loop in (first, chain[0]))
+    if {one.access.array for one in stored if one.access.write} & {one.access.array for one in used[:loads]}:
+        raise ProgramError("a part of the loop loads what the other one changes after that")
+    return copied, list(chain)
+
+
+def _erase(ops: Sequence[ir.Operation]) -> None:
+    """Erase statements, the last one first; loads whose values others use stay."""
+    for op in reversed(ops):
+        if not any(list(result.uses) for result in op.results):
+            op.erase()
+        elif not is_pure(op) and op.name != "memref.load":
+            raise ProgramError("a part of the loop uses a result of the other one")
+
+
 def _nests(body: Body) -> Iterator[list[ir.Operation]]:
     """The outermost loops, each with the loops inside that nothing but index computations is beside."""
     for op in body.operations():
@@ -187,6 +299,11 @@ def _nests(body: Body) -> Iterator[list[ir.Operation]]:
             yield chain[:1]
 
 
+def every_order(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the orders of a nest that may be offered, that of the program first."""
+    return [tuple(names), *(tuple(names[loop] for loop in order) for order in _wanted(len(names)))]
+
+
 def _wanted(depth: int) -> Iterator[tuple[int, ...]]:
     """Orders other than that of the program."""
     every = tuple(range(depth))
@@ -196,9 +313,9 @@ def _wanted(depth: int) -> Iterator[tuple[int, ...]]:
         yield from ((*(one for one in every if one != last), last) for last in every[:-1])
 
 
-def _is_legal(body: Body, chain: Sequence[ir.Operation], order: Sequence[int]) -> bool:
+def _is_legal(check: Callable[..., None], *args: object) -> bool:
     try:
-        check_order(body, chain, order)
+        check(*args)
     except ProgramError:
         return False
     return True

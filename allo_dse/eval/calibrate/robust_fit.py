@@ -294,8 +294,7 @@ def grow(problem: Problem, start: Vector, folds: NDArray[np.int64]) -> Fit:
         if not better:
             break
         found = min(better, key=lambda end: end.error(folds))
-    alike = {i: list[int]() for i in range(len(start)) if i not in found.selection.free}
-    return replace(found, selection=Selection(found.selection.free, alike))
+    return found
 
 
 def _probed(problem: Problem, found: Fit) -> list[tuple[int, Vector]]:

@@ -60,13 +60,13 @@ def token_orders(classes: Iterable[ClassTasks]) -> tuple[ClassOrder, ...] | None
     return tuple(found)
 
 
-def count_tokens(steps: Steps, found: dict[int, int], times: int = 1) -> dict[int, int]:
-    """Add the tokens that pass each stream parameter to `found`."""
+def count_tokens(steps: Steps, found: dict[int, int], times: int = 1, *, puts: bool | None = None) -> dict[int, int]:
+    """Add the tokens that pass each stream parameter to `found`; with `puts`, only those of puts, or only of gets."""
     for step in steps:
-        if isinstance(step, Move):
+        if isinstance(step, Move) and puts in (None, step.is_put):
             found[step.parameter] = found.get(step.parameter, 0) + times
         elif isinstance(step, Repeat):
-            count_tokens(step.steps, found, times * step.count)
+            count_tokens(step.steps, found, times * step.count, puts=puts)
     return found
 
 

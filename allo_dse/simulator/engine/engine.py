@@ -190,7 +190,8 @@ class Engine:
                 a window, and of table processes.
 
         Raises:
-            SimulationError: if the time limit is reached, or the network names a body this engine does not have.
+            TimeLimitError: at the time limit.
+            SimulationError: if the network names a body this engine does not have.
         """
         most = None if record is False else MAX_EVENTS if record is True else record
         watch = _Watch(most, window, samples, seconds, progress)
@@ -234,7 +235,7 @@ class Engine:
         recorded = None if recorder is None else (recorder.events(), recorder.window())
         skipped = extrapolator.skipped if extrapolator else 0
         noted = None if sampler is None else sampler.samples()
-        result = RunResult(network, arena, self.signatures, self._run_again, recorded, skipped, noted)
+        result = RunResult(network, arena, self.signatures, self.limited, recorded, skipped, noted)
         result.turns = turns
         return result
 
@@ -253,7 +254,12 @@ class Engine:
                 self._steps[key] = static_steps(text, tasks)
             return self._steps[key]
 
-    def _run_again(self, network: Network, turns: int) -> RunResult:
+    def limited(self, network: Network, turns: int) -> RunResult:
+        """Time a network within so many turns of the scheduler, a limit that is the same on every machine.
+
+        Raises:
+            TimeLimitError: if it takes more.
+        """
         return self._watched(network, False, _Watch(turns=turns), extrapolate=True)
 
     def _versions(self, network: Network, compiled: CompiledBodies, payload: bool) -> tuple[IntArray, IntArray]:
@@ -351,9 +357,9 @@ class _Watch(Struct, frozen=True):
         return Sampler(arena, self.samples) if self.samples else None
 
     def tell(self, arena: Arena, turns: int, started: float, now: float) -> None:
-        """Call `progress`; raises SimulationError at the limit of turns or of time."""
+        """Call `progress`; raises TimeLimitError at the limit of turns or of time."""
         if self.turns is not None and turns >= self.turns:
-            raise SimulationError(f"the simulation was stopped after {turns:,} turns of its scheduler")
+            raise TimeLimitError(f"the simulation was stopped after {turns:,} turns of its scheduler")
         if self.seconds is not None and now - started > self.seconds:
             raise TimeLimitError(
                 f"the simulation was stopped after its time limit of {self.seconds:g} s",

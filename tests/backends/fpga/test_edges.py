@@ -14,17 +14,20 @@ import allo_dse as dse
 from allo_dse.backends.fpga.cost.loops import rounds
 from allo_dse.backends.fpga.cost.loops.events import Again, Part, Pipe, cycles_of
 from allo_dse.backends.fpga.cost.loops.rounds import interval_parts
+from allo_dse.backends.fpga.depths import solver
 from allo_dse.backends.fpga.hls import csim
 from allo_dse.backends.fpga.hls.design_project import hls_project
 from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.backends.fpga.network import fpga_network
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.compiler.schedule.edges import edge_tensors
 from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.frames import repeated
+from allo_dse.space.choice import random_suggest
 from allo_dse.space.design import Design
 
 from .cost import programs
@@ -100,7 +103,9 @@ def test_folded_tasks_stream_as_well() -> None:
     space = dse.Study(
         "s", program=programs.blur(7, 9), device="u280", objectives=[dse.minimize("latency_cycles")], schedules="auto"
     ).space
-    found = next(c.design for c in space.designs() if c.design.vmg.node_count == 1)
+    drawn = (space.decode(random_suggest(np.random.default_rng(seed))) for seed in range(1_000))
+    folded = next(c.design for c in drawn if c is not None and c.design.vmg.node_count == 1)
+    found = replace(next(space.designs()).design, fold=folded.fold)
     assert set(FpgaMapping.of(found).scheduled.edged.streams) == {"A", "B"}
     frame = np.arange(63).reshape(7, 9).astype(np.uint8)
     _, blurred = csim(hls_project(found), frame, np.zeros((5, 7), np.uint8))
@@ -195,6 +200,13 @@ def test_the_interval_is_that_of_frames_in_a_row(rest: int) -> None:
         assert programs.N <= metrics["interval_cycles"] < metrics.latency_cycles
     else:
         assert "interval_cycles" not in metrics
+
+
+def test_an_interval_that_takes_too_long_to_simulate_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "_MOST_TURNS", 2)
+    metrics = dse.FpgaSimulator().evaluate(design(programs.hand_over(0)))
+    assert metrics["sustained"]
+    assert "interval_cycles" not in metrics
 
 
 def test_solved_depths_hold_for_frames_in_a_row() -> None:

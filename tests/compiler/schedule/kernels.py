@@ -54,3 +54,48 @@ def ordered(kind: str) -> Any:
                         a[i, j] = a[i, j - 1] * a[i - 1, j]
 
     return top
+
+
+def neighbours(kind: str) -> Any:
+    """Two nests of the same rounds, the second of which uses what the first leaves, or changes what it uses."""
+
+    @df.region()
+    def top(A: float32[9], B: float32[9], C: float32[9]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def k(a: float32[9], b: float32[9], c: float32[9]):
+            for i in range(8):
+                b[i] = a[i] * 2.0
+            for j in range(8):
+                with allo.meta_if(kind == "same"):
+                    c[j] = a[j] + b[j]
+                with allo.meta_if(kind == "earlier"):
+                    c[j + 1] = b[j] + a[j]
+                with allo.meta_if(kind == "later"):
+                    c[j] = a[j] + b[j + 1]
+                with allo.meta_if(kind == "overwritten"):
+                    a[j + 1] = c[j]
+
+    return top
+
+
+def two_sums(kind: str) -> Any:
+    """Sums over rows and over columns in one nest; statements that use each other, or change what the other loads."""
+
+    @df.region()
+    def top(A: float32[8, 8], S: float32[8], Q: float32[8]):
+        @df.kernel(mapping=[1], args=[A, S, Q])
+        def k(a: float32[8, 8], s: float32[8], q: float32[8]):
+            for i in range(8):
+                for j in range(8):
+                    with allo.meta_if(kind == "apart"):
+                        s[j] += a[i, j]
+                        q[i] += a[i, j] * 2.0
+                    with allo.meta_if(kind == "handed on"):
+                        s[j] += a[i, j]
+                        q[i] += s[j]
+                    with allo.meta_if(kind == "loaded before"):
+                        t: float32 = s[j]
+                        s[j] = a[i, j]
+                        q[i] += t
+
+    return top

@@ -1,4 +1,4 @@
-"""Restructured loops compute what the program does: rectangles in place of triangles, and other orders of sums."""
+"""Restructured loops compute what the program does: rectangles, fused and distributed nests, other orders of sums."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
+from allo_dse.backends.fpga.choices.loop_forms import LoopForms
 from allo_dse.common.errors import AlloDseError
-from allo_dse.compiler.schedule.restructure import Rewrite, has_triangles, orders, restructured
+from allo_dse.compiler.schedule.restructure import Rewrite, cuts, fusible, has_triangles, orders, restructured
+from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.equivalence.compare import equivalent
 
 from ..execute import simulate
@@ -60,6 +62,49 @@ def test_an_illegal_order_is_refused() -> None:
     program: Any = dse.load_program(kernels.ordered("skewed"))
     with pytest.raises(AlloDseError, match="used too early"):
         program.rewritten((Rewrite("k", "order", 0, ("j", "i")),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "legal"), [("same", True), ("earlier", True), ("later", False), ("overwritten", False)]
+)
+def test_nests_of_the_same_rounds_are_fused_where_that_changes_no_results(kind: str, legal: bool) -> None:
+    program = dse.load_program(kernels.neighbours(kind))
+    assert fusible(program.kernels[0]) == ((1,) if legal else ())
+    if legal:
+        made = program.rewritten((Rewrite("k", "fuse", 1),))
+        assert made.kernels[0].classes[0].loop_names == ("j",)
+        assert equivalent(program, made).equal
+    else:
+        with pytest.raises(AlloDseError, match="before they are computed"):
+            program.rewritten((Rewrite("k", "fuse", 1),))
+
+
+@pytest.mark.parametrize(("kind", "legal"), [("apart", True), ("handed on", False), ("loaded before", False)])
+def test_statements_get_nests_of_their_own_where_that_changes_no_results(kind: str, legal: bool) -> None:
+    """The sum over columns then has an order without a sum innermost, which it had not beside the other one."""
+    program = dse.load_program(kernels.two_sums(kind))
+    assert cuts(program.kernels[0]) == (((0, (1,)),) if legal else ())
+    if legal:
+        made = program.rewritten((Rewrite("k", "distribute", 0, cut=1),))
+        assert orders(program.kernels[0]) == ()
+        assert orders(made.kernels[0]) == ((1, (("i", "j"), ("j", "i"))),)
+        assert equivalent(program, made).equal
+    else:
+        with pytest.raises(AlloDseError):
+            program.rewritten((Rewrite("k", "distribute", 0, cut=1),))
+
+
+def test_a_search_fuses_and_distributes() -> None:
+    chosen = {}
+    for name, region in (("fuse", kernels.neighbours("same")), ("cut", kernels.two_sums("apart"))):
+        forms = LoopForms()
+        program = dse.load_program(region)
+        options = [draft for draft, _ in forms.options(dse.Draft(FpgaDevice.load("u280"), program=program))]
+        chosen[name] = {draft.compiled.rewrites for draft in options if draft is not None}
+        assert forms.scope
+    assert chosen["fuse"] == {(), (Rewrite("k", "fuse", 1),)}
+    cut = Rewrite("k", "distribute", 0, cut=1)
+    assert chosen["cut"] == {(), (cut,), (cut, Rewrite("k", "order", 1, ("j", "i")))}
 
 
 def test_a_search_says_of_which_transformations_its_space_was(tmp_path: Any) -> None:

@@ -11,9 +11,16 @@ from allo_dse.common.errors import DeviceError
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.device.writing import device_text, write_device
 from allo_dse.eval.calibrate.calibration import Measurement, calibrate, predicted_us
-from allo_dse.eval.parameters import Parameter, with_values
+from allo_dse.eval.parameters import Parameter, Scale, with_values
+from allo_dse.lang import install
+from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.program import load_program
+from allo_dse.mapper.violation import Buffering
+from allo_dse.space.design import Design
 
 from ..designs import gemm_design, gemm_fold
+
+install()
 
 LAUNCH = Parameter(("board", "launch_us"))
 EFFICIENCY = Parameter(("kernels", "allo", "i16", "efficiency"))
@@ -131,3 +138,24 @@ def test_measurements_of_too_few_designs_and_of_two_boards_are_refused(device: A
     other = gemm_design(device=Device.load("npu1_4col").with_options(board="ph"))
     with pytest.raises(DeviceError, match="line 5: measured on npu1_4col, board 'ph'"):
         calibrate([*[Measurement(design, 100.0)] * 3, Measurement(other, 90.0, "line 5")])
+
+
+def test_an_operand_over_two_channels_is_found_from_five_measurements() -> None:
+    """What a column brings limits the times: no efficiency explains them with one channel."""
+    from studies.gemv_npu import gemv_kernel
+
+    device = NpuDevice.load("npu2").with_options(board="host")
+    entry = ("kernels", "allo", "vector")
+    channels = Parameter((*entry, "operand_channels"), Scale(low=1.0, high=2.0, whole=True))
+    true = with_values(device, {Parameter((*entry, "efficiency")): 0.015, channels: 2})
+    designs = []
+    for size, cores in ((1024, 1), (1024, 2), (512, 4), (2048, 2), (128, 1)):
+        program = load_program(gemv_kernel, M=size, K=1024, P=64)
+        fold = MeshFold((KernelFold("core", (AxisFold(cores, "cyclic"),)),)).normalised(program.vmg.graph)
+        designs.append(Design(program, fold, Buffering(), device))
+    *fitted, other = designs
+    found = calibrate([Measurement(design, predicted_us(design, true)) for design in fitted])
+    assert found.learned
+    assert found.errors["before"][0] > 0.3
+    assert found.errors["after"][1] < 0.05
+    assert predicted_us(other, found.device) == pytest.approx(predicted_us(other, true), rel=0.05)

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.engine.run_result import RunResult
-from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.engine.frames import repeated
+from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.trace_build import Get, Loop
 
 from .support import multirate, regular, trace_of
 
 
-def run(processes: dict[str, list[Loop]], depths: dict[str, int]) -> RunResult:
+def tables(processes: dict[str, list[Loop]], depths: dict[str, int]) -> Network:
     """Tables do their operations in program order, so every operation must be due within its own iteration."""
     builder = NetworkBuilder()
     numbers = {name: builder.stream(depth) for name, depth in depths.items()}
@@ -34,7 +34,7 @@ def run(processes: dict[str, list[Loop]], depths: dict[str, int]) -> RunResult:
             # Between loops the pipeline is emptied and left (T8); the process is done in its last stage (T10).
             table.wait(loop.depth + (1 if number < len(loops) - 1 else -1) - loop.ii)
         builder.process(table, list(numbers.values()))
-    return table_engine().run(builder.build())
+    return builder.build()
 
 
 @settings(max_examples=80, deadline=None)
@@ -48,7 +48,7 @@ def test_replay_is_the_run_engine(network: Any, data: DataObject) -> None:
             )
             ops = [type(op)(op.stream, stage) for op, stage in zip(loop.ops, stages, strict=True)]
             loops[i] = Loop(loop.trip, loop.ii, max(loop.depth, loop.ii + 1), ops)
-    ran, replayed = run(processes, depths), trace_of((processes, depths)).replay()
+    ran, replayed = table_engine().run(tables(processes, depths)), trace_of((processes, depths)).replay()
     assert ran.finished == replayed.finished
     assert ran.stall_get.tolist() == replayed.stall_get.tolist()
     assert ran.stall_put.tolist() == replayed.stall_put.tolist()
@@ -56,3 +56,17 @@ def test_replay_is_the_run_engine(network: Any, data: DataObject) -> None:
     if ran.finished:
         assert ran.node_end.tolist() == replayed.process_end.tolist()
         assert ran.cycles == replayed.cycles
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.one_of(regular(), multirate()), st.integers(2, 9))
+def test_frames_in_a_row_end_if_one_ends_and_leaves_no_tokens(network: Any, frames: int) -> None:
+    processes, depths = network
+    early = {
+        p: [Loop(a.trip, a.ii, a.ii + 1, [type(op)(op.stream) for op in a.ops]) for a in processes[p]]
+        for p in processes
+    }
+    one = tables(early, depths)
+    result = table_engine().run(one)
+    if result.finished and (result.puts == result.gets).all():
+        assert table_engine().run(repeated(one, frames)).finished

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
-from allo_dse.compiler.schedule.restructure import ALL_ORDERS, Rewrite, has_triangles, orders
+from allo_dse.compiler.program.kernel import Kernel
+from allo_dse.compiler.schedule.restructure import (
+    ALL_ORDERS,
+    MOST_CUT,
+    Rewrite,
+    cuts,
+    every_order,
+    fusible,
+    has_triangles,
+    orders,
+)
+from allo_dse.mapper.program import Program
 from allo_dse.space.choice import Ask, Genes, Question, QuestionChoice
 from allo_dse.space.design import Design, Draft
 
 SHAPES = ("as written", "rectangle")
+MERGES = ("apart", "fused")
 
 
 class LoopForms(QuestionChoice):
     """Restructures loops before they are scheduled.
 
-    Genes: `loops.KERNEL.shape` for kernels whose loops have varying bounds, and `loops.KERNEL.NEST.order` for nests
-    whose innermost loop carries a value from round to round, if another order does not. Programs that customize
-    kernels, and those that are timed on inputs, stay as they are.
+    Genes: `loops.KERNEL.shape` for kernels whose loops have varying bounds, `loops.KERNEL.NEST.fuse` for nests with the
+    rounds of the nest before, and, if a nest's innermost loop carries a value from round to round,
+    `loops.KERNEL.NEST.cut` if some of its statements carry none, and `loops.KERNEL.NEST.LOOPS.order` if another order
+    does not. Programs that customize kernels, and those that are timed on inputs, stay as they are.
     """
 
     reads = frozenset({"program"})
@@ -36,20 +49,40 @@ class LoopForms(QuestionChoice):
             return draft
         rewrites: list[Rewrite] = []
         for kernel in program.kernels:
-            question = Question.word(f"loops.{kernel.name}.shape", SHAPES, SHAPES)
-            if has_triangles(kernel):
-                self._offered["as rectangles"] = None
-                if ask(question) == "as written":
-                    continue
-                rewrites.append(Rewrite(kernel.name, "rectangle"))
-        for kernel in program.rewritten(tuple(rewrites)).kernels:
-            for nest, legal in orders(kernel):
-                self._offered["in orders without a sum innermost"] = None
-                words = [" ".join(order) for order in legal]
-                chosen = ask(Question.word(f"loops.{kernel.name}.{nest}.order", words, words))
-                if chosen != words[0]:
-                    rewrites.append(Rewrite(kernel.name, "order", nest, legal[words.index(str(chosen))]))
+            if len(kernel.classes) == 1:
+                self._restructure(program, kernel.name, rewrites, ask)
         return replace(draft, program=program.rewritten(tuple(rewrites))) if rewrites else draft
+
+    def _restructure(self, program: Program, name: str, rewrites: list[Rewrite], ask: Ask) -> None:
+        """Add the rewrites of a kernel: rectangles, then nests that are fused, or else distributed, then orders."""
+
+        def kernel() -> Kernel:
+            return next(one for one in program.rewritten(tuple(rewrites)).kernels if one.name == name)
+
+        def answer(form: str, question: Question) -> str:
+            self._offered[form] = None
+            return str(ask(question))
+
+        gene = f"loops.{name}"
+        shape = Question.word(f"{gene}.shape", SHAPES, SHAPES)
+        if has_triangles(kernel()) and answer("as rectangles", shape) == "rectangle":
+            rewrites.append(Rewrite(name, "rectangle"))
+        gone, fused = 0, set[int]()
+        for nest in fusible(kernel()):
+            merge = Question.word(f"{gene}.{nest}.fuse", MERGES, MERGES)
+            if nest - gone in fusible(kernel()) and answer("fused", merge) == "fused":
+                rewrites.append(Rewrite(name, "fuse", nest - gone))
+                gone += 1
+                fused.add(nest - gone)
+        for nest, legal in reversed(cuts(kernel())):
+            question = Question.number(f"{gene}.{nest}.cut", (0, *legal), MOST_CUT, 0)
+            if nest not in fused and (cut := int(answer("distributed", question))):
+                rewrites.append(Rewrite(name, "distribute", nest, cut=cut))
+        for nest, found in orders(kernel()):
+            words = [" ".join(order) for order in every_order(found[0])]
+            question = Question.word(f"{gene}.{nest}.{'_'.join(found[0])}.order", [" ".join(o) for o in found], words)
+            if (chosen := answer("in orders without a sum innermost", question)) != words[0]:
+                rewrites.append(Rewrite(name, "order", nest, tuple(chosen.split(" "))))
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         for option, genes in self.options(draft):
@@ -58,4 +91,4 @@ class LoopForms(QuestionChoice):
         raise StudyError("the design's loops have none of the forms that the study chooses from")
 
     def describe(self) -> dict[str, object]:
-        return {"loops": [*SHAPES, "orders", ALL_ORDERS]}
+        return {"loops": [*SHAPES, *MERGES, "cuts", MOST_CUT, "orders", ALL_ORDERS]}

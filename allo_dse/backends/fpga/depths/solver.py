@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import SimulationError, TimeLimitError
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.execute.observe import Inputs, arrays_of
@@ -25,7 +25,7 @@ from ..mapping import FpgaMapping
 from ..network import FpgaNetwork, fpga_network
 
 if TYPE_CHECKING:
-    pass
+    from allo_dse.simulator.depths.front import DepthFront
 
 _DEEP = 1 << 16  # deeper streams are not built
 _MOST_SLOTS = 1 << 22  # of all streams together, which bounds the memory of a simulation
@@ -33,6 +33,7 @@ _GROWTH = 8
 FRAMES = 8  # in a row, after which designs are taken to go on as they do
 _LONG_FRAME = 1 << 17  # cycles, beyond which fewer frames are simulated
 _FEW_FRAMES = 2
+_MOST_TURNS = 2_000_000  # of the scheduler, in which frames in a row are to end
 _WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a thousandth of the time
 
 
@@ -108,8 +109,6 @@ def solve_depths(
             depths[name] = solver.shrink(depths, name)
             deepest[name] = max(deepest[name], depths[name])
         solvers.append((one, solver))
-    for _, solver in solvers:
-        deepest = solver.sustain(deepest, most)
     return deepest, tuple(Timed(one, *solver.run(deepest)) for one, solver in solvers)
 
 
@@ -168,27 +167,6 @@ class DepthSolver:
         self._limit = int(result.cycles / _WORTHWHILE)
         return depths
 
-    def sustain(self, depths: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:
-        """Return the depths, increased where frames in a row would deadlock.
-
-        They stay as they are where no depth up to that of two whole frames helps, and where tokens are left over: those
-        of enough frames fill any stream.
-        """
-        found = dict(depths)
-        while True:
-            network, result = self.run(found)
-            if network.fifos * result.cycles > _MOST_WORK:
-                return found
-            after = frames_run(network.network, result.cycles)
-            if after.finished or _leaves_tokens(result):
-                return found
-            waiting = after.deadlock.cycle if after.deadlock else ()
-            own = {self.arrays[network.wiring.array[w.stream]] for w in waiting if w.stream < network.fifos}
-            deeper = {name: min(2 * most[name], 2 * found[name]) for name in own}
-            if all(found[name] >= depth for name, depth in deeper.items()):
-                return dict(depths)
-            found |= deeper
-
     def shrink(self, depths: Mapping[str, int], name: str) -> int:
         """The smallest depth of one array that costs no more than that thousandth: about what it held at most."""
         low, high = SMALLEST_DEPTH, depths[name]
@@ -209,40 +187,31 @@ class DepthSolver:
         return int(result.occupancy[: network.fifos][own].max(initial=0))
 
 
-_MOST_WORK = 200_000
-"""Cycles times FIFOs of a frame up to which several frames are run: arrays of cells take seconds beyond."""
+def frame_metrics(network: Network, result: RunResult) -> dict[str, int | bool]:
+    """Return `sustained` and `interval_cycles`, the cycles from the end of one frame to the end of the next.
 
-
-def frames_run(network: Network, latency_cycles: int, *, less: int = 0) -> RunResult:
-    """Run a network for frames in a row: each node begins its next frame when it has done one.
-
-    Args:
-        latency_cycles: of one frame. Of long ones fewer are run.
-        less: frames to leave out.
-    """
-    is_long = latency_cycles > _LONG_FRAME or len(network.depth) * latency_cycles > _MOST_WORK
-    frames = _FEW_FRAMES if is_long else FRAMES
-    return table_engine().run(repeated(network, frames - less), extrapolate=True)
-
-
-def interval_of(network: Network, result: RunResult) -> int | None:
-    """Return the cycles from the end of one frame to the end of the next; None if frames in a row deadlock.
+    Frames in a row never deadlock at depths at which one ends, if it leaves its streams as they were: each process does
+    the same stream operations in the same order in any case, so how far frames overlap does not decide whether they end
+    (Kahn 1974). Tokens that frames leave over fill any stream; such frames are not sustained and have no interval. Runs
+    of large arrays of cells are given up, and their interval is unknown.
 
     Args:
         result: of one frame.
     """
-    if _leaves_tokens(result):
-        return None
-    if len(network.depth) * result.cycles > _MOST_WORK:
-        return int(result.cycles)  # an upper bound: frames that do not overlap
-    several = frames_run(network, result.cycles)
-    fewer = frames_run(network, result.cycles, less=1) if result.cycles <= _LONG_FRAME else result
-    return int(several.cycles - fewer.cycles) if several.finished else None
+    if (result.puts != result.gets).any():
+        return {"sustained": False}
+    is_long = result.cycles > _LONG_FRAME
+    try:
+        several = _frames(network, _FEW_FRAMES if is_long else FRAMES)
+        fewer = result if is_long else _frames(network, FRAMES - 1)
+    except TimeLimitError:
+        return {"sustained": True}
+    return {"sustained": True, "interval_cycles": int(several.cycles - fewer.cycles)}
 
 
-def _leaves_tokens(result: RunResult) -> bool:
-    """Return whether a frame leaves tokens in a stream."""
-    return bool((result.puts != result.gets).any())
+def _frames(network: Network, frames: int) -> RunResult:
+    """Run a network for frames in a row: each node begins its next frame when it has done one."""
+    return table_engine().limited(repeated(network, frames), _MOST_TURNS)
 
 
 def most_tokens(mapping: FpgaMapping) -> dict[str, int]:
@@ -254,6 +223,43 @@ def most_tokens(mapping: FpgaMapping) -> dict[str, int]:
     merged = -(-mapping.vmg.task_count // max(1, mapping.vmg.node_count))  # streams that a fold makes one
     deepest = max(SMALLEST_DEPTH, min(_DEEP, _MOST_SLOTS // max(1, mapping.vmg.program.stream_count)))
     return {name: min(deepest, merged * count) for name, count in tokens.items()}
+
+
+def _front(mapping: FpgaMapping) -> DepthFront:
+    from .front import design_depth_front  # with compiled kernels, which few runs need
+
+    return design_depth_front(mapping)
+
+
+def known_depths(
+    mapping: FpgaMapping,
+    how: Literal["solve", "declared"],
+    front_of: Callable[[FpgaMapping], DepthFront] = _front,
+) -> Mapping[str, int] | None:
+    """Return the depths by array that a design sets, or those of least memory within its allowed slowdown.
+
+    None for the smallest that cost no time.
+    """
+    if mapping.depths or how == "declared":
+        return dict(mapping.depths or {})
+    if mapping.slowdown is None or not mapping.fifos:
+        return None
+    least = dict.fromkeys((stream.name for stream in mapping.vmg.program.streams), SMALLEST_DEPTH)
+    return least | dict(front_of(mapping).within(mapping.slowdown).depths)
+
+
+def decided_depths(mapping: FpgaMapping, how: Literal["solve", "declared"]) -> dict[str, int]:
+    """Stream depths of an FPGA design by array, where they differ from the declared ones.
+
+    Args:
+        how: where the design does not say, "solve" for the smallest depths that cost no time in the simulator, or no
+            more than the design allows (if its control does not depend on data), "declared" for those of the program.
+    """
+    try:
+        known = known_depths(mapping, how)
+        return solve_depths(mapping)[0] if known is None else dict(known)
+    except SimulationError:
+        return {}
 
 
 # Depths at which a design also ends without overlap of rounds.

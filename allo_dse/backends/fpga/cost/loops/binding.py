@@ -1,51 +1,21 @@
-"""Hardware of a pipelined loop: shared operators, registers and multiplexers."""
+"""Hardware of a pipelined loop: shared operators and multiplexers."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Access, Branch, Op
 from allo_dse.device.device import FpgaDevice
 
 from ..memory import Accesses, Storage, Unrolled, addresses_of, copies_of, split
-from ..operators import FREE, Unit, float_name, multiply_add, unit_of
+from ..operators import FREE, Unit, multiply_add, unit_of
 from ..plan import Item, Planned
 from .effects import Use
 from .sums import multiply_adds
-
-_ROUNDS_IN_CHAIN = 2.7
-"""Registers of each operand of a long chain of sums, whose loads the tool delays by whole intervals. In reports of four
-such loops (chains of 30 and 64, f32 and f64, 5 and 10 ns) they are 2.4 to 3.1."""
-
-
-def held_bits(
-    ports: Mapping[str, int], ii: int, span: int, held: Iterable[Staged], uses: Iterable[Use], finish: int
-) -> int:
-    """Flip-flops that hold values between stages.
-
-    Args:
-        ports: cycles that the accesses of a round to each array take.
-        ii: cycles after which the next round brings others.
-        span: cycles over which the copies of an operation are spread.
-        held: what `staged` says.
-        finish: the last stage of a round, if ports did not delay it.
-    """
-    if span <= 1 or max(ports.values(), default=1) < span:  # memory ports do not limit the operators
-        return sum(bits * copies for bits, copies, kind in held if kind != "product")
-    # Operands are used as the ports hand them out. Products wait for a chain of sums, if there is one, and results for
-    # a port.
-    wait = max(1, (finish - span) // 2)
-    rounds = min(wait / span, math.ceil(wait / ii), _ROUNDS_IN_CHAIN)
-    waiting = sum(bits * math.ceil(copies * rounds) for bits, copies, kind in held if kind != "load")
-    return waiting + sum(
-        op.bits * copies_of(unrolled)
-        for op, unrolled in uses
-        if op.access and op.access.write and ports.get(op.access.array, 1) > 1
-    )
 
 
 def muxes(
@@ -143,25 +113,3 @@ class Addresses(NamedTuple):
         )
         loads, stores = (n + sum(len(places[kind]) for places in known.values()) for kind, n in enumerate(unknown))
         return Addresses(loads, stores, computed)
-
-
-Staged: TypeAlias = tuple[int, int, Literal["load", "product", "other"]]
-"""Bits, copies, and whether it is a load, or a product of integers."""
-
-
-def staged(items: Iterable[Item], copies: int = 1) -> Iterator[Staged]:
-    """Yield the values that loads and multi-cycle operators hand to later stages."""
-    for item in items:
-        if isinstance(item, Planned):
-            yield from staged(item.body, copies * item.trips)
-        elif isinstance(item, Branch):
-            for side in item.sides:
-                yield from staged(side, copies)  # type: ignore[arg-type]
-        elif item.access is not None and not item.access.index:
-            continue
-        elif float_name(item) == "add":  # partial sums are used at once, products wait for their turn
-            yield item.bits, 1, "other"
-        elif item.outputs and item.name in ("load", "arith.muli"):
-            yield item.bits, copies, "load" if item.name == "load" else "product"
-        elif item.outputs and (item.name == "df.get" or float_name(item) is not None):
-            yield item.bits, copies, "other"

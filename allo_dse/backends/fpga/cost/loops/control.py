@@ -7,12 +7,12 @@ multiplexer a number of LUTs per input, and a state machine a flip-flop per stat
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from allo_dse.compiler.ir.nest import Access
+from allo_dse.compiler.ir.affine import Linear
 from allo_dse.device.fpga_model import HlsRules, Resources
 
-from ..memory import Accesses, Storage, copies_of
+from ..memory import Accesses, Storage, addresses_of, split
 from ..plan import Planned
 from ..simplify import signed_digits
 
@@ -57,9 +57,12 @@ def counter_control(rules: HlsRules, trips: int) -> Resources:
 
 
 def address_logic(rules: HlsRules, accesses: Mapping[str, Accesses], storages: Mapping[str, Storage]) -> Resources:
-    """Return the logic that computes addresses, and the registers that delay those of stores."""
-    found: dict[tuple[object, ...], int] = {}
-    stores = 0
+    """Return the logic that computes addresses, and the registers that delay those of stores.
+
+    Arrays of one shape share addresses. Copies of unrolled loops are in banks of their own where a dimension is split.
+    """
+    found: dict[tuple[object, ...], set[tuple[int, ...]]] = {}
+    lut = ff = 0
     for name, group in accesses.items():
         storage = storages[name]
         if storage.in_registers:
@@ -67,30 +70,32 @@ def address_logic(rules: HlsRules, accesses: Mapping[str, Accesses], storages: M
         shape = storage.array.shape
         words = bits_for(math.prod(shape) - 1)
         for access, unrolled in group:
-            whole = [
-                f for f, split in zip(access.index, storage.splits, strict=True) if f is not None and split is None
-            ]
-            own = {v: span for v, span in unrolled.items() if any(v in form.variables for form in whole)}
-            found[shape, access.index] = _adders(access, storage, own) * copies_of(own) * adder_lut(rules, words)
-            stores += words * access.write * copies_of(own)
-    return Resources(ff=stores, lut=sum(found.values()))
+            parts = [split(form, unrolled) or (Linear(()), form) for form in access.index]
+            moving = [part if cut is None else Linear(()) for (part, _), cut in zip(parts, storage.splits, strict=True)]
+            fixed = tuple(form for _, form in parts)
+            places = set(map(tuple, addresses_of(moving, unrolled).tolist()))
+            known = found.setdefault((shape, fixed), set())
+            lut += sum(_adders(fixed, shape, place) for place in places - known) * adder_lut(rules, words)
+            ff += words * len(places) * access.write
+            known |= places
+    return Resources(ff=ff, lut=lut)
 
 
-def _adders(access: Access, storage: Storage, unrolled: Mapping[int, range]) -> int:
+def _adders(fixed: Sequence[Linear | None], shape: Sequence[int], place: Sequence[int]) -> int:
     """Return the adders of one address in row-major order; factors that are powers of two only shift.
 
-    In a dimension that is split, copies of unrolled loops are in banks of their own.
+    Args:
+        fixed: the index without constants. place: constants of each dimension.
     """
     count, moving = 0, False
-    for form, extent, split in zip(access.index, storage.array.shape, storage.splits, strict=True):
-        rest = [f for v, f in form.terms if v not in unrolled] if form is not None else [1]
-        terms = len(rest) + (len(form.derived) if form is not None else 0)
-        apart = form is not None and (form.constant != 0 or bool(unrolled.keys() & form.variables))
-        offset = apart and terms > 0 and split is None
+    for form, extent, offset in zip(fixed, shape, place, strict=True):
+        factors = [factor for _, factor in form.terms] if form is not None else [1]
+        terms = len(factors) + (len(form.derived) if form is not None else 0)
+        own = offset != 0 and terms > 0
         if moving:
             power = extent & (extent - 1) == 0
-            count += 0 if power and terms <= 1 and not offset else signed_digits(extent) - 1 + (terms > 0)
-        count += max(0, terms - 1) + sum(signed_digits(factor) - 1 for factor in rest) + offset
+            count += 0 if power and terms <= 1 and not own else signed_digits(extent) - 1 + (terms > 0)
+        count += max(0, terms - 1) + sum(signed_digits(factor) - 1 for factor in factors) + own
         moving |= terms > 0
     return count
 

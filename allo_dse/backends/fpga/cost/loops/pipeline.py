@@ -18,10 +18,10 @@ from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Op
 from allo_dse.device.device import FpgaDevice
 
-from ..memory import Storage, addresses_of, copies_of, split
+from ..memory import Storage, addresses_of, split
 from ..operators import LIGHT_NS, Unit
 from ..plan import Item, Planned
-from .binding import held_bits, muxes
+from .binding import Addresses, muxes
 from .effects import Effects, Element, Index, Use
 from .events import StreamEvent
 from .round import KnownRounds, Round
@@ -370,9 +370,10 @@ def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) 
     key = fabric, tuple([storages[array] for array in once.arrays])
     built = flat._built.get(key)
     if built is None:
-        kept = {array: replace(storages[array], place="register") for array in once.promoted(storages)}
-        own = {array: storages[array] for array in once.arrays} | kept
-        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric), own)
+        promoted = once.promoted(storages)
+        own = {array: storages[array] for array in once.arrays}
+        own.update((array, replace(storages[array], place="register")) for array in promoted)
+        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric), own, promoted)
     return built
 
 
@@ -389,15 +390,16 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
     return flat._timed[key]
 
 
-def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage]) -> Pipelined:
+def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], promoted: Iterable[str]) -> Pipelined:
     once = flat.round
     early = max(once.port_cycles(storages, "early").values(), default=0)
     chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
     kept = sum(
-        op.bits * copies_of(unrolled)
-        for op, unrolled in once.early
-        if op.access and not storages[op.access.array].in_registers
+        storages[array].array.bits * Addresses.of(loads).loads
+        for array, loads in once.early_addresses.items()
+        if not storages[array].in_registers
     )
+    kept += sum(storages[array].array.bits for array in promoted)
     return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 
 
@@ -432,10 +434,7 @@ def _build(
     units = once.units(fabric=fabric)
     depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
     depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
-    if once.is_plain:
-        held = walk.held_bits(*once.widths, ii, late=max(ports.values(), default=1) > 1)
-    else:
-        held = held_bits(ports, ii, span, once.staged, once.uses, walk.finish)
+    held = once.walk(registers, {}, fabric=fabric, ports=ports).held_bits(ii)
     return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
 
 

@@ -25,7 +25,7 @@ from ..memory import Accesses, Storage, Unrolled, addresses_of, busiest_bank, co
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in, substituted
 from ..simplify import simplified
-from .binding import Addresses, Staged, by_array, staged, units
+from .binding import Addresses, by_array, units
 from .effects import Effects, Element, Use, effects_of
 from .events import may_happen
 from .schedule import Walk
@@ -41,6 +41,8 @@ from .sums import Time
 
 _MOST_ACCESSES = 1 << 10
 """Most accesses of written-out loops in one round; with more, copies count as independent."""
+_MOST_WALKED = 1 << 9
+"""Most accesses of a round whose copies are all walked to count registers; with more, the third represents the rest."""
 _PARTS = -1 << 32  # and less: variables of parts of loops
 
 
@@ -331,6 +333,11 @@ class Round:
         """Return its arrays that are in registers."""
         return frozenset(array for array in self.arrays if storages[array].in_registers)
 
+    @cached_property
+    def _copies(self) -> int:
+        """Loads and stores of all copies."""
+        return sum(copies_of(unrolled) for _, unrolled in accesses(self._everything, {}))
+
     @property
     def _everything(self) -> Level:
         return tuple(item for part in (*self.before, self.body, *self.after) for item in part)
@@ -343,8 +350,11 @@ class Round:
     @cached_property
     def _inside(self) -> tuple[Use, ...]:
         """Accesses of each round."""
-        early = {id(op) for op, _ in self.early}
-        return tuple(use for use in self.uses if id(use[0]) not in early)
+        return tuple(use for use in self.uses if id(use[0]) not in self._early_ops)
+
+    @cached_property
+    def _early_ops(self) -> frozenset[int]:
+        return frozenset(id(op) for op, _ in self.early)
 
     @cached_property
     def early(self) -> tuple[Use, ...]:
@@ -403,30 +413,28 @@ class Round:
             self._units[fabric] = tuple(units(self._everything, self.device, fabric=fabric))
         return self._units[fabric]
 
-    @cached_property
-    def is_plain(self) -> bool:
-        """True if no loop in it is unrolled."""
-        return not any(map(_has_loop, self._everything))
-
-    @cached_property
-    def widths(self) -> tuple[Mapping[int, int], Set[int]]:
-        """Bits of each value, and the values that loads of memories return."""
-        ops = list(_ops(self._everything))
-        loaded = {v for op in ops if op.name == "load" for v in op.outputs}
-        return {v: op.bits for op in ops for v in op.outputs}, loaded
-
-    @property
-    def staged(self) -> tuple[Staged, ...]:
-        """Values that loads and operators of more than a cycle give to later stages."""
-        return tuple(staged(self._everything))
-
     def walk(
-        self, registers: frozenset[str], carried: Mapping[Element, Time], *, fabric: bool, body_only: bool = False
+        self,
+        registers: frozenset[str],
+        carried: Mapping[Element, Time],
+        *,
+        fabric: bool,
+        body_only: bool = False,
+        ports: Mapping[str, int] | None = None,
     ) -> Walk:
-        """Return the times of its operations; see `Walk`."""
-        key = (registers, tuple(carried.items()), fabric, body_only)
+        """Return the times of its operations; see `Walk`.
+
+        Args:
+            ports: cycles that the loads of each array take. With these all copies of unrolled loops are walked, if they
+                are not too many.
+        """
+        key = (registers, tuple(carried.items()), fabric, body_only, None if ports is None else tuple(ports.items()))
         if key not in self._walks:
-            self._walks[key] = walk = Walk(self.device, registers, fabric, carried)
+            loads = {array: n / sum(self.addresses[array][:2]) for array, n in (ports or {}).items() if n > 1}
+            whole = ports is not None and self._copies <= _MOST_WALKED
+            self._walks[key] = walk = Walk(
+                self.device, registers, fabric, carried, whole=whole, load_cycles=loads, early=self._early_ops
+            )
             if body_only:
                 walk.level = len(self.before)
                 walk.block(self.body)
@@ -442,12 +450,6 @@ class Round:
         walk.guard = True
         for walk.level in reversed(range(deepest)):
             walk.block(self.after[walk.level])
-
-
-def _has_loop(item: Item) -> bool:
-    if isinstance(item, Branch):
-        return any(map(_has_loop, (*item.sides[0], *item.sides[1])))  # type: ignore[arg-type]
-    return isinstance(item, Planned)
 
 
 def _ops(items: Iterable[Item]) -> Iterator[Op]:

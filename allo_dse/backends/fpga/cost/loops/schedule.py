@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import decided
@@ -20,13 +22,33 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.decided import Asked
 
-from ..operators import FREE, Unit, multiply_add, unit_of
+from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
 from .effects import Element, apart
 from .events import Guard, StreamEvent
 from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
 
 START: Time = (0, 0.0)
+
+
+class _Held(Struct):
+    """A value that an operation hands on.
+
+    Attributes:
+        ready: the cycle in which it is there. last: the latest in which an operation takes it.
+        copies: how many values this one represents.
+        waits: whether the operation, or a load, can be done later instead: all its operands are loads, or wait as well.
+        kept: rounds for which an operator's own register keeps it.
+    """
+
+    bits: int
+    ready: int
+    copies: int
+    waits: bool
+    kept: int
+    last: int = 0
+
+
 _Form = tuple[tuple[object, object] | None, ...]
 
 
@@ -41,7 +63,10 @@ class Walk:
         guard: whether this is after the inner loop of a flattened nest.
         clocked: elements whose value comes straight from the last register of an operator of several cycles.
         order: elements in the order in which they are stored.
-        used: by value, the latest cycle in which an operation takes it. sources: by value, the one that it is on wires.
+        whole: whether all copies of unrolled loops are walked, not only three.
+        load_cycles: by array the cycles until its ports deliver the next load.
+        early: ids of loads that are done before the loop.
+        held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
         macs, products: by value, those that an addition's DSP makes, and those that it may make instead.
         sums: by value, what is added up. handed: by element, what was stored last.
         _alike: elements that are stored, by array and by what of their index is no number: among those of a kind only
@@ -53,8 +78,11 @@ class Walk:
     fabric: bool = False
     carried: Mapping[Element, Time] = field(default_factory=dict)
     values: dict[int, Time] = field(default_factory=dict)
-    used: dict[int, int] = field(default_factory=dict)
-    sources: dict[int, int] = field(default_factory=dict)
+    whole: bool = False
+    load_cycles: Mapping[str, float] = field(default_factory=dict)
+    early: Set[int] = frozenset()
+    held: dict[Hashable, _Held] = field(default_factory=dict)
+    origins: dict[int, Hashable] = field(default_factory=dict)
     stored: dict[Element, Time] = field(default_factory=dict)
     events: list[StreamEvent] = field(default_factory=list)
     last: dict[int, int] = field(default_factory=dict)
@@ -72,6 +100,10 @@ class Walk:
     products: dict[int, Op] = field(default_factory=dict)
     sums: dict[int, Sum] = field(default_factory=dict)
     handed: dict[Element, Sum] = field(default_factory=dict)
+    left: dict[Element, tuple[Hashable, int]] = field(default_factory=dict)
+    _stores: Counter[str] = field(default_factory=Counter)
+    _loads: Counter[str] = field(default_factory=Counter)
+    _alike_copies: int = 1
     _once: frozenset[int] = frozenset()
     _replaced: frozenset[int] = frozenset()
 
@@ -109,8 +141,8 @@ class Walk:
             self._set(op, self._ready(op.inputs), self._part(op.inputs[0]) if passes_on(op) else None)
             if any(v in self.pipelined for v in op.inputs):
                 self.pipelined.update(op.outputs)
-            if len(op.inputs) == 1:
-                self.sources.update(dict.fromkeys(op.outputs, self.sources.get(op.inputs[0], op.inputs[0])))
+            if len(op.inputs) == 1 and op.inputs[0] in self.origins:
+                self.origins.update(dict.fromkeys(op.outputs, self.origins[op.inputs[0]]))
             if op.inputs and op.inputs[0] in self.products and op.outputs[0] in self._once:
                 self.products[op.outputs[0]] = self.products[op.inputs[0]]
         elif not any(number in self.macs for number in op.outputs):
@@ -124,6 +156,7 @@ class Walk:
             done = total.time if total else self.after(self._ready(op.inputs), unit)
             self._set(op, done, total)
             self._take(op.inputs, done[0] - unit.latency)
+            self._hold(op, done[0], kept=int(unit.resources.dsp > 0 and float_name(op) is None))
             if unit.latency:
                 self.pipelined.update(op.outputs)
             if op.name == "arith.muli" and op.outputs[0] in self._once:
@@ -140,25 +173,26 @@ class Walk:
         # The addend enters the DSP in its last stage.
         cycle = max(done[0], addend[0] + (1 if addend[1] > self.device.clock.usable_ns - mac.delay_ns else 0))
         self._set(op, (cycle, mac.delay_ns))
+        self._take(product.inputs, done[0] - mac.latency)
+        self._take(rest, cycle)
+        self._hold(op, cycle, kept=1)
 
     def _take(self, values: Iterable[int], cycle: int) -> None:
         """Note that an operation takes values in a cycle."""
         for value in values:
-            source = self.sources.get(value, value)
-            self.used[source] = max(self.used.get(source, 0), cycle)
+            if value in self.origins:
+                held = self.held[self.origins[value]]
+                held.last = max(held.last, cycle)
 
-    def held_bits(self, bits: Mapping[int, int], loaded: Set[int], ii: int, *, late: bool) -> int:
-        """Flip-flops of values that later stages take, of several rounds where they wait longer than an interval.
-
-        Args:
-            bits: width of each value. loaded: those of loads, which are done no earlier than needed.
-            late: whether ports hand them out over several cycles.
-        """
+    def held_bits(self, ii: int) -> int:
+        """Return the flip-flops of values that later stages take, of several rounds if these wait over an interval."""
+        for (array, _), (origin, cycle) in self.left.items():
+            if origin is not None and array not in self.registers:
+                self.held[origin].last = max(self.held[origin].last, cycle)
         total = 0
-        for value, cycle in self.used.items():
-            waits = cycle - self.values.get(value, (cycle, 0.0))[0]
-            rounds = int(late or waits > 0) if value in loaded else math.ceil(max(0, waits) / ii)
-            total += bits.get(value, 0) * rounds
+        for held in self.held.values():
+            rounds = math.ceil(max(0, held.last - held.ready) / ii)
+            total += held.bits * held.copies * max(0, (min(1, rounds) if held.waits else rounds) - held.kept)
         return total
 
     def _part(self, value: int) -> Sum | None:
@@ -190,10 +224,19 @@ class Walk:
     def _set(self, op: Op, time: Time, total: Sum | None = None) -> None:
         for value in op.outputs:
             self.values[value] = time
+            self.origins.pop(value, None)
             self.sums.pop(value, None)
             if total:
                 self.sums[value] = total
         self.finish = max(self.finish, time[0])
+
+    def _hold(self, op: Op, ready: int, *, kept: int = 0) -> None:
+        """Note a value that an operation hands on, in a register if it waits."""
+        sources = [self.held[self.origins[v]].waits for v in op.inputs if v in self.origins]
+        for value in op.outputs:
+            key = value, self.copies
+            self.held[key] = _Held(op.bits, ready, self._alike_copies, op.direction is None and all(sources), kept)
+            self.origins[value] = key
 
     def _load(self, op: Op) -> None:
         assert op.access is not None
@@ -203,7 +246,17 @@ class Walk:
         total = handed if handed and op.outputs[0] in self._replaced else None
         before = self.carried.get((op.access.array, op.access.index))
         time = self.stored[element] if known else self._unstored(element, before)
+        origin = self.left.get(element, (None, 0))[0] if known else None
+        if not (known or before or element[0] in self.registers or id(op) in self.early):
+            origin = op.outputs[0] if None in element[1] else -1, element, self._stores[element[0]]
+            if origin not in self.held:
+                cycle = time[0] + int(self._loads[element[0]] * self.load_cycles.get(element[0], 0.0))
+                self._loads[element[0]] += 1
+                self.held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
+            time = max(time[0], self.held[origin].ready), time[1]
         self._set(op, time, total if total and total.time == time else None)
+        if origin is not None:
+            self.origins[op.outputs[0]] = origin
 
     def _element(self, access: Access) -> Element:
         """An element: in each copy of an unrolled loop its variable is a number."""
@@ -233,6 +286,7 @@ class Walk:
 
     def _keep(self, element: Element, time: Time, *, clocked: bool) -> None:
         self.stored[element] = time
+        self._stores[element[0]] += 1
         self.order.append(element)
         self._alike[element[0]].setdefault(_without_constants(element), {})[element] = None
         if clocked:
@@ -242,7 +296,8 @@ class Walk:
         assert op.access is not None
         time = self._ready(op.inputs)
         key = self._element(op.access)
-        self._take(op.inputs, time[0] + (time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns))
+        late = time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns
+        self.left[key] = self.origins.get(op.inputs[0]), time[0] + late
         clocked = all(v in self.pipelined for v in op.inputs)
         for other in self._perhaps(key):  # the earlier store or this one, whichever is later
             self.stored[other] = max(self.stored[other], time)
@@ -273,6 +328,7 @@ class Walk:
         )
         self.events.append(event)
         self._set(op, (cycle, self.device.clock.usable_ns))
+        self._hold(op, cycle)
         self.finish = max(self.finish, cycle)
 
     def _branch(self, branch: Branch) -> None:
@@ -330,7 +386,9 @@ class Walk:
         handed: list[dict[Element, Sum]] = []
         orders: list[list[Element]] = []
         per_copy = 0
-        for copy in range(min(loop.trips, 3)):
+        walked, alike = loop.trips if self.whole else min(loop.trips, 3), self._alike_copies
+        for copy in range(walked):
+            self._alike_copies = alike * (loop.trips - walked + 1 if copy == walked - 1 else 1)
             self.copies = (*outer_copies, (loop.variable, loop.first + copy * loop.step))
             start, stores = len(self.events), len(self.order)
             self._block(loop.body)
@@ -338,8 +396,8 @@ class Walk:
             history.append(dict(self.stored))
             handed.append(dict(self.handed))
             orders.append(self.order[stores:])
-        self.copies = outer_copies
-        if loop.trips > 3:
+        self.copies, self._alike_copies = outer_copies, alike
+        if loop.trips > walked:
             added_up = self._add_up(loop, handed)
             self._extrapolate(loop, history, orders, added_up)
             self._repeat_events(loop, per_copy)
