@@ -301,26 +301,12 @@ def _expected(
     digest = hashlib.sha256()
     for array in arrays.values():
         digest.update(array.tobytes())
-    known = _EXPECTED.setdefault(program, {})
-    key = (reference, digest.digest())
-    if key not in known:
-        known[key] = _computed(program, reference, arrays, read, written, vmg, depths, seconds)
-    return known[key]
-
-
-def _computed(
-    program: Program,
-    reference: Callable[..., object] | None,
-    arrays: Mapping[str, NDArray[np.generic]],
-    read: list[str],
-    written: list[str],
-    vmg: VMG,
-    depths: Mapping[str, int],
-    seconds: float,
-) -> _Expected:
+    known, key = _EXPECTED.setdefault(program, {}), (reference, digest.digest())
+    if key in known:
+        return known[key]
     outputs = _outputs(vmg, arrays, written, seconds, depths)
     if reference is None:
-        return _Expected(outputs, "", {})
+        return known.setdefault(key, _Expected(outputs, "", {}))
     analysis = Analysis({}, {}, 0)
     if has_floats(program):
         analysis = _deeper(lambda own: analysed(vmg, arrays, depths=own, seconds=seconds), depths)
@@ -331,9 +317,8 @@ def _computed(
             raise ValueError(f"returns shapes {shapes} for {', '.join(written)} of {wanted_shapes}")
     wrong = difference_from(expected, program, written, outputs, analysis)
     floats = [tensor for tensor in program.tensors if tensor.name in analysis.tensors and tensor.name in written]
-    return _Expected(
-        outputs, wrong, {tensor.name: _largest(tensor, analysis.tensors[tensor.name]) for tensor in floats}
-    )
+    largest = {tensor.name: _largest(tensor, analysis.tensors[tensor.name]) for tensor in floats}
+    return known.setdefault(key, _Expected(outputs, wrong, largest))
 
 
 def _largest(tensor: Tensor, one: Analysed) -> Largest:

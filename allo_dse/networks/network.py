@@ -28,6 +28,7 @@ from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.eval.execute.rounding import Analysed, exactly
+from allo_dse.eval.tolerances import tolerances_of
 from allo_dse.eval.verify import as_computable
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
@@ -37,15 +38,14 @@ from .operators.execute import (
     Work,
     analysed_result,
     apart,
+    compared,
     deviation,
-    difference,
     interface,
     loaded,
     moved_result,
     output_limits,
     reference_of,
     run_program,
-    tolerance,
 )
 from .operators.products import fused_work
 
@@ -332,7 +332,8 @@ class Network:
 
         Deviations are assumed to add up as a random walk over all steps.
         """
-        widest = max((tolerance(work) for step in self.steps for work in step.works), default=0.0)
+        works = (work for step in self.steps for work in step.works)
+        widest = max((one.largest for work in works for one in tolerances_of(loaded(work)).values()), default=0.0)
         return widest * math.sqrt(max(1, len(self.worked)))
 
     def given(self, inputs: Mapping[str, Array]) -> Arrays:
@@ -378,10 +379,7 @@ def _whole(name: str, one: Analysed, wanted: Array) -> Deviation:
     """Compare an output with the expected values: each element within the roundings behind it."""
     limits = output_limits(one)
     wrong = int(np.count_nonzero(~(apart(one.rounded, wanted) <= limits)))
-    scale = float(np.abs(wanted[np.isfinite(wanted)]).astype(np.float64).max(initial=1e-30))
-    largest = float(limits[np.isfinite(limits)].max(initial=0.0)) / scale
-    off = difference(one.rounded, wanted)
-    return Deviation(name, "whole", off, largest if wrong else max(largest, off), wrong)
+    return compared(name, "whole", one.rounded, wanted, limits, wrong)
 
 
 def _name_of(program: Callable[..., object]) -> str:

@@ -21,6 +21,7 @@ import allo_dse as dse
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
+from allo_dse.eval.execute.rounding import exactly
 from allo_dse.lang.types import DType
 from allo_dse.networks import fronts as module
 from allo_dse.networks.accuracy import Accuracy, random_inputs
@@ -29,7 +30,7 @@ from allo_dse.networks.export.export import export, facts_of
 from allo_dse.networks.fronts import Fronts, Options, Point, search_fronts
 from allo_dse.networks.network import Arrange, Convert, Host
 from allo_dse.networks.operators import element_type, gemm_work, rms_norm_work, unary_work
-from allo_dse.networks.operators.execute import Work, difference
+from allo_dse.networks.operators.execute import Work, difference, moved_result
 from allo_dse.networks.solver.problem import ticks
 
 from ..support.commands import allo_tune
@@ -282,3 +283,15 @@ def test_a_step_without_a_design_is_named_where_another_like_it_has_one_in_anoth
     net.output(net.add(unary_work("gelu", 1024, F32), y, name="wide"))
     with pytest.raises(StudyError, match=r"mixed: step 'wide' \(gelu\): no room"):
         search_fronts(net, "npu1_2col", trials=4, cache=tmp_path, host="never")
+
+
+def test_errors_pass_through_what_the_host_computes() -> None:
+    """By how far results move; without a limit where they are undefined beside their arguments."""
+    table, ones = np.arange(32.0), np.ones((2, 16))
+    off = replace(exactly(ones), rounded=ones + 1e-3, bound=1e-3 * ones, variance=1e-6 * ones)
+    total = moved_result(lambda one: one.sum(axis=1), [off])
+    np.testing.assert_allclose(total.error, 16e-3, rtol=1e-3)
+    assert (np.sqrt(total.variance) >= total.error).all()
+    last = replace(exactly(np.full(4, 31.0)), variance=np.full(4, 9.0))
+    assert np.isinf(moved_result(lambda one: table[one.astype(int)], [last]).tolerance).all()
+    assert not moved_result(lambda one: table[one.astype(int)], [exactly(np.full(4, 31.0))]).variance.any()

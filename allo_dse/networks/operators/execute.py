@@ -17,8 +17,8 @@ from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.eval.execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, exactly, unit_of
 from allo_dse.eval.execute.run import run_graph
-from allo_dse.eval.tolerances import element_limits, tolerances_of
-from allo_dse.eval.verify import as_computable, directions, unlike_reference
+from allo_dse.eval.tolerances import element_limits
+from allo_dse.eval.verify import as_computable, directions, magnitude, unlike_reference
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.space.params import Parameter, choices, divisors
@@ -199,12 +199,28 @@ def reference_of(work: Work, given: Sequence[Array]) -> Array:
     return np.asarray(work.reference(*shaped))
 
 
+def apart(a: Array, b: Array) -> Doubles:
+    """Return the distance of each two elements: 0 of equal infinities, no number where one of them is none."""
+    own, other = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        found: Doubles = np.where(own == other, 0.0, np.abs(own - other))
+        return found
+
+
 def difference(found: Array, expected: Array) -> float:
     """The largest difference over the largest finite expected value; equal infinities do not differ."""
-    own, exact = (one.astype(np.float64).ravel() for one in (found, expected))
-    with np.errstate(invalid="ignore"):
-        off = np.where(own == exact, 0, np.abs(own - exact)).max(initial=0)
-    return float(off / np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
+    return float(apart(found.ravel(), expected.ravel()).max(initial=0) / magnitude(expected))
+
+
+def compared(step: str, kind: str, found: Array, wanted: Array, limits: Array, wrong: int) -> Deviation:
+    """Return the deviation of a result.
+
+    Args:
+        limits: largest allowed error of each element; `wrong`: number of elements that exceed theirs.
+    """
+    allowed = float(limits[np.isfinite(limits)].max(initial=0.0)) / magnitude(wanted)
+    largest = difference(found, wanted)
+    return Deviation(step, kind, largest, allowed if wrong else max(allowed, largest), wrong)
 
 
 def deviation(name: str, work: Work, given: Sequence[Array], expected: Array) -> Deviation:
@@ -230,11 +246,8 @@ def deviation(name: str, work: Work, given: Sequence[Array], expected: Array) ->
     wanted = expected.reshape(one.exact.shape)
     wrong = int(unlike_reference(decided.tensors[tensor.name], wanted, single=True)[0].sum())
     excused = 0 if decided is analysis else decided.undecided
-    scale = float(np.abs(wanted[np.isfinite(wanted)]).astype(np.float64).max(initial=1e-30))
-    bound = one.bound + SINGLE * one.unit
-    allowed = float(bound[np.isfinite(bound)].max(initial=0.0)) / scale
-    largest = difference(one.rounded, wanted)
-    return Deviation(name, work.kind, largest, max(allowed, largest if not wrong else 0.0), max(0, wrong - excused))
+    limits = one.bound + SINGLE * one.unit
+    return compared(name, work.kind, one.rounded, wanted, limits, max(0, wrong - excused))
 
 
 def _analysis(program: Program, given: Sequence[Analysed]) -> Analysis:
@@ -263,34 +276,23 @@ def moved_result(function: Callable[..., Array], given: Sequence[Analysed]) -> A
         ]
         return np.asarray(function(*moved)).astype(np.float64)
 
-    rounded, exact = np.asarray(function(*(one.rounded for one in given))), at([0 * one.exact for one in given])
-    if rounded.shape != exact.shape:  # elements decide on it
-        return replace(exactly(rounded), bound=np.full(rounded.shape, np.inf), variance=np.full(rounded.shape, np.inf))
-    errors, singles = [np.sqrt(one.variance) for one in given], [SINGLE * one.unit for one in given]
-    off = [apart(rounded, exact), *(apart(at(errors), exact) for _ in range(_DIRECTIONS))]
-    variance = np.maximum(off[0] ** 2, np.mean(np.square(off[1:]), axis=0))
-    unit = np.abs(exact) + apart(at(singles), exact) / SINGLE
-    return Analysed(rounded, exact, np.full(rounded.shape, np.inf), variance, unit)
+    rounded = np.asarray(function(*(one.rounded for one in given)))
+    unknown = np.full(rounded.shape, np.inf)
+    try:
+        exact = at([0 * one.exact for one in given])
+        off = [apart(at([np.sqrt(one.variance) for one in given]), exact) for _ in range(_DIRECTIONS)]
+        unit = np.abs(exact) + apart(at([SINGLE * one.unit for one in given]), exact) / SINGLE
+        variance = np.maximum(apart(rounded, exact) ** 2, np.mean(np.square(off), axis=0))
+    except Exception:  # it may be undefined beside its arguments, or elements decide on its shape
+        return replace(exactly(rounded), bound=unknown, variance=unknown)
+    return Analysed(rounded, exact, unknown, variance, unit)
 
 
 def _moved(one: Analysed, step: Doubles) -> Array:
     return one.rounded if one.rounded.dtype.kind in "biu" else (one.exact + step).astype(one.rounded.dtype)
 
 
-def apart(a: Array, b: Array) -> Doubles:
-    """Return the distance of each two elements, which is 0 where both are infinite or no numbers."""
-    own, other = a.astype(np.float64), b.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        found: Doubles = np.where((own == other) | (np.isnan(own) & np.isnan(other)), 0.0, np.abs(own - other))
-        return found
-
-
 def output_limits(one: Analysed) -> NDArray[np.float32]:
     """Return the largest allowed error of each element of an output."""
     is_float = one.rounded.dtype.kind not in "biu"
     return element_limits(one, unit_of(one.rounded) if is_float else 0.0)
-
-
-def tolerance(work: Work) -> float:
-    """Return the allowed deviation of a work's result, relative to the root mean square of the expected one."""
-    return max((one.largest for one in tolerances_of(loaded(work)).values()), default=0.0)
