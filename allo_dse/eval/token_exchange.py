@@ -46,17 +46,20 @@ class NeededDepths(Struct, frozen=True):
     blocked: tuple[str, ...] = ()
 
 
-def exchange_depths(vmg: VMG) -> NeededDepths | None:
+def exchange_depths(vmg: VMG, depths: Mapping[str, int] | None = None) -> NeededDepths | None:
     """The smallest depths at which a folded graph runs, or the tasks that wait for each other at any depths.
 
     None where data decides what tasks exchange, so that only a run can tell.
+
+    Args:
+        depths: to begin with, by stream array; the declared ones where it has none.
     """
     if not vmg.program.stream_count or not len(vmg.graph.edges) or _never_waits(vmg):
         return NeededDepths({})
     orders = vmg.graph.token_orders
     if orders is None:
         return None
-    search, known = TokenExchange(vmg, orders), vmg.graph.once(_known_depths)
+    search, known = TokenExchange(vmg, orders, depths or {}), vmg.graph.once(_known_depths)
     if search.key not in known:
         known[search.key] = smallest_depths(search)
     return known[search.key]
@@ -96,16 +99,22 @@ def stream_deadlock(needed: NeededDepths | None) -> Iterator[Violation]:
 
 
 class TokenExchange(Struct, frozen=True, eq=False, dict=True):
-    """Runs of a graph's token exchange at different depths."""
+    """Runs of a graph's token exchange at different depths.
+
+    Attributes:
+        depths: that replace the declared ones, by stream array.
+    """
 
     vmg: VMG
     orders: Sequence[ClassOrder]
+    depths: Mapping[str, int] = {}
 
     @cached_property
     def declared(self) -> Mapping[str, int]:
-        """Depth of every stream array that leads from node to node; arrays are lowered in this order."""
+        """Depth to begin with of every stream array from node to node; arrays are lowered in this order."""
         streams, between = self.vmg.program.streams, set(self._array[self._fifos.held == 0].tolist())
-        return {stream.name: stream.depth for number, stream in enumerate(streams) if number in between}
+        named = [stream for number, stream in enumerate(streams) if number in between]
+        return {stream.name: self.depths.get(stream.name, stream.depth) for stream in named}
 
     @cached_property
     def most_tokens(self) -> int:
@@ -120,10 +129,11 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def key(self) -> bytes:
-        """Equal for folds of a program that execute the same tasks in the same order on the same FIFOs."""
+        """Equal for folds of a program that execute the same tasks in the same order on the same FIFOs, as deep."""
         digest = hashlib.blake2b(digest_size=16)
         for part in (self.vmg.node_of_task, self.vmg.uses.position, self._fifos.fifo, self._fifos.held):
             digest.update(part.tobytes())
+        digest.update(repr(sorted(self.declared.items())).encode())
         return digest.digest()
 
     def run(self, depth: Mapping[str, int]) -> RunResult:

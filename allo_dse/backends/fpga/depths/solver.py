@@ -13,6 +13,7 @@ from allo_dse.common.records import replace
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.execute.observe import Inputs, arrays_of
 from allo_dse.eval.execute.run import run_graph
+from allo_dse.eval.token_exchange import exchange_depths
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.simulator.engine.engine import table_engine
@@ -276,6 +277,8 @@ def in_program_order(vmg: VMG, depths: Mapping[str, int], sets: Sequence[Inputs]
     Args:
         sets: of inputs that the program runs on where data decides what it does; zeros without.
     """
+    if (needed := exchange_depths(vmg, depths)) is not None:
+        return {**depths, **needed.depth}
     found = dict(depths)
     for inputs in sets or ({},):
         try:
