@@ -70,7 +70,8 @@ def require_tensors(graph: Graph, needed: Sequence[Node]) -> None:
         if name and name not in graph.shapes:
             raise StudyError(
                 f"{graph.name}: {place}: the shape of {name!r} is not known",
-                hint="neither onnx nor onnxruntime computes the model; pip install onnxruntime, or export it again",
+                hint="neither onnx nor onnxruntime computes the model; pip install onnxruntime, give inputs of one "
+                "whole number their values (--set NAME=NUMBER), or export it again",
             )
 
 
