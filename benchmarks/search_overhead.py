@@ -9,6 +9,7 @@ shown separately.
 """
 
 import argparse
+import resource
 import tempfile
 import time
 from collections.abc import Sequence
@@ -88,6 +89,8 @@ def main() -> None:
         for n, (seconds, checks) in zip(marks, watch.rows, strict=False):  # the space may end before
             text = f"{1e3 * seconds:.2f} ms each, and {1e3 * checks:.2f} ms checking the device"
             print(f"{sampler:10} up to {n:6,} designs: {text}")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # KiB on Linux
+        print(f"{sampler:10} peak memory so far: {peak:,.0f} MiB", flush=True)
 
 
 if __name__ == "__main__":
