@@ -62,6 +62,7 @@ WRONG_CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: study(params=[4, 8]), r"params=\[4, 8\] does not name parameters"),
     (lambda: study(params={"Pm": [4, 8]}), r"(?s)Pm=\[4, 8\]: a list is neither .*choices\(\[4, 8\]\)"),
     (lambda: study(device=3).device, "3 is not a device"),
+    (lambda: study(device=["u280", "u55c"]).device, r"(?s)is not a device.*dse\.clock"),
     (lambda: study(evaluator="simulator").make_evaluator(), "'simulator' is not an evaluator"),
     (lambda: study(evaluator=[].append).make_evaluator(), r"(?s)append.* needs arguments.*lambda design: "),
     (lambda: study(rungs=3), r"rungs=3\) is not a list"),

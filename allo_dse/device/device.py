@@ -91,7 +91,10 @@ class Device(Model):
         if isinstance(device, str | Path):
             return cls.load(device)
         if not isinstance(device, Device):
-            raise DeviceError(f"{device!r} is not a device", hint='give its name, as "npu1_4col", or Device.load(...)')
+            hint = 'give its name, as "npu1_4col", or Device.load(...)'
+            if isinstance(device, list | tuple) or callable(device):
+                hint = "give one; extra_choices=[dse.clock([100, 300])] varies the clock of an FPGA"
+            raise DeviceError(f"{device!r} is not a device", hint=hint)
         wanted = next(family for family, model in FAMILIES.items() if issubclass(model, cls))
         raise DeviceError(
             f"{device.name} is of family {device.family!r}, and this needs {wanted!r}",

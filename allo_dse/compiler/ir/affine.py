@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import ir
 
-_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _HOLDS: Mapping[str, Callable[[int], bool]] = {
     "eq": lambda d: d == 0,
     "ne": lambda d: d != 0,
@@ -339,7 +339,7 @@ class LinearForms:
         return form + Linear((), 0, ((rounds, -(1 << bits)),))
 
     def _compare(self, op: ir.Operation) -> bool:
-        predicate = _PREDICATES[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
+        predicate = PREDICATES[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
         sides = [(value, self.get(value)) for value in op.operands]
         left, right = (form and self._wrapped(v, form, signed=predicate[0] != "u") for v, form in sides)
         if left is None or right is None:

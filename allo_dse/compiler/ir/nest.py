@@ -20,6 +20,7 @@ from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.dialect import text_context
 
 from .affine import SHIFTS, Around, Linear, LinearForms, Path, Test, Under
+from .constants import Computed, Constants
 
 _FREE = frozenset(
     {"arith.constant", "memref.cast", "memref.dealloc", "func.return", "scf.yield", "affine.yield", "scf.condition"}
@@ -71,7 +72,8 @@ class Op(Struct, frozen=True):
     Attributes:
         inputs, outputs: value numbers.
         element: "f32", "i16", ... of its operands; bits: width of its result.
-        constant: the form of a factor of a product of integers, or of the result of a shift, where it has one.
+        constant, factor: its result, and a factor of a product of integers, where constants, loop variables and process
+            ids alone decide them.
         stream: position of the stream argument, for stream operations; op: their number in the source.
         block: elements of the token, for operations on blocks.
     """
@@ -86,7 +88,8 @@ class Op(Struct, frozen=True):
     stream: int | None = None
     op: int = -1
     block: int = 0
-    constant: Linear | None = None
+    constant: Linear | Computed | None = None
+    factor: Linear | Computed | None = None
 
     @property
     def direction(self) -> str | None:
@@ -194,6 +197,7 @@ class _Reader:
         self._names = names
         self._numbers: dict[ir.Value | ir.Operation, int] = {}
         self._forms = LinearForms()
+        self._constants = Constants(self._forms)
         self._arrays: dict[str, Array] = {}
         self._views: dict[ir.Value, tuple[str, tuple[Linear | None, ...]]] = {}
         self._streams: dict[ir.Value, int] = {}
@@ -384,13 +388,12 @@ class _Reader:
             element,
             max((bits_of(r.type) for r in results), default=0),
             tuple(self._width(v) for v in operands),
-            constant=self._known(op, operands),
+            constant=self._constants.of(results[0]) if len(results) == 1 else None,
+            factor=self._factor(operands) if op.name == "arith.muli" else None,
         )
 
-    def _known(self, op: ir.Operation, operands: Sequence[ir.Value]) -> Linear | None:
-        """Return the form of a factor of a product, or of a shifted value."""
-        values = operands if op.name == "arith.muli" else list(op.results) if op.name in SHIFTS else []
-        return next((form for value in values if (form := self._forms.get(value)) is not None), None)
+    def _factor(self, operands: Sequence[ir.Value]) -> Linear | Computed | None:
+        return next((known for value in operands if (known := self._constants.of(value)) is not None), None)
 
     def _hardware(self, name: str, operands: Sequence[ir.Value]) -> str:
         """Return the hardware operation, which is cheaper than its name says if one operand is constant."""

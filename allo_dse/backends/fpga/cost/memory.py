@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.records import hashed_once
 from allo_dse.compiler.ir.affine import Linear
+from allo_dse.compiler.ir.constants import Computed
 from allo_dse.compiler.ir.nest import Access, Array
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
@@ -188,7 +189,7 @@ def copies_of(unrolled: Unrolled) -> int:
     return math.prod(map(len, unrolled.values()))
 
 
-def addresses_of(forms: Sequence[Linear], unrolled: Unrolled) -> IntArray:
+def addresses_of(forms: Sequence[Linear | Computed], unrolled: Unrolled) -> IntArray:
     """Per copy of an access its index along each dimension: (copies, dimensions)."""
     spans = {v: unrolled[v] for form in forms for v in form.variables}
     if not spans:

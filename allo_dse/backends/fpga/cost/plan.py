@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
-from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
+from allo_dse.compiler.ir.affine import Compare, Linear, Ranges, extent, replaced
 from allo_dse.compiler.ir.nest import WIRING, Access, Array, Branch, Loop, Nest, Node, Op
 from allo_dse.compiler.program.compiled import (
     ADDERS,
@@ -377,8 +377,9 @@ def substituted(item: Item, variable: int, form: Linear) -> Item:
         sides = tuple(tuple(substituted(inner, variable, form) for inner in side) for side in item.sides)  # type: ignore[arg-type]
         test = replaced(item.test, lambda f: f.put_in(variable, form))
         return replace(item, sides=sides, test=test)
-    if item.constant is not None:
-        item = replace(item, constant=item.constant.put_in(variable, form))
+    if item.constant is not None or item.factor is not None:
+        known = (one and one.put_in(variable, form) for one in (item.constant, item.factor))
+        item = replace(item, **dict(zip(("constant", "factor"), known, strict=True)))
     if item.access is None:
         return item
     index = tuple(None if f is None else f.put_in(variable, form) for f in item.access.index)
@@ -470,7 +471,7 @@ def _has_varying(item: Item) -> bool:
 
 
 def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unrolled) -> Iterator[Item]:
-    """Yield items in which products with constants, as copies of unrolled loops have them, need no multiplier."""
+    """Yield items in which constants of copies of unrolled loops cost nothing, and products with them no multiplier."""
     loads: dict[int, Access] = {}
     for item in items:
         if isinstance(item, Planned):
@@ -485,17 +486,17 @@ def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unroll
                 loads.update(dict.fromkeys(item.outputs, item.access))
             elif item.name in _WIDTHS and item.inputs[0] in loads:
                 loads[item.outputs[0]] = loads[item.inputs[0]]
+            elif item.constant is not None and item.constant.variables <= unrolled.keys():
+                item = replace(item, name=WIRING)
             elif item.name == "arith.muli" and (found := _constants(item, loads, tables, unrolled)):
                 item = replace(item, name=product_by(found))
-            elif item.name in SHIFTS and item.constant is not None and item.constant.variables <= unrolled.keys():
-                item = replace(item, name=WIRING)
             yield item
 
 
 def _constants(op: Op, loads: Mapping[int, Access], tables: Mapping[str, Array], unrolled: Unrolled) -> set[int]:
     """Return the constant factors that the copies of a product have; empty if they are not known."""
-    if op.constant is not None and op.constant.variables <= unrolled.keys():
-        return set(addresses_of([op.constant], unrolled).ravel().tolist())
+    if op.factor is not None and op.factor.variables <= unrolled.keys():
+        return set(addresses_of([op.factor], unrolled).ravel().tolist())
     for access in (loads[value] for value in op.inputs if value in loads):
         forms = [form for form in access.index if form is not None and form.variables <= unrolled.keys()]
         if len(forms) == len(access.index):

@@ -95,7 +95,7 @@ def _key(op: Op) -> Hashable:
     if op.direction is not None or len(op.outputs) != 1 or op.block:
         return None
     if op.access is None:
-        return op.name, op.inputs, op.element, op.bits, op.operand_bits, op.constant
+        return op.name, op.inputs, op.element, op.bits, op.operand_bits, op.constant, op.factor
     if op.access.write or not op.access.index or None in op.access.index:
         return None
     return op.access.array, op.access.index

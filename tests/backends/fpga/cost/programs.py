@@ -1270,3 +1270,32 @@ def hand_over(rest: int) -> Any:
                 y[i] = pipe.get()
 
     return top
+
+
+def filter_3x3(weights: str) -> Any:
+    """64 sums of 9 values, which have weights that the loops around them decide, or data."""
+
+    @df.region()
+    def top(A: int32[64, 3, 3], B: int32[64]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def k(a: int32[64, 3, 3], b: int32[64]):
+            for i in range(64):
+                s: int32 = 0
+                for y in range(3):
+                    for x in range(3):
+                        with allo.meta_if(weights == "none"):
+                            s += a[i, y, x]
+                        with allo.meta_elif(weights == "conditions"):
+                            s += a[i, y, x] * (1 << ((1 if y == 1 else 0) + (1 if x == 1 else 0)))
+                        with allo.meta_elif(weights == "variable"):
+                            w: int32 = 1 << (y * y % 3 + (x & 1))
+                            s += a[i, y, x] * w
+                        with allo.meta_elif(weights == "quotient"):
+                            s += a[i, y, x] * (4 // (1 + y * y % 2))
+                        with allo.meta_elif(weights == "large"):
+                            s += a[i, y, x] * (1234567 * y * y + x)
+                        with allo.meta_else():
+                            s += a[i, y, x] * (a[i, x, y] + y * y)
+                b[i] = s
+
+    return top

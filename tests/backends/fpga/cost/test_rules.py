@@ -13,6 +13,8 @@ from allo_dse.backends.fpga.cost.simplify import product_by, signed_digits
 from allo_dse.backends.fpga.cost.task_cost import TaskCost, task_cost
 from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.common.errors import DeviceError
+from allo_dse.compiler.ir.affine import Linear
+from allo_dse.compiler.ir.constants import Computed
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import FpgaDevice
 from benchmarks import fpga_truth_programs as published
@@ -91,6 +93,53 @@ def test_signed_digits_are_fewer_than_bits(number: int) -> None:
     assert 1 <= digits <= max(1, (abs(number).bit_length() + 2) // 2)
     assert signed_digits(4 * number) == digits
     assert (product_by([number]) == "wiring") == (number == 0 or abs(number) & (abs(number) - 1) == 0)
+
+
+PIPELINED = (
+    Directive("pipeline", "k", "i", {"initiation_interval": 1}),
+    *(Directive("partition", "k", "a", {"dim": dim, "factor": 0, "partition_type": "complete"}) for dim in (2, 3)),
+)
+
+
+def test_expressions_of_unrolled_loops_are_constants() -> None:
+    """Powers of two are wires, others multiply by a constant; in a loop with rounds they are computed."""
+    wires = cost(programs.filter_3x3("none"), U55C, *PIPELINED)
+    assert wires.logic.dsp == 0
+    for weights in ("conditions", "variable", "quotient"):
+        found = cost(programs.filter_3x3(weights), U55C, *PIPELINED)
+        assert (found.logic.dsp, found.logic.lut, loops(found)) == (0, wires.logic.lut, loops(wires))
+    large, data = (cost(programs.filter_3x3(weights), U55C, *PIPELINED).logic for weights in ("large", "data"))
+    assert 0 < large.dsp <= data.dsp
+    assert large.lut < data.lut
+    rolled = Directive("pipeline", "k", "x", {"initiation_interval": 1})
+    assert cost(programs.filter_3x3("conditions"), U55C, rolled).logic.dsp > 0
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.sampled_from([8, 32]), st.data())
+def test_constants_compute_as_operations_do(bits: int, data: st.DataObject) -> None:
+    """Numbers wrap, signed quotients round towards zero; forms in place of variables change nothing."""
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+    a, b = (data.draw(st.integers(low, high)) for _ in range(2))
+    x, y = Linear.variable(1), Linear.variable(2)
+
+    def value(name: str) -> int:
+        whole = Computed(name, bits, (x, y))
+        assert whole.variables == {1, 2}
+        put_in = whole.put_in(1, Linear((), a)).put_in(2, Linear((), b))
+        assert int(put_in.constant) == int(whole.value({1: a, 2: b}))
+        return int(put_in.constant)
+
+    assert value("arith.muli") == a * b
+    assert value("arith.cmpi.ult") == (a % (1 << bits) < b % (1 << bits))
+    assert value("arith.cmpi.sge") == (a >= b)
+    assert value("arith.xori") == a ^ b
+    if b:
+        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        assert value("arith.divsi") == quotient
+        assert value("arith.remsi") == a - quotient * b
+        assert value("arith.divui") == a % (1 << bits) // (b % (1 << bits))
+    assert int(Computed("arith.extsi", bits, (Linear((), a + (1 << bits)),)).constant) == a
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
