@@ -31,7 +31,7 @@ rounds and one for whether each of them goes on."""
 WIRING = "wiring"
 """An operation that costs nothing in hardware: a shift by a constant, or what amounts to one."""
 BY_POWER = {
-    **dict.fromkeys(("arith.muli", "arith.divui", "arith.floordivsi", "arith.remui"), WIRING),
+    **dict.fromkeys(("arith.muli", "arith.divui", "arith.floordivsi", "arith.remui", *SHIFTS), WIRING),
     "arith.divsi": "arith.subi",  # which rounds towards zero
 }
 _DYNAMIC = -(1 << 63)
@@ -392,7 +392,7 @@ class _Reader:
         operands, results = list(op.operands), list(op.results)
         element = element_of(operands[0].type if op.name != "arith.select" else operands[1].type) if operands else "i1"
         return Op(
-            self._hardware(op.name, operands),
+            op.name,
             tuple(self._number(v) for v in operands),
             tuple(self._number(v) for v in results),
             element,
@@ -405,16 +405,6 @@ class _Reader:
     def _factor(self, name: str, operands: Sequence[ir.Value]) -> Linear | Computed | None:
         values = [] if name not in BY_POWER else operands if name == "arith.muli" else operands[1:]
         return next((known for value in values if (known := self._constants.of(value)) is not None), None)
-
-    def _hardware(self, name: str, operands: Sequence[ir.Value]) -> str:
-        """Return the hardware operation, which is cheaper than its name says if one operand is constant."""
-        if name not in BY_POWER and name not in SHIFTS:
-            return name
-        forms = [self._forms.get(value) for value in (operands if name == "arith.muli" else operands[1:])]
-        constants = [form.constant for form in forms if form is not None and form.is_constant]
-        if name in SHIFTS:
-            return WIRING if constants else name
-        return BY_POWER[name] if any(n > 0 and n & (n - 1) == 0 for n in constants) else name
 
     def _width(self, value: ir.Value) -> int:
         """Bits that an operand really has: those before it was extended."""

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
-from allo_dse.compiler.ir.affine import Compare, Linear, Ranges, extent, replaced
+from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
 from allo_dse.compiler.ir.nest import BY_POWER, WIRING, Access, Array, Branch, Loop, Nest, Node, Op
 from allo_dse.compiler.program.compiled import (
     ADDERS,
@@ -491,7 +491,7 @@ def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unroll
             elif item.name in BY_POWER and (found := _constants(item, loads, tables, unrolled)):
                 if item.name == "arith.muli":
                     item = replace(item, name=product_by(found))
-                elif all(number > 0 and number & (number - 1) == 0 for number in found):
+                elif item.name in SHIFTS or all(number > 0 and number & (number - 1) == 0 for number in found):
                     item = replace(item, name=BY_POWER[item.name])
             yield item
 
