@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.tensors import TensorPort
@@ -13,6 +14,7 @@ from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.violation import Violation
 
 from .allo.program_rules import MOST_DIMENSIONS, MOST_HOST_BUFFERS, buffer_kinds
+from .allo.stream_rules import is_vectorised
 from .movement.movement import WORD_BYTES
 
 Dimension = tuple[str, int]
@@ -108,8 +110,12 @@ def _as_matrix(violation: Violation, program: CompiledProgram, device: NpuDevice
 
 def _ports(violation: Violation, program: CompiledProgram) -> list[TensorPort]:
     """Return the ports of the tensor that a violation is about."""
-    name = violation.where.removeprefix("tensor ")
-    return [port for cls in program.task_classes for port in cls.used_ports if port.tensor.name == name]
+    return [port for cls in program.task_classes for port in cls.used_ports if port.tensor.name == _name(violation)]
+
+
+def _name(violation: Violation) -> str:
+    """Return the name of the tensor or stream that a violation is about."""
+    return violation.where.removeprefix("tensor ").removeprefix("stream ")
 
 
 def _one_shape(violation: Violation, program: CompiledProgram, device: NpuDevice) -> str:
@@ -141,6 +147,30 @@ def _smaller_calls(violation: Violation, program: CompiledProgram, device: NpuDe
     )
 
 
+def _in_parts(violation: Violation, program: CompiledProgram, device: NpuDevice) -> str:
+    """Multiply a token in parts: the core copies them out of a plain tile, so the stream keeps its layout there."""
+    stream = _name(violation)
+    for cls in program.task_classes:
+        blocks = {p.stream.block for p in cls.stream_ports if (p.stream.name, p.direction) == (stream, "get")}
+        for op in cls.work:
+            if op.kind != "matmul" or not is_vectorised(op, device.architecture):
+                continue
+            m, k, n = op.shape
+            left, right = ((m, k), ":, i"), ((k, n), "i, :")
+            token, other = (left, right) if left[0] in blocks else (right, left)
+            if token[0] not in blocks:
+                continue
+            pieces = [replace(op, shape=(m, k // parts, n)) for parts in range(2, k + 1) if k % parts == 0]
+            size = next((one for one in pieces if is_vectorised(one, device.architecture)), pieces[0]).shape[1]
+            names = [port.tensor.name for port in cls.used_ports if port.tile_shape == other[0]]
+            return (
+                f"in {cls.kernel}, get {stream} into a tile of {token[0][0]} x {token[0][1]}, and add up products of "
+                f"its parts [{token[1]}] and parts [{other[1]}] of {names[0] if names else 'the other operand'}, where "
+                f"i is one of {k // size} slices of {size} in `with allo.meta_for({k // size})`"
+            )
+    return ""
+
+
 def _padded(violation: Violation, program: CompiledProgram, device: NpuDevice) -> str:
     """Pad rows to whole words."""
     port = _ports(violation, program)[0]
@@ -159,5 +189,6 @@ _REWRITES: Mapping[str, Callable[[Violation, CompiledProgram, NpuDevice], str]] 
     "allo_kernel_shapes": _one_shape,
     "host_buffers": _in_order,
     "allo_requests": _smaller_calls,
+    "allo_stream_layout": _in_parts,
     "word_alignment": _padded,
 }

@@ -41,6 +41,7 @@ class SpaceEstimate:
         looked_at, refused: designs that were checked, and how many of them break a limit.
         listing_seconds, seconds: time until the first design was proposed, and time spent deciding designs.
         certificate: decisions in that time; None if the sampler makes none.
+        refusal: why all designs met so far are refused, and what to rewrite; empty if one is legal.
     """
 
     study: str
@@ -51,6 +52,7 @@ class SpaceEstimate:
     listing_seconds: float
     seconds: float
     certificate: Certificate | None
+    refusal: str = ""
 
     @property
     def closing_seconds(self) -> float | None:
@@ -69,6 +71,8 @@ class SpaceEstimate:
         elif self.looked_at:
             share = 100 * self.refused / self.looked_at
             lines.append(f"of {self.looked_at:,} designs looked at, {share:.0f} % break a limit")
+        if self.refusal:
+            lines.append(self.refusal)
         return "\n".join([*lines, "nothing was written"])
 
     def to_dict(self) -> JsonObject:
@@ -113,6 +117,7 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
         listing_seconds=listed - began,
         seconds=time.monotonic() - listed,
         certificate=None if looked_at else certificate_of(proposer),
+        refusal="" if screen.any_legal else str(screen.refusal()),
     )
 
 

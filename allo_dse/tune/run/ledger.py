@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ from allo_dse.common.processes import no_collections
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import Correction, correction_of
 from allo_dse.eval.evaluator import Evaluator, full_name
-from allo_dse.space.choice import suggest_from
 from allo_dse.space.regions import regions_with
 from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Candidate
@@ -23,7 +22,7 @@ from ..declare.spec import StudySpec
 from ..results.result import Result
 from ..search.exact import Outcome
 from ..search.scoring import Scorer
-from ..search.screening import Screen
+from ..search.screening import Screen, reasons
 from ..search.tally import Tally
 from ..store.certificate import Certificate
 from ..store.log import RunLog, sensible
@@ -147,7 +146,7 @@ class Ledger:
         wrong = [] if parameters is None else parameters.wrong
         many = sum(map(len, wrong))
         does = "program does not compile and is" if many == 1 else "programs do not compile and are"
-        return [f"{many:,} {does} left out: {_reasons(wrong)}"] if many else []
+        return [f"{many:,} {does} left out: {reasons(wrong)}"] if many else []
 
     def note_violations(self, at: float) -> None:
         """Keep the designs that were found to break a device limit for the next write.
@@ -293,33 +292,10 @@ class Ledger:
         if self.tally.done:
             return
         self.sync()
+        error = self.screen.refusal()
         if self.screen.invalid:
-            most = self.screen.killed.most_common(5)
-            limits = ", ".join(f"{name} ({count})" for name, count in most)
-            example = self.screen.examples[most[0][0]]
-            raise StudyError(
-                f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
-                hint=f"{self.screen.advice}\nfor example: {example}\n{self.directory.log} has the violations in full",
-            )
-        self.screen.decode_and_admit(suggest_from({}))  # any proposal shows the problem
-        parameters = parameters_of(self.study.space)
-        if parameters is not None and (refused := parameters.refused):
-            raise StudyError(
-                f"none of {sum(map(len, refused)):,} programs can be built: {_reasons(refused)}",
-                hint=_in_words(*parameters.rewrites()),
-            )
-        raise StudyError("no design of the space is legal", hint=self.screen.first_problem)
-
-
-def _in_words(params: Mapping[str, object], rewrites: Sequence[str]) -> str:
-    if not rewrites:
-        return "change what is named there, widen the parameters, or search for another target"
-    of = ", ".join(f"{name}={value}" for name, value in params.items()) or "the program"
-    return "\n".join([f"rewrite what stands against {of}, the fewest reasons:", *(f"  {one}" for one in rewrites)])
-
-
-def _reasons(kinds: Sequence[Sequence[str]]) -> str:
-    return "; ".join(f"{len(alike):,} as {alike[0]}" for alike in kinds)
+            error.hint += f"\n{self.directory.log} has the violations in full"
+        raise error
 
 
 def _first(record: Record) -> Record:

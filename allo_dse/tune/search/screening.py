@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.eval.backend import backend_of
+from allo_dse.eval.backend import with_rewrite
 from allo_dse.mapper.violation import Violation
-from allo_dse.space.choice import Genes, Suggest, random_suggest
+from allo_dse.space.choice import Genes, Suggest, random_suggest, suggest_from
 from allo_dse.space.design import Design
+from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Candidate, Space
 
 from .early_stop import UNMET
@@ -20,6 +21,7 @@ from .early_stop import UNMET
 Check = Callable[[Design], Sequence[Any]]
 IsDominated = Callable[[Design], bool]
 Verdict = Literal["new", "repeat", "invalid", "illegal", "dominated"]
+MOST_REWRITES = 3  # limits that an error without designs lists
 FOLDING_RULES = "folding rules"  # name of the constraint that an unfoldable design breaks
 MOST_INVALID = 20_000  # invalid designs in a row before a run without any legal design gives up
 
@@ -35,6 +37,7 @@ class Screen:
         killed: number of distinct designs that each constraint has ruled out (a design may break several).
         invalid: number of distinct designs that broke a limit.
         has_others: whether designs may be known that did not come from listing the space: proposed or enqueued ones.
+        any_legal: whether a design that keeps the limits is known.
         meanwhile: called often while proposals are made; returns whether time is up.
         repeats, illegal: proposals of known designs; proposals without a corresponding design.
     """
@@ -57,14 +60,14 @@ class Screen:
         self.first_problem = ""
         self._rest: Iterator[Candidate] | None = None
         self._refused = 0
-        self._any_legal = False
+        self.any_legal = False
 
     def remember(self, key: str, violations: Iterable[dict[str, str]] | None) -> None:
         """Take over a design that an earlier run evaluated or found invalid."""
         self._known.add(key)
         self.has_others = True
         if violations is None:
-            self._any_legal = True
+            self.any_legal = True
         else:
             self._count(violations)
 
@@ -127,7 +130,7 @@ class Screen:
         if self._refuses(candidate, (self._check_soon, self._check)):
             return "invalid"
         self._known.add(key)
-        self._any_legal = True
+        self.any_legal = True
         return "new"
 
     def refuses_soon(self, candidate: Candidate) -> bool:
@@ -162,7 +165,7 @@ class Screen:
         if self._rest is None:
             self._rest = self.space.designs()
         for candidate in self._rest:
-            if self._any_legal and self.meanwhile():
+            if self.any_legal and self.meanwhile():
                 return None
             if self.knows(candidate.key):
                 continue
@@ -177,26 +180,47 @@ class Screen:
 
     def _raise_if_none_is_legal(self) -> None:
         self._refused += 1
-        if self._any_legal or self._refused < (UNMET if self._common else MOST_INVALID):
+        if self.any_legal or self._refused < (UNMET if self._common else MOST_INVALID):
             return
         name, count = self.killed.most_common(1)[0]
         raise StudyError(
-            f"none of {self.invalid:,} designs keeps the limits: {name} rules out {count / self.invalid:.0%}, "
-            f"for example {self.examples[name]}",
+            f"none of {self.invalid:,} designs keeps the limits: {name} rules out {count / self.invalid:.0%}",
             hint=self.advice,
         )
 
     @property
     def advice(self) -> str:
-        """A remedy for the limit that most designs break."""
+        """The limits that most designs break, in words, each with a rewrite where one is known."""
         most, _ = self.killed.most_common(1)[0]
         if most == "static_control":
             return "no other design helps: change the program, or give the study inputs= to time designs on"
-        rewrite = ""
-        if most in self._samples:
-            violation, design = self._samples[most]
-            rewrite = backend_of(design.device).rewrite(violation, design.program, design.device)
-        return rewrite or "widen the parameters; a smaller program or a larger device"
+        lines, known = [], False
+        for name, _ in self.killed.most_common(MOST_REWRITES):
+            text = self.examples[name]
+            if name in self._samples:
+                violation, design = self._samples[name]
+                text = with_rewrite(violation, design.program, design.device)
+                known |= text != str(violation)
+            lines.append(f"  {text}")
+        does = (
+            "rewrite the program; each line is one of the limits met, with what keeps it"
+            if known
+            else "widen the parameters; a smaller program or a larger device"
+        )
+        return "\n".join([does, *lines])
+
+    def refusal(self) -> StudyError:
+        """Return the reason why an exhausted space has no legal design, with rewrites as its hint."""
+        if self.invalid:
+            limits = ", ".join(f"{name} ({count})" for name, count in self.killed.most_common(5))
+            message = f"all {self.invalid} designs tried break a limit of the device: {limits}"
+            return StudyError(message, hint=self.advice)
+        self.decode_and_admit(suggest_from({}))  # any proposal shows the problem
+        parameters = parameters_of(self.space)
+        if parameters is not None and (refused := parameters.refused):
+            message = f"none of {sum(map(len, refused)):,} programs can be built: {reasons(refused)}"
+            return StudyError(message, hint=_in_words(*parameters.rewrites()))
+        return StudyError("no design of the space is legal", hint=self.first_problem)
 
     def taken(self) -> list[tuple[Candidate, list[dict[str, str]]]]:
         """Return the invalid designs found since the last call, with their violations."""
@@ -224,3 +248,15 @@ class Screen:
         first = {v["constraint"]: v.get("text", "") for v in violations}
         self.killed.update(first.keys())
         self.examples = {**first, **self.examples}
+
+
+def _in_words(params: Mapping[str, object], rewrites: Sequence[str]) -> str:
+    if not rewrites:
+        return "change what is named there, widen the parameters, or search for another target"
+    of = ", ".join(f"{name}={value}" for name, value in params.items()) or "the program"
+    return "\n".join([f"rewrite what stands against {of}, the fewest reasons:", *(f"  {one}" for one in rewrites)])
+
+
+def reasons(kinds: Sequence[Sequence[str]]) -> str:
+    """Return reasons in words, kind by kind, each with its number."""
+    return "; ".join(f"{len(alike):,} as {alike[0]}" for alike in kinds)

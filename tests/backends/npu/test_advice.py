@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 import allo_dse as dse
+from allo_dse.backends.npu.allo.target import ALLO
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.backend import Buildable
 from allo_dse.lang import install
 from allo_dse.lang.region import Region, as_region
+from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import load_program
 from allo_dse.mapper.violation import Buffering
+from allo_dse.tune.search.screening import Screen
 
 install()
 
@@ -193,3 +197,72 @@ def test_the_advised_rewrite_leads_to_a_design(case: str) -> None:
     assert advice in advised(program)
     assert not advised(rewritten)
     assert has_design(rewritten)
+
+
+def chained(parts: int) -> Region:
+    """Two products, one after the other; the second takes the result of the first as it is, or in parts."""
+    piece = 16 // parts
+
+    @df.region()
+    def top(X: int16[64, 64], A: int16[64, 16], B: int16[16, 64], Y: int16[64, 64]):
+        low: Stream[int16[32, 16], 2][2, 4]
+
+        @df.kernel(mapping=[2], args=[X, A])
+        def down(x: int16[64, 64] @ [S(0), R], a: int16[64, 16]):
+            p = df.get_pid()
+            t: int16[32, 16] = allo.matmul(x, a)
+            with allo.meta_for(4) as q:
+                low[p, q].put(t)
+
+        @df.kernel(mapping=[2, 4], args=[B, Y])
+        def up(b: int16[16, 64] @ [R, S(1)], y: int16[64, 64] @ [S(0), S(1)]):
+            p, q = df.get_pid()
+            t: int16[32, 16] = low[p, q].get()
+            with allo.meta_if(parts == 1):
+                y[:, :] = allo.matmul(t, b)
+            with allo.meta_else():
+                s: int16[32, 16] = 0
+                with allo.meta_for(parts) as i:
+                    left = t[:, i * piece : (i + 1) * piece]
+                    s[:, :] = allo.add(s, allo.matmul(left, b[i * piece : (i + 1) * piece, :]))
+                y[:, :] = s
+
+    return region(top)
+
+
+def screened(program: Region) -> Screen:
+    """Screen all designs of a program on an XDNA1 device, whose matrix products may have several shapes."""
+    objectives = [dse.minimize("latency_us")]
+    one = dse.Study("screened", program=program, params={}, device="npu1_4col", target="allo", objectives=objectives)
+    screen = Screen(one.space, one.check)
+    for candidate in one.space.designs():
+        screen.admit(candidate)
+    return screen
+
+
+def test_a_space_without_designs_names_the_operands_of_a_rewrite_that_leads_to_one() -> None:
+    screen = screened(chained(1))
+    assert not screen.any_legal
+    assert (
+        "in up, get low into a tile of 32 x 16, and add up products of its parts [:, i] and parts [i, :] of B, where "
+        "i is one of 2 slices of 8 in `with allo.meta_for(2)`"
+    ) in screen.refusal().hint
+    assert screened(chained(2)).any_legal
+
+
+def test_transfers_without_channels_name_tensors_numbers_and_the_mesh_that_needs_fewer() -> None:
+    def added(tasks: int) -> list[str]:
+        @df.region()
+        def top(A: int16[1024], B: int16[1024], C: int16[1024]):
+            @df.kernel(mapping=[tasks], args=[A, B, C])
+            def add(a: int16[1024] @ [S(0)], b: int16[1024] @ [S(0)], c: int16[1024] @ [S(0)]):
+                c[:] = allo.add(a, b)
+
+        vmg = load_program(region(top)).vmg
+        blocks = MeshFold((KernelFold("add", (AxisFold(8, "block"),), (0,)),)).normalised(vmg.graph)
+        return [str(one) for one in ALLO.check(NpuMapping(vmg.fold(blocks), NpuDevice.load("npu1_4col")))]
+
+    (found,) = added(64)
+    assert "16 channels from DRAM are needed (A 8, B 8), and there are 8" in found
+    assert "map add to 8 tasks along axis 0 instead of 64" in found
+    assert added(8) == []

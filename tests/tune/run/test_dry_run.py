@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from allo_dse.mapper.violation import Violation
 from allo_dse.tune.run.dry_run import LOOKED_AT, SpaceEstimate, estimate_space
 from allo_dse.tune.run.options import RunOptions
 from allo_dse.tune.store.certificate import Certificate
@@ -48,3 +49,10 @@ def test_without_bounds_nothing_is_evaluated() -> None:
     assert (found.certificate, found.closing_seconds, found.looked_at) == (None, None, LOOKED_AT)
     assert found.sampler == "evolution"
     assert f"of {LOOKED_AT} designs looked at, " in str(found)
+
+
+def test_a_space_without_designs_says_why() -> None:
+    study = fake_study(check=lambda design: [Violation("core_memory", "core 0", 2, 1, "too much")])
+    found = estimate_space(study, RunOptions())
+    assert "break a limit of the device: core_memory" in found.refusal
+    assert "data memory on core 0: needs 2 bytes, has 1 bytes (too much)" in str(found)

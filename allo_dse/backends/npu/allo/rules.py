@@ -227,14 +227,34 @@ class Transfers:
     def check(self, subject: Subject) -> Iterator[Violation]:
         refusal = subject.transfers
         if isinstance(refusal, NoTransfer):
-            first = refusal.stream[0]
-            detail = (
-                f"Allo has no ports left for {subject.node_name(first.node)}; tiles lie next to each "
-                "other where nodes take them by turns (cyclic), not where each has a block"
-            )
+            first, short = refusal.stream[0], refusal.shortage
+            detail = f"Allo has no ports left for {subject.node_name(first.node)}"
             if refusal.parts:
                 detail = f"Allo spreads its transfer over {refusal.parts} channels, and rows of tiles do not divide so"
-            yield Violation(self.name, f"tensor {first.port.tensor.name}", 1, 0, detail)
+            elif short is None:
+                detail += f"; {_ADJACENT}"
+            else:
+                detail += f": {short}; {_one_tile_per_core(subject, short.by_tensor) or _ADJACENT}"
+            needed, limit = (short.needed, short.limit) if short is not None else (1, 0)
+            yield Violation(self.name, f"tensor {first.port.tensor.name}", needed, limit, detail)
+
+
+_ADJACENT = "tiles lie next to each other where nodes take them by turns (cyclic), not where each has a block"
+
+
+def _one_tile_per_core(subject: Subject, by_tensor: Mapping[str, int]) -> str:
+    """Return the mesh that the tensor with most channels needs to share them, if nodes have blocks of its tiles."""
+    fold, program = subject.vmg.mesh_fold, subject.program
+    if fold is None:
+        return ""
+    for name in sorted(by_tensor, key=lambda name: -by_tensor[name]):
+        for kernel, own in zip(program.kernels, fold.kernels, strict=True):
+            cut = {axis for cls in kernel.classes for p in cls.used_ports if p.tensor.name == name for axis in p.layout}
+            for axis, (choice, extent) in enumerate(zip(own.axes, kernel.mesh, strict=True)):
+                if axis in cut and choice.pattern == "block" and 1 < choice.spatial < extent:
+                    tasks = f"map {kernel.name} to {choice.spatial} tasks along axis {axis} instead of {extent}"
+                    return f"{tasks}: each core has one tile of {name}, and those next to each other share a channel"
+    return ""
 
 
 class Rounds:

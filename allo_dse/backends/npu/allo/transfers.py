@@ -14,7 +14,8 @@ commit a098603. An independent implementation; `docs/allo_target.md` describes h
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,10 +43,33 @@ class NoTransfer(Exception):
     Attributes:
         stream: the first that it serves.
         parts: into how many parts it would be spread; 0 where no memory tile or no shim tile has ports for the stream.
+        shortage: the channels that all tensors together lack, if they do.
     """
 
     def __init__(self, stream: Stream, parts: int = 0) -> None:
         self.stream, self.parts = stream, parts
+        self.shortage: Shortage | None = None
+
+
+class Shortage(Struct, frozen=True):
+    """Channels of a kind that are fewer than the tensors need.
+
+    Attributes:
+        channels: in words.
+        by_tensor: the least number that each tensor needs.
+    """
+
+    channels: str
+    by_tensor: Mapping[str, int]
+    limit: int
+
+    @property
+    def needed(self) -> int:
+        return sum(self.by_tensor.values())
+
+    def __str__(self) -> str:
+        names = ", ".join(f"{name} {count:,}" for name, count in self.by_tensor.items())
+        return f"{self.needed:,} {self.channels} are needed ({names}), and there are {self.limit:,}"
 
 
 class TransferRun(Struct, frozen=True, eq=False):
@@ -65,6 +89,14 @@ class TransferRun(Struct, frozen=True, eq=False):
     def sample(self) -> Interface:
         """The interface whose tiles give the begin of each request."""
         return self.streams[0][0]
+
+
+_CHANNELS = {
+    (True, False): "channels from memory tiles to cores",
+    (True, True): "channels from DRAM",
+    (False, False): "channels from cores to memory tiles",
+    (False, True): "channels to DRAM",
+}
 
 
 @dataclass(eq=False)
@@ -103,10 +135,27 @@ class TransferPlan:
         Raises:
             NoTransfer: where Allo cannot partition one.
         """
-        for transfers in spread([list(adjacent_streams(multicast(own))) for own in tensors], self.shims):
-            self._turn = 0
-            for streams, size in transfers:
-                self._transfer(streams, size)
+        wanted = [list(adjacent_streams(multicast(own))) for own in tensors]
+        try:
+            for transfers in spread(wanted, self.shims):
+                self._turn = 0
+                for streams, size in transfers:
+                    self._transfer(streams, size)
+        except NoTransfer as refusal:
+            refusal.shortage = self._shortage(wanted)
+            raise
+
+    def _shortage(self, wanted: Sequence[Sequence[Adjacent]]) -> Shortage | None:
+        """Return the channels that are most in excess, when each transfer is cut as little as memory tiles allow."""
+        needs: dict[tuple[bool, bool], Counter[str]] = {}  # by whether they read, and end at DRAM
+        for streams, _ in (transfer for transfers in wanted for transfer in transfers):
+            name, is_input = streams[0][0].port.tensor.name, streams[0][0].is_input
+            ends = len(streams) if is_input else sum(map(len, streams))
+            needs.setdefault((is_input, False), Counter())[name] += ends
+            needs.setdefault((is_input, True), Counter())[name] += -(-ends // MEMORY_TILE_PORTS)
+        limits = {False: MEMORY_TILE_PORTS * self.memory_tiles, True: SHIM_PORTS * self.shims}
+        found = [Shortage(_CHANNELS[way], own, limits[way[1]]) for way, own in needs.items()]
+        return max((s for s in found if s.needed > s.limit), key=lambda s: s.needed / s.limit, default=None)
 
     def _transfer(self, streams: tuple[Stream, ...], size: Size) -> None:
         """Assign a transfer, in parts of equal width along the first dimension it extends in."""
