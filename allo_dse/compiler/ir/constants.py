@@ -119,6 +119,38 @@ class Constants:
     def __init__(self, forms: LinearForms) -> None:
         self._forms = forms
         self._known: dict[ir.Value, Known | None] = {}
+        self.variables: dict[ir.Value, Known] = {}
+        """Values of the source's variables at this place of the body, which is read in its order."""
+
+    def access(self, op: ir.Operation) -> None:
+        """Load or store a variable of the source, which is an array without dimensions."""
+        *stored, variable = list(op.operands)
+        if not stored:
+            self._known[op.results[0]] = self.variables.get(variable)
+            return
+        known = None if isinstance(variable, ir.BlockArgument) else self._of(stored[0])
+        if known is None:
+            self.variables.pop(variable, None)
+        else:
+            self.variables[variable] = known
+
+    def forget(self, loop: ir.Operation) -> None:
+        """Forget the variables that a loop assigns."""
+        for op in (op.operation for region in loop.regions for block in region.blocks for op in block.operations):
+            if op.name in ("memref.store", "affine.store"):
+                self.variables.pop(op.operands[1], None)
+            self.forget(op)
+
+    def join(self, branch: ir.Operation, then: Mapping[ir.Value, Known], otherwise: Mapping[ir.Value, Known]) -> None:
+        """Set the variables after a branch, given those after its two sides."""
+        condition = self._of(branch.operands[0])
+        self.variables = {}
+        for variable in then.keys() & otherwise.keys():
+            one, other = then[variable], otherwise[variable]
+            if one == other:
+                self.variables[variable] = one
+            elif condition is not None:
+                self.variables[variable] = Computed("arith.select", 0, (condition, one, other))
 
     def of(self, value: ir.Value) -> Linear | Computed | None:
         """Return the value of an integer or a floating-point number; None if data decide it."""

@@ -30,8 +30,8 @@ CONTROL = ("scf.for", "affine.for", "scf.if", "scf.while")
 rounds and one for whether each of them goes on."""
 WIRING = "wiring"
 """An operation that costs nothing in hardware: a shift by a constant, or what amounts to one."""
-_BY_POWER = {
-    **dict.fromkeys(("arith.muli", "arith.divui", "arith.floordivsi", "arith.remui"), WIRING),
+BY_POWER = {
+    **dict.fromkeys(("arith.muli", "arith.divui", "arith.floordivsi", "arith.remui", *SHIFTS), WIRING),
     "arith.divsi": "arith.subi",  # which rounds towards zero
 }
 _DYNAMIC = -(1 << 63)
@@ -72,8 +72,8 @@ class Op(Struct, frozen=True):
     Attributes:
         inputs, outputs: value numbers.
         element: "f32", "i16", ... of its operands; bits: width of its result.
-        constant, factor: its result, and a factor of a product of integers, where constants, loop variables and process
-            ids alone decide them.
+        constant, factor: its result, and a factor of a product of integers or their divisor, where constants, loop
+            variables and process ids alone decide them.
         stream: position of the stream argument, for stream operations; op: their number in the source.
         block: elements of the token, for operations on blocks.
     """
@@ -314,6 +314,8 @@ class _Reader:
         view, indices = (operands[1], operands[2:]) if write else (operands[0], operands[1:])
         name, index = self._element(view, indices)
         array = self._arrays[name]
+        if not index:
+            self._constants.access(op)
         inputs = (self._number(operands[0]),) if write else ()
         outputs = () if write else (self._number(op.results[0]),)
         return Op("store" if write else "load", inputs, outputs, "", array.bits, access=Access(name, write, index))
@@ -347,13 +349,17 @@ class _Reader:
         block, site = op.regions[0].blocks[0], self._site()
         variable = self._variable(block.arguments[0])
         lower, upper, step = self._forms.bounds(op)
+        self._constants.forget(op)
         body = self._inside(Around(variable, lower, upper, step), block)
+        self._constants.forget(op)
         return Loop(variable, _source(op), lower, upper, step, body, site)
 
     def _while(self, op: ir.Operation) -> Loop:
         """A loop whose last iteration ends at the condition: `while c: body` is `loop: if c: body`."""
         site, goes_on = self._site(), self._site()
+        self._constants.forget(op)
         test, body = (self._inside(Under(None, True), region.blocks[0]) for region in op.regions)
+        self._constants.forget(op)
         condition = list(op.regions[0].blocks[0].operations)[-1].operands[0]
         branch = Branch(self._number(condition), None, (body, ()), (), ((), ()), 0, goes_on)
         variable = len(self._numbers)
@@ -362,15 +368,19 @@ class _Reader:
 
     def _branch(self, op: ir.Operation) -> Branch | None:
         site = self._site()
-        sides, results, yielded = [], [], []
+        sides, results, yielded, after = [], [], [], []
+        before = self._constants.variables
         condition = op.operands[0]
         test = self._forms.test(condition)
         for region, side in zip(op.regions, (True, False), strict=True):
             blocks = list(region.blocks)
+            self._constants.variables = dict(before)
             sides.append(self._inside(Under(test, side), blocks[0]) if blocks else ())
             last = list(blocks[0].operations)[-1] if blocks else None
             yielded.append(list(last.operands) if last is not None else [])
             results.append(tuple(self._number(v) for v in yielded[-1]))
+            after.append(self._constants.variables)
+        self._constants.join(op, *after)
         if not any(sides) and self._forms.choose(op, *yielded):
             return None
         outputs = tuple(self._number(v) for v in op.results)
@@ -382,28 +392,19 @@ class _Reader:
         operands, results = list(op.operands), list(op.results)
         element = element_of(operands[0].type if op.name != "arith.select" else operands[1].type) if operands else "i1"
         return Op(
-            self._hardware(op.name, operands),
+            op.name,
             tuple(self._number(v) for v in operands),
             tuple(self._number(v) for v in results),
             element,
             max((bits_of(r.type) for r in results), default=0),
             tuple(self._width(v) for v in operands),
             constant=self._constants.of(results[0]) if len(results) == 1 else None,
-            factor=self._factor(operands) if op.name == "arith.muli" else None,
+            factor=self._factor(op.name, operands),
         )
 
-    def _factor(self, operands: Sequence[ir.Value]) -> Linear | Computed | None:
-        return next((known for value in operands if (known := self._constants.of(value)) is not None), None)
-
-    def _hardware(self, name: str, operands: Sequence[ir.Value]) -> str:
-        """Return the hardware operation, which is cheaper than its name says if one operand is constant."""
-        if name not in _BY_POWER and name not in SHIFTS:
-            return name
-        forms = [self._forms.get(value) for value in (operands if name == "arith.muli" else operands[1:])]
-        constants = [form.constant for form in forms if form is not None and form.is_constant]
-        if name in SHIFTS:
-            return WIRING if constants else name
-        return _BY_POWER[name] if any(n > 0 and n & (n - 1) == 0 for n in constants) else name
+    def _factor(self, name: str, operands: Sequence[ir.Value]) -> Linear | Computed | None:
+        values = [] if name not in BY_POWER else operands if name == "arith.muli" else operands[1:]
+        return next((known for value in values if (known := self._constants.of(value)) is not None), None)
 
     def _width(self, value: ir.Value) -> int:
         """Bits that an operand really has: those before it was extended."""

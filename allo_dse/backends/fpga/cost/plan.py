@@ -17,8 +17,8 @@ from msgspec import Struct, field
 
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
-from allo_dse.compiler.ir.affine import Compare, Linear, Ranges, extent, replaced
-from allo_dse.compiler.ir.nest import WIRING, Access, Array, Branch, Loop, Nest, Node, Op
+from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
+from allo_dse.compiler.ir.nest import BY_POWER, WIRING, Access, Array, Branch, Loop, Nest, Node, Op
 from allo_dse.compiler.program.compiled import (
     ADDERS,
     DATAFLOW,
@@ -488,16 +488,20 @@ def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unroll
                 loads[item.outputs[0]] = loads[item.inputs[0]]
             elif item.constant is not None and item.constant.variables <= unrolled.keys():
                 item = replace(item, name=WIRING)
-            elif item.name == "arith.muli" and (found := _constants(item, loads, tables, unrolled)):
-                item = replace(item, name=product_by(found))
+            elif item.name in BY_POWER and (found := _constants(item, loads, tables, unrolled)):
+                if item.name == "arith.muli":
+                    item = replace(item, name=product_by(found))
+                elif item.name in SHIFTS or all(number > 0 and number & (number - 1) == 0 for number in found):
+                    item = replace(item, name=BY_POWER[item.name])
             yield item
 
 
 def _constants(op: Op, loads: Mapping[int, Access], tables: Mapping[str, Array], unrolled: Unrolled) -> set[int]:
-    """Return the constant factors that the copies of a product have; empty if they are not known."""
+    """Return the constant factors or divisors that the copies of an operation have; empty if they are not known."""
     if op.factor is not None and op.factor.variables <= unrolled.keys():
         return set(addresses_of([op.factor], unrolled).ravel().tolist())
-    for access in (loads[value] for value in op.inputs if value in loads):
+    inputs = op.inputs if op.name == "arith.muli" else op.inputs[1:]
+    for access in (loads[value] for value in inputs if value in loads):
         forms = [form for form in access.index if form is not None and form.variables <= unrolled.keys()]
         if len(forms) == len(access.index):
             table = tables[access.array]

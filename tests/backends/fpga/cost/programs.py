@@ -1292,6 +1292,20 @@ def filter_3x3(weights: str) -> Any:
                             s += a[i, y, x] * w
                         with allo.meta_elif(weights == "quotient"):
                             s += a[i, y, x] * (4 // (1 + y * y % 2))
+                        with allo.meta_elif(weights == "divisors"):
+                            s += a[i, y, x] // (1 << y * x)
+                        with allo.meta_elif(weights == "branches"):
+                            v: int32 = 1
+                            if y == 1:
+                                v = 8
+                            elif x > 1:
+                                v = v * 4
+                            s += a[i, y, x] * v
+                        with allo.meta_elif(weights == "sums"):
+                            u: int32 = 1
+                            for z in range(y):
+                                u += a[i, z, x]
+                            s += a[i, y, x] * u
                         with allo.meta_elif(weights == "large"):
                             s += a[i, y, x] * (1234567 * y * y + x)
                         with allo.meta_else():

@@ -105,7 +105,9 @@ def test_expressions_of_unrolled_loops_are_constants() -> None:
     """Powers of two are wires, others multiply by a constant; in a loop with rounds they are computed."""
     wires = cost(programs.filter_3x3("none"), U55C, *PIPELINED)
     assert wires.logic.dsp == 0
-    for weights in ("conditions", "variable", "quotient"):
+    assert cost(programs.filter_3x3("branches"), U55C, *PIPELINED).logic.dsp == 0
+    assert cost(programs.filter_3x3("sums"), U55C).logic.dsp > 0
+    for weights in ("conditions", "variable", "quotient", "divisors"):
         found = cost(programs.filter_3x3(weights), U55C, *PIPELINED)
         assert (found.logic.dsp, found.logic.lut, loops(found)) == (0, wires.logic.lut, loops(wires))
     large, data = (cost(programs.filter_3x3(weights), U55C, *PIPELINED).logic for weights in ("large", "data"))
