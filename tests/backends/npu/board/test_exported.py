@@ -25,6 +25,7 @@ from allo_dse.eval.design_folder import write_files
 from allo_dse.lang import install
 from allo_dse.lang.region import Region, as_region
 from allo_dse.mapper.program import load_program
+from allo_dse.networks.onnx.convert import load_network
 
 install()
 
@@ -35,12 +36,25 @@ from . import exported_programs
 PROGRAMS = json.loads((Path(__file__).parents[3] / "data" / "allo_front_end.json").read_text())["programs"]
 
 
-def exported(entry: dict[str, Any], folder: Path) -> Region:
-    """Return the region of an exported program, loaded from its bytes on disk without the project's modules."""
-    source = getattr(importlib.import_module(entry["module"]), entry["program"])
+def source_of(entry: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The function of a program and its parameters: of a module, or of a step of a network."""
+    if "network" in entry:
+        work = steps_of(entry["network"], tuple(entry["settings"].items()))[entry["step"]]
+        return work.program, dict(work.smallest)
     types = {name for name in dir(allo.ir.types) if not name.startswith("_")}
     params = {k: getattr(allo.ir.types, v) if v in types else v for k, v in entry["params"].items()}
-    write_files({**program_files(source, params, None, {})}, folder)
+    return getattr(importlib.import_module(entry["module"]), entry["program"]), params
+
+
+@cache
+def steps_of(network: str, settings: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    file = Path(__file__).parents[4] / "studies" / "networks" / f"{network}.py"
+    return {step.name: work for step, work in load_network(file, dict(settings)).worked}
+
+
+def exported(entry: dict[str, Any], folder: Path) -> Region:
+    """Return the region of an exported program, loaded from its bytes on disk without the project's modules."""
+    write_files({**program_files(*source_of(entry), None, {})}, folder)
     hidden = {name: module for name, module in sys.modules.items() if name.split(".")[0] in ("tests", "studies")}
     for name in hidden:
         del sys.modules[name]
@@ -110,7 +124,7 @@ def test_allo_reads_the_bytes_on_disk(group: str, tmp_path: Path) -> None:
 
 def test_what_is_exported_is_the_program(tmp_path: Path) -> None:
     """The same tasks, tensors and streams, whatever had to be left out or written differently."""
-    for number, entry in enumerate(e for e in PROGRAMS if e["module"].endswith("exported_programs")):
+    for number, entry in enumerate(e for e in PROGRAMS if e.get("module", "").endswith("exported_programs")):
         original = load_program(getattr(exported_programs, entry["program"]), **entry["params"])
         copied = load_program(exported(entry, tmp_path / str(number)))
         assert [(k.name, k.mesh) for k in copied.kernels] == [(k.name, k.mesh) for k in original.kernels]
