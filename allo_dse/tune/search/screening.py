@@ -192,8 +192,6 @@ class Screen:
     def advice(self) -> str:
         """The limits that most designs break, in words, each with a rewrite where one is known."""
         most, _ = self.killed.most_common(1)[0]
-        if most == "static_control":
-            return "no other design helps: change the program, or give the study inputs= to time designs on"
         lines, known = [], False
         for name, _ in self.killed.most_common(MOST_REWRITES):
             text = self.examples[name]
@@ -202,11 +200,12 @@ class Screen:
                 text = with_rewrite(violation, design.program, design.device)
                 known |= text != str(violation)
             lines.append(f"  {text}")
-        does = (
-            "rewrite the program; each line is one of the limits met, with what keeps it"
-            if known
-            else "widen the parameters; a smaller program or a larger device"
-        )
+        if most == "static_control":
+            does = "no other design helps: change the program, or give the study inputs= to time designs on"
+        elif known:
+            does = "rewrite the program; each line is one of the limits met, with what keeps it"
+        else:
+            does = "widen the parameters; a smaller program or a larger device"
         return "\n".join([does, *lines])
 
     def refusal(self) -> StudyError:
