@@ -233,7 +233,7 @@ def test_an_fpga_s_design_runs_at_the_depths_that_were_solved(at_once: bool) -> 
 def test_a_front_s_designs_are_proved_and_what_is_not_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     found = verify_and_prove(design(tasks=4), verify_with=reduced_alike)
     assert found.ok
-    assert "for all inputs: equal at 1 random points of degree 2" in found.message
+    assert "for all inputs: equal at 1 random point of degree 2" in found.message
     monkeypatch.setattr(verify, "equivalent", _refused)
     found = verify_and_prove(design(tasks=4), verify_with=reduced)
     assert found.ok

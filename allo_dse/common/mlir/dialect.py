@@ -47,7 +47,7 @@ _LOCK = threading.Lock()
 MOST_USES = 256
 """Uses of a thread's context."""
 DIALECTS = ("arith", "async", "cf", "func", "irdl", "linalg", "llvm", "memref", "scf")
-"""Those of whose operations Python makes some. Parsing and passes load others by themselves; to load all that MLIR has
+"""Dialects whose operations Python makes. Parsing and passes load others by themselves; to load all that MLIR has
 takes two thirds of the time of making a context."""
 
 

@@ -455,7 +455,7 @@ class Under(Struct, frozen=True):
 
 
 Path: TypeAlias = tuple[Around | Under, ...]
-"""What something is in, outermost first."""
+"""Loops and conditions around an operation, outermost first."""
 
 
 def rounds(path: Sequence[Around | Under], known: Mapping[int, int], left: Iterator[int]) -> int | None:

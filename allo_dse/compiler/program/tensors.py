@@ -165,7 +165,7 @@ class IndexCheck(Struct, frozen=True):
 
 
 Grid = tuple[int, ...]
-"""How many tiles, or pieces, a tensor has along each of its dimensions."""
+"""Number of tiles, or pieces, along each dimension of a tensor."""
 
 
 class Tensor(Struct, frozen=True):

@@ -107,7 +107,7 @@ def _is_builtin(function: object) -> bool:
 
 
 _ALLO_NAMES = {"maximum": "max", "minimum": "min", "absolute": "abs", "fabs": "abs", "pow": "power", "dot": "matmul"}
-"""What allo calls functions of Python and NumPy that have another name there."""
+"""Allo's names of functions of Python and NumPy that have another name there."""
 
 
 def _python(task: Task, function: object, args: Sequence[Value], options: dict[str, Value], node: ast.Call) -> Value:

@@ -25,7 +25,7 @@ from .pages.page import page
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
 PLOTLY = f"/plotly-{get_plotlyjs_version()}.js"
-"""Where plotly.js is served: an address with its version, which a browser may keep together with its compiled code."""
+"""Address of plotly.js, with its version, so that a browser may keep it together with its compiled code."""
 
 _COMPILE_NOW = "//# allFunctionsCalledOnLoad\n"
 """Makes Chromium compile the functions of a script while it arrives, on another thread than the one that draws."""

@@ -83,7 +83,7 @@ _KINDS: dict[str, Any] = {
     "sort": list[_Sort],
     "zoom": _Zoom,
 }
-"""What of the state an address has, in this order. Texts stand there as they are, the rest as JSON."""
+"""Parts of the state that an address has, in this order. Texts stand there as they are, the rest as JSON."""
 
 LONGEST = 2000
 """Characters of a query; what would make it longer is left out. Of an address with more than 4,096 browsers tell the

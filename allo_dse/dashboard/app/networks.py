@@ -16,7 +16,7 @@ from allo_dse.common.quoting import html_text
 from ..data.runs import Board
 
 KEPT = Path(".networks/pages")
-"""Where they are kept, in the folder of runs; `allo-tune network --cache` names another."""
+"""Folder of their pages, in the folder of runs; `allo-tune network --cache` names another."""
 _HTML = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>networks</title>
 <meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/assets/style.css"><script>
 document.documentElement.dataset.theme =

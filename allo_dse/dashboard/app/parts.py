@@ -21,7 +21,7 @@ from .context import PAGES, Context
 
 Text: TypeAlias = str | int | float
 Child: TypeAlias = Text | Component | None
-"""What may stand in a component."""
+"""Children of a component."""
 GRAPH_CONFIG: dcc.Graph.Config = {
     "displaylogo": False,
     "responsive": True,

@@ -127,8 +127,8 @@ class Equivalence:
         plural = "s" if self.paths > 1 else ""
         path = f", on the path{plural} of {self.paths} set{plural} of inputs" if self.paths else ""
         return (
-            f"equal at {self.points} random points of degree {self.degree:,}, {self.operations:,} operations{path}: "
-            f"error probability below {self.error:.1e}{zeros}{order}"
+            f"equal at {self.points} random point{'s' if self.points > 1 else ''} of degree {self.degree:,}, "
+            f"{self.operations:,} operations{path}: error probability below {self.error:.1e}{zeros}{order}"
         )
 
 

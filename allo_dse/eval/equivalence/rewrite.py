@@ -50,7 +50,7 @@ _COMMUTATIVE = frozenset(
     )
 )
 _SAME = ("arith.trunci", "arith.extf")
-"""What a field element is not changed by."""
+"""Operations that leave a field element as it is."""
 _EQUALITIES = ("eq", "ne", "oeq", "une")
 _PREDICATES = {
     "arith.cmpi": ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"),

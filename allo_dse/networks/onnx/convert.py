@@ -265,7 +265,7 @@ def _gemm(builder: Builder, node: Node) -> None:
     b = builder.arranged(np.transpose, b) if node.number("transB", 0) else builder.read(b)
     width = builder.net.shapes[b][1]
     if rest and not _is_row(builder.shape(rest[0]), width):
-        raise builder.refuse(node, f"a bias of {builder.shape(rest[0])}; a row is known")
+        raise builder.refuse(node, f"a bias of {builder.shape(rest[0])}; it must be a row")
     builder.product(node, a, b, *rest)
 
 
@@ -352,7 +352,7 @@ def _normed(builder: Builder, node: Node) -> tuple[int, int]:
     """Return the rows and the width of the matrix that is normed, once its weights are known to be those of a row."""
     rows, width = builder.rows(node.inputs[0])
     if not builder.graph.along_last(node) or not all(_is_row(builder.shape(one), width) for one in node.inputs[1:]):
-        raise builder.refuse(node, "a norm along the last dimension, with a weight for each of its elements, is known")
+        raise builder.refuse(node, "a norm must be along the last dimension, with a weight for each of its elements")
     return rows, width
 
 
@@ -372,11 +372,11 @@ def _layer_norm(builder: Builder, node: Node) -> None:
 def _rope(builder: Builder, node: Node) -> None:
     x, *tables = node.inputs
     if len(builder.shape(x)) != 4 or any(name not in builder.graph.known for name in tables):
-        raise builder.refuse(node, "[batch, heads, length, width] with known tables and positions are known")
+        raise builder.refuse(node, "the input must be [batch, heads, length, width], tables and positions constants")
     batch, heads, length, width = builder.shape(x)
     cosine, sine, *positions = (builder.graph.known[name] for name in tables)
     if node.number("interleaved", 0) or 2 * cosine.shape[-1] != width:
-        raise builder.refuse(node, "halves that turn with each other and whole heads are known")
+        raise builder.refuse(node, "only whole heads whose halves turn with each other are supported")
     if positions:
         at = positions[0].ravel().astype(np.int64)
         cosine, sine = (one[at[at < len(one)]] for one in (cosine, sine))
@@ -414,7 +414,7 @@ def _attention(builder: Builder, node: Node) -> None:
     flip = bool(node.number("keys_transposed", 0))
     factor = node.number("scale", width**-0.5)
     if (causal or fitting_chunks(length) != length) and factor <= 0:
-        raise builder.refuse(node, f"a scale of {factor:g} with a mask; a positive one is known")
+        raise builder.refuse(node, f"a scale of {factor:g} with a mask; it must be positive")
     long, asked = fitting_chunks(length), length if queries == length else queries
     rows = long if queries == length else fitting_chunks(queries)
     if queries == 1:  # it sees all keys; a matrix of one row is none for Allo

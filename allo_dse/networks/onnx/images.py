@@ -30,7 +30,7 @@ def conv(builder: Builder, node: Node) -> None:
     x, w, bias = (*node.inputs, "")[:3]
     weights, shape = builder.graph.known.get(w), builder.shape(x)
     if weights is None or weights.ndim != len(shape) or weights.ndim < 3:
-        raise builder.refuse(node, "known weights are known")
+        raise builder.refuse(node, "weights must be constants")
     groups, channels = int(node.number("group", 1)), shape[1]
     if node.op == "ConvTranspose":  # weights are [channels, results of a group, ...]
         split = weights.reshape(groups, channels // groups, *weights.shape[1:])
@@ -138,7 +138,7 @@ def resize(builder: Builder, node: Node) -> None:
     axes = [axis for axis, size in enumerate(before) if size != after[axis]]
     nearest = node.attributes.get("mode", b"nearest") == b"nearest"
     if proto is None or nearest or min(axes, default=0) < 2 or any(n and n not in known for n in node.inputs[1:]):
-        raise builder.refuse(node, "known sizes of images are known")
+        raise builder.refuse(node, "the sizes of images must be numbers")
 
     def resized(image: Array, *own: int) -> NDArray[np.float32]:
         """An image of one channel, with these dimensions resized."""
@@ -161,7 +161,7 @@ def resize(builder: Builder, node: Node) -> None:
         matrices.append(resized(units, axis).reshape(size, -1).T)
         made = np.moveaxis(np.moveaxis(made, axis, -1) @ matrices[-1].T, -1, axis)
     if np.abs(made - resized(wanted, *axes)).max() > SEPARATE:
-        raise builder.refuse(node, "interpolation along each dimension by itself is known")
+        raise builder.refuse(node, "only interpolation along each dimension by itself is supported")
     sizes, name = list(before), builder.read(x)
     for axis, matrix in zip(axes, matrices, strict=True):
         first = [axis, *(at for at in range(len(sizes)) if at != axis)]
@@ -186,7 +186,7 @@ def batch_norm(builder: Builder, node: Node) -> None:
     known, channels = builder.graph.known, builder.shape(x)[1:2]
     learned = node.number("training_mode", 0) or any(node.outputs[1:])
     if learned or any(name not in known or known[name].shape != channels for name in names):
-        raise builder.refuse(node, "known weights and statistics of each channel are known")
+        raise builder.refuse(node, "weights and statistics of each channel must be constants")
     scale, bias, mean, variance = (known[name].astype(np.float32) for name in names)
     factor = scale / np.sqrt(variance + np.float32(node.number("epsilon", 1e-5)))
     before = builder.ours.get(x)
@@ -229,7 +229,7 @@ def windows(builder: Builder, node: Node, kernel: Sequence[int]) -> Index:
         count, before = results[axis], pads[axis]
         if node.op == "ConvTranspose":
             if auto != b"NOTSET" or "output_shape" in node.attributes:
-                raise builder.refuse(node, "padding as numbers is known")
+                raise builder.refuse(node, "padding must be constant numbers")
             at = np.arange(count)[:, None] + before - np.arange(kernel[axis]) * steps[axis]
             found = np.where(at % strides[axis], -1, at // strides[axis])
         else:

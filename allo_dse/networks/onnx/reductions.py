@@ -73,7 +73,7 @@ def group_norm(builder: Builder, node: Node) -> None:
     x, *names = node.inputs
     known, (batch, channels, *sides) = builder.graph.known, builder.shape(x)
     if any(name not in known for name in names):
-        raise builder.refuse(node, "known weights of each channel are known")
+        raise builder.refuse(node, "weights of each channel must be constants")
     groups = int(node.number("num_groups", channels))
     repeat = channels // known[names[0]].size  # before version 21 weights were those of groups
     scale, bias = (np.repeat(known[name].astype(np.float32).ravel(), repeat) for name in names)

@@ -85,7 +85,7 @@ _COST = "df.cost"
 COSTS = (_COST, "df.cost_times")
 """Operations that name a cost site."""
 _SOURCE_LOOP = "df.loop"
-"""What tells loops of the source apart, and so copies of one nest; nothing after this reads it."""
+"""Attribute that keeps loops of the source, and so copies of one nest, apart; nothing after this reads it."""
 LOOPS = ("affine.for", "affine.parallel", "scf.for", "scf.parallel")
 
 

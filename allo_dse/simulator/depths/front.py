@@ -22,7 +22,7 @@ from ..replay.trace import Trace
 from ..replay.trace_data import IntArray, TraceError
 
 Steps = Callable[[int, int], Sequence[tuple[int, int]]]
-"""What memory a stream may be given: of its number and the most tokens that it holds, (depth, bits of memory) in
+"""Choices of memory for a stream, given its number and the most tokens that it holds: (depth, bits of memory) in
 ascending order. The last is as deep as those tokens."""
 
 MAX_RUNS = 100

@@ -14,7 +14,7 @@ from ..run_time.records import Code, Op
 from .engine import table_engine
 
 SHARED = "DRAM"
-"""What the service of shared resources is called."""
+"""Name of the service of shared resources."""
 
 
 class Faster(Struct, frozen=True):

@@ -40,7 +40,7 @@ class Put(Struct, frozen=True):
 
 
 Event = tuple[Literal["get", "put"], str, int]
-"""What happened, on which stream, in which iteration."""
+"""Operation, stream, iteration."""
 
 
 class Loop(Struct, frozen=True):

@@ -188,7 +188,7 @@ class Process(IntEnum):
 
 
 MAX_NESTING = Process.SIZE - Process.COUNTERS
-"""How deep repeats of an operation table may nest."""
+"""Deepest nesting of repeats in an operation table."""
 
 
 class Op(IntEnum):

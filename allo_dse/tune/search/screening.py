@@ -203,7 +203,7 @@ class Screen:
         if most == "static_control":
             does = "no other design helps: change the program, or give the study inputs= to time designs on"
         elif known:
-            does = "rewrite the program; each line is one of the limits met, with what keeps it"
+            does = "rewrite the program; each line names a limit and, where one is known, a rewrite that keeps it"
         else:
             does = "widen the parameters; a smaller program or a larger device"
         return "\n".join([does, *lines])

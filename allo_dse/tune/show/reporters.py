@@ -108,7 +108,7 @@ class PlainReporter(QuietReporter):
 
     def verifying(self, done: int, of: int) -> None:
         if done == 0:
-            self._say(f"verifying {of} design(s) of the front")
+            self._say(f"verifying {of} designs of the front")
             self._shown = time.monotonic()
         elif self._due(PLAIN_SECONDS, last=False):
             self._say(f"verified {done} of {of}")

@@ -25,7 +25,7 @@ def test_a_systolic_array_is_a_product_of_matrices() -> None:
     found = compared(systolic(T=int32), programs.matmul(T=int32))
     assert (found.equal, found.degree, found.points) == (True, 2, 1)
     assert 0 < found.error < ERROR
-    assert str(found).startswith("equal at 1 random points of degree 2")
+    assert str(found).startswith("equal at 1 random point of degree 2")
 
 
 def test_the_order_of_floating_point_sums_counts_unless_it_may_change() -> None:

@@ -23,7 +23,7 @@ _MOVES = {"earlier": -1, "later": 1}
 _OVERVIEW_CONFIG: dcc.Graph.Config = {**GRAPH_CONFIG, "displayModeBar": False}
 
 _STAYS = {"visibility": "visible", "opacity": 0.6}
-"""What is shown stays until the next part is there."""
+"""Keeps the shown part until the next one is there."""
 
 
 class Runs:
