@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 
 from ..movement.movement import LOCKS_PER_END, WORD_BYTES
 from .array import Tile
-from .preferences import Preferences
+from .preferences import wire_costs
 from .problem import Placement, Problem
 
 Literal = cp_model.IntVar
@@ -127,9 +127,9 @@ class PlacementModel:
 
     def wires(self) -> Expr:
         """About how many wires a placement takes, and a price for routed streams."""
-        costs = Preferences(self.problem).costs
-        places = zip(self.on, costs, strict=True)
-        near = sum(cost[tile] * here for places, cost in places for tile, here in places.items())
+        wires: list[list[int]] = wire_costs(self.problem).tolist()
+        every = zip(self.on, wires, strict=True)
+        near = sum(cost * here for on, costs in every for cost, here in zip(costs, on.values(), strict=True))
         return near + sum(_PRICE_OF_ROUTE * (1 - shared) for shared in self.shared)
 
     def price(self) -> Expr:
