@@ -7,4 +7,23 @@ Imports: allo_dse, backends, common, dashboard, device, eval, networks, simulato
 Imported by: allo_dse.
 """
 
-from .main import main as main
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    # Rich imports attrs to print its classes, and Typer's help Markdown: a fourth of the time of `--help`, for neither.
+    spared: dict[str, Any] = {"attr": None, "rich.markdown": SimpleNamespace(Markdown=None)}
+    spared = {name: spared[name] for name in spared.keys() - sys.modules.keys()}
+    sys.modules.update(spared)
+    import rich.pretty  # noqa: F401
+
+    if "--help" in sys.argv:
+        import typer.rich_utils  # noqa: F401
+    for name in spared:
+        del sys.modules[name]
+    from .main import main as run
+
+    run()
