@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from allo_dse.common.errors import StaticControlError
-from allo_dse.common.records import replace
+from allo_dse.common.records import once, replace
 from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
 from allo_dse.compiler.ir.nest import (
     BY_POWER,
@@ -211,35 +211,23 @@ class Planner(Struct, frozen=True, eq=False):
 
     def _storage(self, name: str, said: tuple[Directive, ...]) -> Storage:
         """Return an array as its directives shape it: one object per outcome, so that caches on it are shared."""
-        key = name, said
-        storage = self._storages.get(key)
-        if storage is None:
-            array = self.nest.arrays[name]
-            storage = reduce(_stored, said, Storage(array, (None,) * len(array.shape)))
-            if len(self._storages) == _STORAGES_KEPT:
-                self._storages.clear()
-            self._storages[key] = storage
-        return storage
+        array = self.nest.arrays[name]
+        whole = Storage(array, (None,) * len(array.shape))
+        return once(self._storages, (name, said), lambda: reduce(_stored, said, whole), _STORAGES_KEPT)
 
     def _is_about(self, scope: str) -> bool:
         """Return whether directives of a scope concern the class."""
-        if scope not in self._concerns:
-            kernel = kernel_of(scope, self.program)
-            self._concerns[scope] = is_region(scope, self.program) or kernel == self.task_class.kernel
-        return self._concerns[scope]
+        own, program = self.task_class.kernel, self.program
+        return once(self._concerns, scope, lambda: is_region(scope, program) or kernel_of(scope, program) == own)
 
     def _called(self, name: str) -> list[int]:
         """The loops of a name, by position."""
-        if name not in self._loops:
-            self._loops[name] = self.task_class.called(name)
-        return self._loops[name]
+        return once(self._loops, name, lambda: self.task_class.called(name))
 
     def _named(self, directive: Directive) -> list[str]:
         """The arrays a directive names."""
         key = directive.scope, directive.name
-        if key not in self._arrays:
-            self._arrays[key] = list(self._arrays_of(*key))
-        return self._arrays[key]
+        return once(self._arrays, key, lambda: list(self._arrays_of(*key)))
 
     def _arrays_of(self, scope: str, wanted: str) -> Iterator[str]:
         """Yield the arrays of a name: a region's tensors by their own name, in a kernel by that of its argument."""

@@ -7,14 +7,14 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, combinations, pairwise, product
 from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import once, replace
 from allo_dse.compiler.ir.affine import Linear, Test, decided, forms_of
 from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, ops_of
 from allo_dse.compiler.program.kernel import TaskClass
@@ -393,10 +393,9 @@ class Round:
         for array, group in groups.items():
             storage = storages[array]
             key = (storage.array, storage.splits, storage.in_registers, which)
-            busiest = self._busiest.get(key)
-            if busiest is None:
-                busiest = self._busiest[key] = busiest_bank(storage, group)
-            found[array] = math.ceil(busiest / storage.ports(self.device))
+            if key not in self._busiest:
+                self._busiest[key] = busiest_bank(storage, group)
+            found[array] = math.ceil(self._busiest[key] / storage.ports(self.device))
         return found
 
     def units(self, *, fabric: bool) -> tuple[tuple[Unit, int], ...]:
@@ -487,9 +486,7 @@ class KnownRounds:
         for place, (node, sources) in enumerate(zip(body, self._sources[own], strict=True)):
             said = tuple((number, plan.loops[number]) for number in sources if number in plan.loops)
             key = (own, place, said, tuple(pids.values()))
-            if key not in self._nests:
-                if len(self._nests) == _NESTS_KEPT:
-                    self._nests.clear()
-                self._nests[key] = planned((node,), plan, pids, self.device.hls.pipeline_loops)
-            found += self._nests[key]
+            made = partial(planned, (node,), plan, pids, self.device.hls.pipeline_loops)
+            nest: tuple[Item, ...] = once(self._nests, key, made, _NESTS_KEPT)
+            found += nest
         return tuple(found)
