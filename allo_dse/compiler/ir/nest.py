@@ -444,6 +444,15 @@ def walk(nodes: Iterable[Any]) -> Iterator[Any]:
             yield from walk(chain(*node.sides) if isinstance(node, Branch) else node.body)
 
 
+def outermost(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Yield the loops of a block, those under conditions included, without those inside them."""
+    for node in nodes:
+        if isinstance(node, Branch):
+            yield from outermost(chain(*node.sides))
+        elif not isinstance(node, Op):
+            yield node
+
+
 def ops_of(nodes: Iterable[object]) -> Iterator[Op]:
     """Yield the operations of some trees, in order."""
     return (node for node in walk(nodes) if isinstance(node, Op))

@@ -30,6 +30,7 @@ from allo_dse.compiler.ir.nest import (
     Op,
     loops_of,
     ops_of,
+    outermost,
     walk,
 )
 from allo_dse.compiler.program.compiled import (
@@ -392,7 +393,7 @@ def _decided(items: tuple[Item, ...], pipeline_loops: int) -> tuple[Item, ...]:
 def _decide(loop: Planned, pipeline_loops: int) -> Planned:
     if loop.mode == "unroll":
         return loop
-    inner = [one for one in loops_in(loop.body) if one.mode != "unroll"]
+    inner = [one for one in outermost(loop.body) if one.mode != "unroll"]
     fixed = not any(map(_has_varying, loop.body))
     may = loop.mode == "pipeline" or pipeline_loops or not loop.name
     if may and (not inner or (loop.mode == "pipeline" and fixed) or _absorbs(loop, inner, pipeline_loops)):
@@ -417,7 +418,7 @@ def _absorbs(loop: Planned, inner: Sequence[Planned], pipeline_loops: int) -> bo
 
 def _rounds_inside(loop: Planned) -> int | None:
     """Rounds of a nest of the source without directives; None if one of its loops has any, or if they vary."""
-    inner = [_rounds_inside(one) for one in loops_in(loop.body) if one.mode != "unroll"]
+    inner = [_rounds_inside(one) for one in outermost(loop.body) if one.mode != "unroll"]
     if loop.mode != "sequential" or loop.varies or not loop.name or None in inner:
         return None
     return loop.trips * max((rounds for rounds in inner if rounds is not None), default=1)
@@ -493,17 +494,6 @@ def _constants(op: Op, loads: Mapping[int, Access], tables: Mapping[str, Array],
             values = np.array(table.values).reshape(table.shape)
             return {int(values[tuple(place)]) for place in addresses_of(forms, unrolled).tolist()}
     return set()
-
-
-def loops_in(items: Iterable[Item]) -> list[Planned]:
-    """The loops of a block, those under conditions included, without those inside them."""
-    found: list[Planned] = []
-    for item in items:
-        if isinstance(item, Planned):
-            found.append(item)
-        elif isinstance(item, Branch):
-            found += loops_in([*item.sides[0], *item.sides[1]])  # type: ignore[list-item]
-    return found
 
 
 def _all_unrolled(item: Item) -> Item:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear, decided
-from allo_dse.compiler.ir.nest import Access, Branch, Op, read_nest, walk
+from allo_dse.compiler.ir.nest import Access, Branch, Op, outermost, read_nest, walk
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.tensors import SourceLoop
@@ -33,7 +33,7 @@ from .loops.round import KnownRounds
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
-from .plan import Item, Plan, Planned, loops_in, place_of, plan_of, planned, refusal
+from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
 from .simplify import simplified
 
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
@@ -285,7 +285,7 @@ def _not_pipelined(items: Iterable[Item], asked: Set[int]) -> Iterator[tuple[str
     """Yield the loops of these numbers in the source that are not pipelined, each with the reason."""
     for item in walk(items):
         if isinstance(item, Planned) and item.source in asked and item.mode == "sequential":
-            inner = next((one.name for one in loops_in(item.body) if one.varies), "")
+            inner = next((one.name for one in outermost(item.body) if one.varies), "")
             yield item.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled"
 
 
