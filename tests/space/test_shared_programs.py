@@ -17,7 +17,7 @@ from allo_dse.space.space import Space
 from allo_dse.tune.declare.pickled_study import PickledStudy
 from allo_dse.tune.study import load_studies
 from allo_dse.tune.workers.pool import Task
-from allo_dse.tune.workers.ray_worker import RayWorker
+from allo_dse.tune.workers.ray_executor import RayWorker
 from benchmarks.search_overhead import HERE, Instant, gemm_study
 
 from ..tune.fakes import fake_study

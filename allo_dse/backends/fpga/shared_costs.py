@@ -15,8 +15,14 @@ from typing import Literal
 from msgspec import Struct, field
 
 from allo_dse.common.records import once
-from allo_dse.compiler.program.compiled import CompiledProgram, Directive, is_region, kept_in_common, of_region
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import (
+    CompiledProgram,
+    Directive,
+    TaskClass,
+    is_region,
+    kept_in_common,
+    of_region,
+)
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort
 from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.device.device import FpgaDevice

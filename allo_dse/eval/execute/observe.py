@@ -22,8 +22,7 @@ from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.nest import CONTROL, read_nest
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
-from allo_dse.compiler.program.compiled import CompiledProgram, Decisions, Pid
-from allo_dse.compiler.program.kernel import TaskBody, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, Decisions, Pid, TaskBody, TaskClass
 from allo_dse.mapper.program import Program
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import compile_bodies

@@ -32,8 +32,7 @@ from allo_dse.common.mlir.bindings import arith, func, ir, memref
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import Arguments
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import ExternalCall, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.lang.externals import External
 from allo_dse.lang.storage import numpy_dtype, storage_dtype
 from allo_dse.lang.types import DType, bfloat16

@@ -17,16 +17,7 @@ from ..search.exact import Outcome
 from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..search.tally import Tally
-from ..store.record import (
-    NOTHING,
-    PlacementNote,
-    Record,
-    Revaluation,
-    Session,
-    Verification,
-    Withdrawal,
-    decode_entry,
-)
+from ..store.record import NOTHING, PlacementNote, Record, Revaluation, Session, Verification, Withdrawal, decode_entry
 
 Stated: TypeAlias = Record | Revaluation
 """Entry of the log with a design's status and objective values."""

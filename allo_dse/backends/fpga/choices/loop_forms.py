@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.kernel import Kernel
+from allo_dse.compiler.program.compiled import Kernel
 from allo_dse.compiler.schedule.restructure import (
     ALL_ORDERS,
     MOST_CUT,

@@ -10,8 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from allo_dse.compiler.ir.nest import Branch, Loop, Nest, Node, outermost, read_nest
-from allo_dse.compiler.program.compiled import Directive
-from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.compiler.program.compiled import Directive, Kernel, TaskClass
 from allo_dse.device.device import FpgaDevice
 from allo_dse.space.choice import Ask, Question
 

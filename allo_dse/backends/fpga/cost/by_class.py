@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from allo_dse.compiler.program.compiled import CompiledProgram, Directive
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.decided import Observed
 

@@ -39,13 +39,13 @@ from allo_dse.compiler.program.compiled import (
     STREAM,
     CompiledProgram,
     Directive,
+    TaskClass,
     is_region,
     kept_in_common,
     kernel_of,
     of_region,
     stream_depth,
 )
-from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
 from allo_dse.eval.execute.decided import Observed
 

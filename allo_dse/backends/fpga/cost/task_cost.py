@@ -18,8 +18,7 @@ from msgspec import Struct
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear, decided
 from allo_dse.compiler.ir.nest import Access, Branch, Op, outermost, read_nest, walk
-from allo_dse.compiler.program.compiled import CompiledProgram, Directive
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
 from allo_dse.compiler.program.tensors import SourceLoop
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from allo_dse.compiler.program.kernel import TaskClass, TileOp
+from allo_dse.compiler.program.compiled import TaskClass, TileOp
 from allo_dse.compiler.program.tensors import StreamOp
 from allo_dse.eval.target import Rule
 from allo_dse.mapper.violation import Violation

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass, TileOp
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, TileOp
 from allo_dse.compiler.program.tensors import IntArray, StreamPort
 from allo_dse.mapper.graph.groups import Repeat, Seq, Task, Tree, leaf_tasks
 from allo_dse.mapper.graph.ports import ClassPorts

@@ -15,9 +15,8 @@ from ortools.sat.python import cp_model
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.movement import StreamFlow
 from allo_dse.backends.npu.place.array import ArrayLimits, Link, Tile
-from allo_dse.backends.npu.place.by_models import JointModel
+from allo_dse.backends.npu.place.by_models import JointModel, PlacementModel
 from allo_dse.backends.npu.place.placed_design import Hop, Infeasible, PlacedDesign, Port
-from allo_dse.backends.npu.place.placement_model import PlacementModel
 from allo_dse.backends.npu.place.preferences import Preferences
 from allo_dse.backends.npu.place.problem import NodeNeed, Problem
 from allo_dse.backends.npu.place.solve import solve

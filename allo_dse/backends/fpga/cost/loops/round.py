@@ -17,7 +17,7 @@ from msgspec import field as struct_field
 from allo_dse.common.records import once, replace
 from allo_dse.compiler.ir.affine import Linear, Test, decided, forms_of
 from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, ops_of
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.device.device import FpgaDevice
 
 from ..items import accesses

@@ -12,8 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass, tile_of
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, tile_of
 from allo_dse.compiler.program.tensors import IndexMap, StreamArray, Tensor
 
 from ..cpp.expressions import Names, element_of_dtype, identifier, interface_type
