@@ -22,7 +22,7 @@ from allo_dse.mapper.violation import Violation
 from ..movement.movement import LOCKS_PER_END, WORD_BYTES
 from .array import FIRST_CORE_ROW, MEMORY_ROW, SHIM_ROW, Link, Tile
 from .placed_design import Infeasible, PlacedDesign
-from .preferences import Preferences
+from .preferences import wire_costs
 from .problem import Placement, Problem
 from .router import Net, Tree, nets_of, numbered, route, routed
 
@@ -143,9 +143,9 @@ class PlacementModel:
 
     def wires(self) -> Expr:
         """About how many wires a placement takes, and a price for routed streams."""
-        costs = Preferences(self.problem).costs
-        places = zip(self.on, costs, strict=True)
-        near = sum(cost[tile] * here for places, cost in places for tile, here in places.items())
+        wires: list[list[int]] = wire_costs(self.problem).tolist()
+        every = zip(self.on, wires, strict=True)
+        near = sum(cost * here for on, costs in every for cost, here in zip(costs, on.values(), strict=True))
         return near + sum(_PRICE_OF_ROUTE * (1 - shared) for shared in self.shared)
 
     def price(self) -> Expr:
