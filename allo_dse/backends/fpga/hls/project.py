@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from allo_dse.common.files import write_whole
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.quoting import tcl_word
-from allo_dse.common.records import replace
+from allo_dse.common.records import once, replace
 from allo_dse.compiler.program.compiled import ADDERS, CompiledProgram, Directive, of_region
 from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.device.device import FpgaDevice
@@ -23,7 +23,7 @@ from allo_dse.lang.storage import storage_dtype
 from allo_dse.lang.types import DType
 
 from ..edges import edged_program
-from .cpp.expressions import PIDS, Element, Names, identifier
+from .cpp.expressions import PIDS, Names, identifier
 from .cpp.operations import elements_of, initialiser, tables_of
 from .cpp.streams import carriers
 from .dataflow.edge_movers import EdgeMovers
@@ -115,13 +115,14 @@ def _emit(
     regions = frozenset((program.name, "top")) - {kernel.name for kernel in program.kernels}
     options = tensor_options(program, directives, regions)
     plans = class_plans(program, symbols, options, folded=folding is not None)
-    tables = _Tables(names)
+    tables: dict[tuple[str, str], str] = {}  # names of constant arrays, each defined once
     positions = {tensor.name: position for position, tensor in enumerate(tensors_of(program))}
     functions: dict[str, TaskFunction] = {}
     copiers = Copiers(names)
     for plan in plans:
         if not plan.is_empty and len(plan.members):
-            own = tables.of(plan)
+            constants = tables_of(plan.task_class.body.mlir).items()
+            own = {symbol: once(tables, table, partial(names.new, symbol)) for symbol, table in constants}
             functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions, copiers)
     pragmas = partial(LoopPragmas, directives=directives, regions=regions)
     top = Top(program, functions, built, names, pragmas, streams, copiers)
@@ -135,7 +136,7 @@ def _emit(
     return Kernel(
         name,
         arguments,
-        tuple(tables.definitions.values()),
+        tuple(_definition(name, *table) for table, name in tables.items()),
         tuple(dict.fromkeys(e for f in functions.values() for e in f.externals)),
         (*copiers.texts, *(f.text for f in functions.values()), *nodes),
         tuple(interface_pragmas(arguments, top.transfers)),
@@ -159,27 +160,8 @@ def _unfolded(top: Top, plans: list[ClassPlan], edges: EdgeMovers) -> list[str]:
     return [*edges.texts, *top.movers]
 
 
-class _Tables:
-    """Constant arrays of all bodies; equal ones are defined once."""
-
-    def __init__(self, names: Names) -> None:
-        self._names = names
-        self._known: dict[tuple[str, str], str] = {}
-        self.definitions: dict[str, str] = {}
-
-    def of(self, plan: ClassPlan) -> dict[str, str]:
-        """C++ names of a body's constant arrays."""
-        found = {}
-        for symbol, (type_, elements) in tables_of(plan.task_class.body.mlir).items():
-            key = (type_, elements)
-            if key not in self._known:
-                self._known[key] = self._names.new(symbol)
-                self.definitions[self._known[key]] = _definition(self._known[key], *elements_of(type_), elements)
-            found[symbol] = self._known[key]
-        return found
-
-
-def _definition(name: str, shape: tuple[int, ...], element: Element, elements: str) -> str:
+def _definition(name: str, type_: str, elements: str) -> str:
+    shape, element = elements_of(type_)
     dims = "".join(f"[{n}]" for n in shape)
     return f"static const {element} {name}{dims} = {initialiser(elements, element)};"
 
