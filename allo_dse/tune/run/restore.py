@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, correction_of
-from allo_dse.space.choice import Genes
+from allo_dse.space.genes import Genes
 from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Space
 
