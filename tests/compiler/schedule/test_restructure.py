@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga.choices.loop_forms import LoopForms
 from allo_dse.common.errors import AlloDseError
+from allo_dse.compiler.program.compiled import Directive
 from allo_dse.compiler.schedule.restructure import Rewrite, cuts, fusible, has_triangles, orders, restructured, strips
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.equivalence.compare import equivalent
@@ -119,8 +120,10 @@ def test_a_strip_hides_the_latency_of_a_sum() -> None:
     device = FpgaDevice.load("u280")
     program = dse.load_program(kernels.summed("plain"))
     cycles = []
-    for one in (program, program.rewritten((Rewrite("k", "strip", 0, width=8),))):
-        design = dse.Design(one, unfolded(one), dse.Buffering(), device, ())
+    stripped = program.rewritten((Rewrite("k", "strip", 0, width=8),))
+    for one, loop in ((program, "q"), (stripped, "j.inner")):
+        pipelined = Directive("pipeline", "k", loop, {"initiation_interval": 1})
+        design = dse.Design(one, unfolded(one), dse.Buffering(), device, (pipelined,))
         cycles.append(dse.FpgaSimulator(depths="declared").evaluate(design).latency_cycles)
     assert cycles[1] < cycles[0] / 2
 
