@@ -43,20 +43,8 @@ from .fpga_model import (
     OperatorRows,
     at_clock,
 )
-from .npu_model import (
-    HOST_NUMBERS,
-    Accuracy,
-    Array,
-    Board,
-    Core,
-    Host,
-    Interconnect,
-    KernelTables,
-    MemoryTile,
-    Model,
-    Size,
-    Tile,
-)
+from .model import Model, Size
+from .npu_model import HOST_NUMBERS, Accuracy, Array, Board, Core, Host, Interconnect, KernelTables, MemoryTile, Tile
 
 # Finds and reads device files: TOML, with `extends` so that a number that several devices share is written once.
 #

@@ -19,9 +19,9 @@ from allo_dse.space.design import Design
 from .bound_times import ProgramTimes
 from .cost.memory import fifo_resources
 from .mapping import FpgaMapping
+from .network import SMALLEST_DEPTH
 from .shared_costs import SharedCosts
 
-SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _ANYTHING = float("inf")
 _TIMES = ("latency_cycles", "latency_us", "throughput_gops")
 _SHARES = tuple(f"{resource}_utilization" for resource in RESOURCES)

@@ -143,6 +143,20 @@ class TaskBody(Struct, frozen=True):
     mlir: str
     streams: tuple[StreamPort | StreamArray, ...]
 
+    def with_own_words(self, type_: str) -> str:
+        """Return the function with the argument `%df_words`: after its last array, before numbers of streams.
+
+        Args:
+            type_: of the argument, memory of the task's own: a memref whose layout is `strided<[?], offset: ?>`.
+        """
+        head, opening, rest = self.mlir.partition(f"func.func @{self.symbol}(")
+        arguments, closing, code = rest.partition(") {\n")
+        names = arguments.split(", %")
+        arrays = [k for k, name in enumerate(names) if "memref<" in name]
+        place = arrays[-1] + 1 if arrays else next(k for k, n in enumerate([*names, ""]) if "pid" not in n)
+        names.insert(place, f"df_words: {type_}")
+        return head + opening + ", %".join(names) + closing + code
+
 
 class TaskClass(Struct, frozen=True):
     """Tasks of one kernel with the same outcomes of meta conditions.

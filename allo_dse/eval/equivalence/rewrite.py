@@ -23,7 +23,6 @@ from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import find
 
-from ..execute.observe import with_own_words
 from .by_path import NUMBER_BITS, PathDomain, as_bits, from_bits
 from .data_values import HINT, MEMORY, DataValues, Undecidable
 from .domains import WORDS_TYPE, Code
@@ -165,7 +164,7 @@ def rewritten(classes: Iterable[TaskClass], domain: Code, *, allow_reassociation
 
 
 def _rewritten(task_class: TaskClass, domain: Code, allow_reassociation: bool) -> Body:
-    module = ir.Module.parse(with_own_words(task_class.body, WORDS_TYPE))
+    module = ir.Module.parse(task_class.body.with_own_words(WORDS_TYPE))
     main = find(module, lambda name: name == "func.func")[0]
     rewriter = _PathRewriter if isinstance(domain, PathDomain) else _Rewriter
     rewriter(main, task_class, domain, allow_reassociation).rewrite()

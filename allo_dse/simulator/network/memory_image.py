@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..run_time.records import WORD, Deferred, Entry, Header, Node, Process, Resource, Slot, Stream, entry_words
-from .network import IntArray, Network, Processes, Registers, Tasks
+from ..run_time.records import WORD, Entry, Header, Node, Process, Resource, Slot, Stream, entry_words
+from .network import IntArray, Network, Processes, Tasks
 
 ALIGNMENT = 64 // WORD
 LONG_AGO = -(2**40)
@@ -27,12 +27,11 @@ class Arena:
         log: clocks that table processes noted; `log_first` says where each process group's entries begin.
     """
 
-    def __init__(self, network: Network, bodies: IntArray, token_bytes: IntArray, registers: Registers) -> None:
+    def __init__(self, network: Network, bodies: IntArray) -> None:
         """Make the image of a network; `bodies` numbers each task's body, 0 for table processes."""
         self._network = network
-        # Tokens in a pipeline's registers take up space in the ring too.
-        rings = _ring_sizes(network.depth + registers.per_stream)
-        words = entry_words(token_bytes)
+        rings = _ring_sizes(network.depth)
+        words = entry_words(network.token_bytes)
         queue = 1 << max(0, network.node_count - 1).bit_length()
         processes = [g for g in network.groups if isinstance(g, Processes)]
         sizes = {
@@ -48,12 +47,10 @@ class Arena:
             "stream_ports": len(network.stream_ports),
             "resource_ports": len(network.resource_ports),
             "log": sum(int(g.log_limit.sum()) for g in processes),
-            "registers": int(registers.per_node.sum()) * Deferred.SIZE,
         }
         self._allocate(sizes)
         self._fill_streams(network, rings, words)
         self._fill_nodes(network, queue)
-        self.nodes[:, Node.QUEUE] = self._at["registers"] + WORD * Deferred.SIZE * _starts(registers.per_node)
         self._fill_slots(network, bodies)
 
     def _allocate(self, sizes: Mapping[str, int]) -> None:

@@ -13,8 +13,9 @@ from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import Watch
 from allo_dse.mapper.program import Program
 
-from ..choice import Ask, Genes, Question, QuestionChoice
+from ..choice import Ask, Question, QuestionChoice
 from ..design import Design, Draft
+from ..genes import Genes
 from ..params import Assignment, Parameter, ParameterSpace
 from ..programs import Packed, Programs
 

@@ -18,8 +18,9 @@ from allo_dse.compiler.schedule.restructure import (
     strips,
 )
 from allo_dse.mapper.program import Program
-from allo_dse.space.choice import Ask, Genes, Question, QuestionChoice
+from allo_dse.space.choice import Ask, Question, QuestionChoice
 from allo_dse.space.design import Design, Draft
+from allo_dse.space.genes import Genes
 
 SHAPES = ("as written", "rectangle")
 MERGES = ("apart", "fused")
