@@ -47,7 +47,7 @@ MOST_CUT = 8
 """Most statements of the first part of a nest that is distributed."""
 SHORTEST_STRIP = 8
 """Rounds of the shortest strip: about the latency of an adder, which they hide."""
-_LONGER = 4  # times that each strip is longer than the one before, at least
+_KEPT = 2  # every second divisor is offered
 MOST_STRIP = 1024
 _FAR = 1 << 32
 
@@ -140,16 +140,14 @@ def strips(kernel: Kernel) -> tuple[tuple[int, tuple[int, ...]], ...]:
         Position of each such nest, and the rounds of its possible strips, ascending.
     """
     with _opened(kernel) as body:
-        rounds = [trips_of(chain[-1]) or 0 if _sums(body, chain) else 0 for chain in _nests(body)]
-    return tuple((nest, widths) for nest, trips in enumerate(rounds) if (widths := _widths(kernel, nest, trips)))
-
-
-def _widths(kernel: Kernel, nest: int, trips: int) -> tuple[int, ...]:
-    found: list[int] = []
-    for width in divisors_of(trips) if trips else ():
-        if width >= SHORTEST_STRIP and (not found or width >= _LONGER * found[-1] or width == trips):
-            found.append(width)
-    return tuple(width for width in found if width <= MOST_STRIP and _is_legal(_try_strip, kernel, nest, width))
+        rounds = [(nest, trips_of(chain[-1]) or 1) for nest, chain in enumerate(_nests(body)) if _sums(body, chain)]
+    found = []
+    for nest, trips in rounds:
+        widths = [width for width in divisors_of(trips) if SHORTEST_STRIP <= width <= MOST_STRIP]
+        widths = [width for n, width in enumerate(widths) if n % _KEPT == 0 or width == trips]
+        if legal := tuple(width for width in widths if _is_legal(_try_strip, kernel, nest, width)):
+            found.append((nest, legal))
+    return tuple(found)
 
 
 def _try_strip(kernel: Kernel, nest: int, width: int) -> None:
@@ -157,20 +155,18 @@ def _try_strip(kernel: Kernel, nest: int, width: int) -> None:
         _strip(body, list(_nests(body))[nest], width)
 
 
-def _sums(body: Body, chain: list[ir.Operation]) -> list[ir.Operation]:
-    """Loops in a nest's innermost one, each with a floating-point value that it hands from round to round."""
-    if chain[-1].name != "scf.for" or trips_of(chain[-1]) is None:
-        return []
-    own, found = {scalar.results[0] for scalar in _own_scalars(body, chain[-1])}, []
+def _sums(body: Body, chain: list[ir.Operation]) -> bool:
+    """Return whether a loop in a nest's innermost one hands a floating-point value from round to round."""
+    if trips_of(chain[-1]) is None:
+        return False
+    own = {scalar.results[0] for scalar in _own_scalars(body, chain[-1])}
     for op in statements(inner_block(chain[-1])):
-        if LOOP not in op.attributes or op.name != "scf.for":
-            continue
-        inner = _perfect_below(op)
-        stored = {one.operands[1] for one in nested_ops(inner[-1]) if one.name == "memref.store"}
-        floats = any(one.name in _FLOATS for one in nested_ops(inner[-1]))
-        if floats and (stored & own or _carries(body, [*chain, *inner], len(chain) + len(inner) - 1)):
-            found.append(op)
-    return found
+        if LOOP in op.attributes and op.name == "scf.for" and any(one.name in _FLOATS for one in nested_ops(op)):
+            inner = _perfect_below(op)
+            stored = {one.operands[1] for one in nested_ops(op) if one.name == "memref.store"}
+            if stored & own or _carries(body, [*chain, *inner], len(chain) + len(inner) - 1):
+                return True
+    return False
 
 
 _FLOATS = ("arith.addf", "arith.subf", "arith.mulf", "arith.divf")
