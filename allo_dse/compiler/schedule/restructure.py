@@ -208,7 +208,7 @@ def _strip(body: Body, chain: Sequence[ir.Operation], width: int) -> None:
         raise ProgramError("a loop that uses streams or parts of arrays cannot become strips")
     split(Found(body, loop), width)
     strip = next(op for op in body.loops() if number_of(op) == len(body.sources) - 1)
-    outer = strip.parent
+
     for scalar in scalars:
         _expand(scalar, strip, width)
     ops = statements(inner_block(strip))
@@ -218,10 +218,7 @@ def _strip(body: Body, chain: Sequence[ir.Operation], width: int) -> None:
     for number in range(1, len(parts)):
         with ir.InsertionPoint(strip):
             copies.insert(-1, strip.clone().operation)
-        for one in nested_ops(copies[-2]):
-            if LOOP in one.attributes:
-                source = body.source(one)
-                one.attributes[LOOP] = body.marked(source, f"{source.name}.{number}")
+        _rename(body, copies[-2], number)
     for part, copy in zip(parts, copies, strict=True):
         ops = statements(inner_block(copy))
         _erase([op for place, op in enumerate(ops) if place not in part])
@@ -230,13 +227,6 @@ def _strip(body: Body, chain: Sequence[ir.Operation], width: int) -> None:
         chain = _perfect_below(next(op for op in statements(inner_block(copy)) if op.name == "scf.for"))
         _enclose(copy, chain)
         reorder(body, [*chain, copy])
-    assert outer is not None
-    if trips_of(outer) == 1:
-        with ir.InsertionPoint(outer):
-            variable(outer).replace_all_uses_with(constant(0))
-        for op in statements(inner_block(outer)):
-            op.move_before(outer)
-        outer.erase()
 
 
 def _spill(body: Body, loop: ir.Operation) -> None:
@@ -453,10 +443,7 @@ def _distribute(body: Body, chain: Sequence[ir.Operation], cut: int) -> tuple[li
     copied = [first]
     while len(copied) < len(chain):
         copied.append(next(op for op in statements(inner_block(copied[-1])) if op.name == "scf.for"))
-    for loop in nested_ops(first):
-        if LOOP in loop.attributes:
-            source = body.source(loop)
-            loop.attributes[LOOP] = body.marked(source, f"{source.name}.{cut}")
+    _rename(body, first, cut)
     place = next(n for n, op in enumerate(statements(inner_block(chain[-1]))) if op == last) + 1
     count = len(statements(inner_block(chain[-1]))) - place
     _erase(statements(inner_block(copied[-1]))[place:])
@@ -468,6 +455,14 @@ def _distribute(body: Body, chain: Sequence[ir.Operation], cut: int) -> tuple[li
     if {one.access.array for one in stored if one.access.write} & {one.access.array for one in used[:loads]}:
         raise ProgramError("a part of the loop loads what the other one changes after that")
     return copied, list(chain)
+
+
+def _rename(body: Body, nest: ir.Operation, number: int) -> None:
+    """Give the loops of a copy names of their own."""
+    for loop in nested_ops(nest):
+        if LOOP in loop.attributes:
+            source = body.source(loop)
+            loop.attributes[LOOP] = body.marked(source, f"{source.name}.{number}")
 
 
 def _erase(ops: Sequence[ir.Operation]) -> None:
