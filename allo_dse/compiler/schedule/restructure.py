@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, reduce
-from itertools import accumulate, pairwise, permutations
+from itertools import pairwise, permutations
 from typing import Literal
 
 from msgspec import Struct
@@ -47,7 +47,7 @@ MOST_CUT = 8
 """Most statements of the first part of a nest that is distributed."""
 SHORTEST_STRIP = 8
 """Rounds of the shortest strip: about the latency of an adder, which they hide."""
-_KEPT = 2  # every second divisor is offered
+
 MOST_STRIP = 1024
 _FAR = 1 << 32
 
@@ -144,9 +144,8 @@ def strips(kernel: Kernel) -> tuple[tuple[int, tuple[int, ...]], ...]:
     found = []
     for nest, trips in rounds:
         widths = [width for width in divisors_of(trips) if SHORTEST_STRIP <= width <= MOST_STRIP]
-        widths = [width for n, width in enumerate(widths) if n % _KEPT == 0 or width == trips]
-        if legal := tuple(width for width in widths if _is_legal(_try_strip, kernel, nest, width)):
-            found.append((nest, legal))
+        if widths and _is_legal(_try_strip, kernel, nest, widths[0]):
+            found.append((nest, (*widths[:-1:2], widths[-1])))
     return tuple(found)
 
 
@@ -220,10 +219,7 @@ def _strip(body: Body, chain: Sequence[ir.Operation], width: int) -> None:
             copies.insert(-1, strip.clone().operation)
         _rename(body, copies[-2], number)
     for part, copy in zip(parts, copies, strict=True):
-        ops = statements(inner_block(copy))
-        _erase([op for place, op in enumerate(ops) if place not in part])
-        if sum(not is_pure(op) for op in statements(inner_block(copy))) > sum(not is_pure(ops[n]) for n in part):
-            raise ProgramError("a part of the loop uses a value that another one loads")
+        _erase([op for place, op in enumerate(statements(inner_block(copy))) if place not in part])
         chain = _perfect_below(next(op for op in statements(inner_block(copy)) if op.name == "scf.for"))
         _enclose(copy, chain)
         reorder(body, [*chain, copy])
@@ -232,17 +228,13 @@ def _strip(body: Body, chain: Sequence[ir.Operation], width: int) -> None:
 def _spill(body: Body, loop: ir.Operation) -> None:
     """Put the values that go from beside a loop inside this one into that, or past it, into variables."""
     ops = [op.operation for op in inner_block(loop).operations]
-    parts = list(accumulate(int(op.name == "scf.for" or before.name == "scf.for") for before, op in pairwise(ops)))
-    part_of = dict(zip(range(1, len(ops)), parts, strict=True)) | {0: 0}
-
-    def place(op: ir.Operation) -> int:
-        return next(number for number, one in enumerate(ops) if is_within(op, one))
-
+    loops = [number for number, op in enumerate(ops) if op.name == "scf.for"]
     for number, op in enumerate(ops):
-        for result in () if op.name == "scf.for" else op.results:
+        later = ops[min((loop for loop in loops if loop > number), default=len(ops)) :]
+        for result in () if number in loops else op.results:
             users = [(use.owner.operation, use.operand_number) for use in result.uses]
-            far = [user for user in users if part_of[place(user[0])] != part_of[number]]
-            if not far or isinstance(result.type, ir.IndexType):
+            far = [user for user in users if any(is_within(user[0], one) for one in later)]
+            if not far or (isinstance(result.type, ir.IndexType) and is_pure(op)):
                 continue
             with ir.InsertionPoint.at_block_begin(body.block):
                 made = memref.AllocaOp(ir.MemRefType.get([], result.type), [], []).result
