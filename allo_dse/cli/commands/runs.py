@@ -21,46 +21,19 @@ if TYPE_CHECKING:
     from allo_dse.dashboard.data.table import RunTable
 
 
-_STATUS = """How far a run is, how fast it goes, and what rules designs out. Works while the run goes on.
-
-[bold]Examples[/]
-
-  allo-tune status                    the newest run in runs/
-  allo-tune status runs/gemm --json   for a script: .running, .trials, .best
-  watch -n 2 allo-tune status         again every two seconds
-"""
-
-_BEST = """The best design of each objective, or of one.
-
-[bold]Examples[/]
-
-  allo-tune best
-  allo-tune best runs/gemm --objective latency_us
-  allo-tune best --json | jq -r .latency_us.key
-"""
-
-_PARETO = """The front: every design that none is better than in all objectives. Best in the first objective first.
-
-[bold]Examples[/]
-
-  allo-tune pareto
-  allo-tune pareto runs/gemm --csv > front.csv
-  allo-tune pareto --json | jq '.front[].key'
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    app.command("status", help=_STATUS)(status)
-    app.command("best", help=_BEST)(best)
-    app.command("pareto", help=_PARETO)(pareto)
-
-
 def status(
     run: Annotated[Path | None, RUN] = None,
     named_run: Annotated[Path | None, RUN_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """Progress of a run, its pace, and what rules designs out. Works while the run goes on.
+
+    [bold]Examples[/]
+
+      allo-tune status                    the newest run in runs/
+      allo-tune status runs/gemm --json   for a script: .running, .trials, .best
+      watch -n 2 allo-tune status         again every two seconds
+    """
     from allo_dse.tune.store.rundir import running
 
     from ..output import one_run, open_run
@@ -113,6 +86,14 @@ def best(
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """The best design of each objective, or of one.
+
+    [bold]Examples[/]
+
+      allo-tune best
+      allo-tune best runs/gemm --objective latency_us
+      allo-tune best --json | jq -r .latency_us.key
+    """
     from allo_dse.dashboard.data.analysis import LATENCY, fastest_words
 
     from ..output import one_run, open_run
@@ -146,6 +127,14 @@ def pareto(
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with every column.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """The front: every design that none is better than in all objectives. Best in the first objective first.
+
+    [bold]Examples[/]
+
+      allo-tune pareto
+      allo-tune pareto runs/gemm --csv > front.csv
+      allo-tune pareto --json | jq '.front[].key'
+    """
     from ..output import one_run, open_run
 
     table = open_run(one_run(run, named_run))
