@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,8 +15,6 @@ from ..facts import best_row, design_facts, objective, print_design, run_status
 from ..output import EXIT_NO_RESULT, JSON, NO_DESIGN, RUN, RUN_OPTION, console, print_facts, print_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from allo_dse.dashboard.data.table import RunTable
 
 
@@ -153,37 +150,16 @@ def pareto(
 
 
 def _print_front(table: RunTable, rows: list[int]) -> None:
-    from allo_dse.tune.show.run_view import fitting
+    from allo_dse.tune.show.run_view import front_table
 
     parameters = table.names("parameter", varying=True)
-    to = console()
-    to.print(fitting(to, lambda count: _front_table(table, rows, parameters, count), len(parameters)))
-
-
-def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str], count: int) -> Table:
-    """The front with its first `count` parameters."""
-    from rich.table import Table
-
-    from allo_dse.tune.show.run_view import format_value, front_title, left_out
-
-    shown = Table(title=front_title(len(rows)), title_justify="left", title_style="bold")
-    shown.add_column("")
-    for name in table.objectives:
-        shown.add_column(markup(name), justify="right", overflow="fold")
-    for name in parameters[:count]:
-        shown.add_column(markup(name), justify="right", style="dim")
-    shown.add_column("design", no_wrap=True)
-    shown.add_column("checked", no_wrap=True)
-    knee = table.knee
+    shown = []
     for row in rows:
-        values = [format_value(objective(table, row, name)) for name in table.objectives]
-        params = [markup(_shown(table.columns[name].value(row))) for name in parameters[:count]]
         checked = table.verified.get(table.keys[row])
-        shown.add_row("knee" if row == knee else "", *values, *params, table.keys[row][:8],
-                      "" if checked is None else markup(str(checked)))  # fmt: skip
-    left_out(shown, 0, len(parameters) - count)
-    return shown
-
-
-def _shown(value: Any) -> str:
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        values = (table.columns[name].value(row) for name in parameters)
+        params = [f"{value:g}" if isinstance(value, float) else value for value in values]
+        cells = [table.keys[row][:8], "" if checked is None else str(checked)]
+        numbers = [objective(table, row, name) for name in table.objectives]
+        shown.append(("knee" if row == table.knee else "", numbers, params, cells))
+    names = table.objectives, parameters, ["design", "checked"]
+    console().print(front_table(console(), "", names, shown, len(rows)))

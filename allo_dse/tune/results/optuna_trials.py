@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.distributions import BaseDistribution
@@ -17,6 +17,9 @@ from ..declare.trial_parameters import TrialParameter, TrialParameters
 from ..search.scoring import Scorer
 from ..store.record import Record
 from .causes import choices_of
+
+if TYPE_CHECKING:
+    from .result import Result
 
 
 class Trials:
@@ -71,18 +74,7 @@ def _contains(distribution: BaseDistribution, value: Any) -> bool:
         return False
 
 
-class OptunaResult(Protocol):
-    """The part of a result that decides the states of trials; see `Result`."""
-
-    @property
-    def values(self) -> Mapping[str, tuple[float, ...]]: ...
-    @property
-    def wrong(self) -> list[str]: ...
-    @property
-    def front_keys(self) -> list[str]: ...
-
-
-def states_of(result: OptunaResult) -> Callable[[Record], TrialState]:
+def states_of(result: Result) -> Callable[[Record], TrialState]:
     """Return a function that gives the state of each design's trial, so that Optuna's `best_trials` are the front.
 
     Failures, also of higher evaluators and of verification, are FAIL. Designs that were not promoted to the evaluator
@@ -102,7 +94,7 @@ def states_of(result: OptunaResult) -> Callable[[Record], TrialState]:
     return state
 
 
-def study_in_memory(study: StudySpec, records: Sequence[Record], result: OptunaResult) -> optuna.Study:
+def study_in_memory(study: StudySpec, records: Sequence[Record], result: Result) -> optuna.Study:
     """Return records as trials of a study of Optuna in memory, in the order of the results."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     trials, state = Trials(study), states_of(result)
