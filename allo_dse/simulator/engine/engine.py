@@ -25,7 +25,7 @@ from ..network.static_tables import as_tables
 from ..run_time.records import Header, Node, entry_words
 from .recording import MAX_EVENTS, Recorder, Sampler, WindowRecorder
 from .run_result import RunResult
-from .steady import Extrapolator, can_repeat, is_long, rounds_of, without_logs
+from .steady import Extrapolator, can_repeat, is_long, without_logs
 
 if TYPE_CHECKING:
     from allo_dse.common.mlir.jit import MachineCode
@@ -114,6 +114,10 @@ class Engine:
         watch = _Watch(most, window, samples, seconds, progress)
         return self._watched(network, payload, watch, extrapolate=extrapolate)
 
+    def rerun(self, network: Network, over: RunResult | None) -> RunResult:
+        """Time table processes in the memory of an earlier result at other depths (`Network.at`), which is lost."""
+        return self._watched(network, False, _Watch(over=over), extrapolate=True)
+
     def _watched(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool) -> RunResult:
         self._require_fitting(network)
         record = watch.max_events is not None
@@ -126,11 +130,14 @@ class Engine:
         return self._run(network, watch)
 
     def _run(self, network: Network, watch: _Watch, *, extrapolate: bool = False) -> RunResult:
-        extrapolate = extrapolate and is_long(network, rounds_of(network))
+        extrapolate = extrapolate and is_long(network)
         if extrapolate:
             network = without_logs(network)
         code = self._code(watch.max_events is not None)
-        arena = Arena(network, network.body_numbers(self.signatures))
+        if watch.over is not None:
+            arena = watch.over.restarted(network)
+        else:
+            arena = Arena(network, network.body_numbers(self.signatures))
         arena.header[Header.START_BODY] = code.start_body
         recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
         until = None if watch.window is None else watch.window[0] - 1  # operations that end at its start count
@@ -238,6 +245,7 @@ class _Watch(Struct, frozen=True):
     seconds: float | None = None
     progress: Callable[[int], None] | None = None
     turns: int | None = None
+    over: RunResult | None = None
 
     def recorder(self, network: Network, arena: Arena) -> Recorder | None:
         if self.max_events is None:

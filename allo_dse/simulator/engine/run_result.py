@@ -181,6 +181,10 @@ class RunResult:
         self.name = "run"
         """Of the program, for its trace."""
 
+    def restarted(self, network: Network) -> Arena:
+        """The memory of this run, for one of the same network at other depths; this result is lost."""
+        return self._arena.restart(network)
+
     @property
     def cycles(self) -> int:
         """The makespan: the largest clock of all nodes."""

@@ -143,6 +143,17 @@ class Network:
         _check_streams(network)
         return network
 
+    def at(self, depth: IntArray, initial: IntArray | None = None) -> Network:
+        """The same network with other depths, and initial tokens, that are known to be right; quick."""
+        network = replace(self, depth=depth, initial=self.initial if initial is None else initial)
+        network.__dict__["once"] = self.once
+        return network
+
+    @cached_property
+    def once(self) -> dict[str, Any]:
+        """Values that follow from the tasks alone, of this network at all depths."""
+        return {}
+
     @property
     def stream_count(self) -> int:
         return len(self.depth)
@@ -155,12 +166,14 @@ class Network:
     def task_count(self) -> int:
         return len(self.order)
 
-    @cached_property
+    @property
     def task_node(self) -> IntArray:
         """The node that runs each task."""
-        result = np.empty(self.task_count, np.int64)
-        result[self.order] = np.repeat(np.arange(self.node_count), np.diff(self.first))
-        return result
+        if "task_node" not in self.once:
+            result = self.once["task_node"] = np.empty(self.task_count, np.int64)
+            result[self.order] = np.repeat(np.arange(self.node_count), np.diff(self.first))
+        found: IntArray = self.once["task_node"]
+        return found
 
     @property
     def numbered_groups(self) -> Iterator[tuple[int, Tasks | Processes]]:
@@ -486,12 +499,15 @@ def stream_ends(network: Network, signatures: Mapping[str, Signature]) -> Ends:
     Raises:
         SimulationError: if tasks of two nodes put to one stream, or get from one.
     """
+    if not signatures and "ends" in network.once:
+        return network.once["ends"]  # type: ignore[no-any-return]
     producer, consumer = network.producer.copy(), network.consumer.copy()
     for first, group in network.numbered_groups:
         uses = _task_uses(group, signatures[group.body]) if isinstance(group, Tasks) else _process_uses(network, group)
         for is_put, tasks, streams in uses:
             _note(network, producer if is_put else consumer, first + tasks, streams, "put to" if is_put else "get from")
-    return Ends(producer, consumer)
+    ends = network.once["ends"] = Ends(producer, consumer)
+    return ends
 
 
 def _note(network: Network, ends: IntArray, tasks: IntArray, streams: IntArray, does: str) -> None:
