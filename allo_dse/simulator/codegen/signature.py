@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -67,7 +68,7 @@ class Parameter(Struct, frozen=True):
         return 1 + len(self.shape) if self.kind == "tensor" else 1
 
 
-class Signature(Struct, frozen=True):
+class Signature(Struct, frozen=True, dict=True):
     """A compiled task body: its parameters in order, and the words in which a task's arguments are passed.
 
     Attributes:
@@ -80,12 +81,12 @@ class Signature(Struct, frozen=True):
     cost_sites: int = 0
     polls: bool = False
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Words per task: the first cost site, then the parameters."""
         return 1 + sum(p.words for p in self.parameters)
 
-    @property
+    @cached_property
     def columns(self) -> list[int]:
         """The first word of each parameter."""
         result, word = [], 1

@@ -145,13 +145,17 @@ class Network:
 
     def at(self, depth: IntArray, initial: IntArray | None = None) -> Network:
         """The same network with other depths, and initial tokens, that are known to be right; quick."""
-        network = replace(self, depth=depth, initial=self.initial if initial is None else initial)
+        return self.like(depth=depth, initial=self.initial if initial is None else initial)
+
+    def like(self, **changes: Any) -> Network:
+        """The same network with other values of fields that change nothing of `once`."""
+        network = replace(self, **changes)
         network.__dict__["once"] = self.once
         return network
 
     @cached_property
     def once(self) -> dict[str, Any]:
-        """Values that follow from the tasks alone, of this network at all depths."""
+        """Values that follow from tasks and streams alone, whatever depths and arrays are."""
         return {}
 
     @property

@@ -79,6 +79,16 @@ class ReplayResult(Struct, frozen=True, eq=False, dict=True):
             "" if self.deadlock is None else self.deadlock.describe(trace_labels(self.trace, self.plan, self.position))
         )
 
+    @property
+    def explanation(self) -> str:
+        """As `explain()`."""
+        return self.explain()
+
+    @property
+    def computed(self) -> int:
+        """Operations, which are all computed one by one."""
+        return int(sum(done.sum() for done in self.done))
+
     def advice(self) -> str:
         """Depths that clear the deadlock with the fewest slots, or the reason why none do; empty for a finished run."""
         if self.finished:
@@ -177,7 +187,7 @@ class ReplayResult(Struct, frozen=True, eq=False, dict=True):
         return {
             "cycles": self.cycles,
             "finished": self.finished,
-            "operations": int(sum(done.sum() for done in self.done)),
+            "operations": self.computed,
             "stall_get": int(self.stall_get.sum()),
             "stall_put": int(self.stall_put.sum()),
         }

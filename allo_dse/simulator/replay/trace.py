@@ -70,7 +70,10 @@ class RegularResult(Struct, frozen=True, eq=False):
         return int(self.process_end.max(initial=0))
 
 
-def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeStreams]) -> RegularResult:
+Regular = RegularResult | ReplayResult
+
+
+def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeStreams]) -> Regular:
     """Replay a trace of regular loops with one depth vector; a short one with all its operations.
 
     Args:
@@ -86,11 +89,7 @@ def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeS
         )
     room = _room(data, depths)
     if not looks_pay(sum(loop.trip for loop in data.loops), len(data.processes) + int(room.sum())):
-        whole = replay_one(data, alike(), depths)
-        done = int(sum(one.sum() for one in whole.done))
-        return RegularResult(
-            whole.process_end, whole.stall_get, whole.stall_put, whole.occupancy, whole.deadlock, whole.explain(), done
-        )
+        return replay_one(data, alike(), depths)
     result = table_engine().run(_network(data, depths, room), extrapolate=True)
     _require_room(data, depths, room, result.occupancy)
     deadlock = result.deadlock
@@ -328,8 +327,10 @@ class Trace:
             return replay_one(self.data, self._alike_streams, array)
         return replay_batch(self.data, self._alike_streams, array)
 
-    def extrapolate(self, depths: Depths = None) -> RegularResult:
+    def extrapolate(self, depths: Depths = None) -> Regular:
         """The same times as `replay`, in a time that does not grow with trip counts; for traces of regular loops only.
+
+        Short traces are replayed.
 
         Args:
             depths: as for `replay`, not a batch.
