@@ -690,7 +690,7 @@ def test_parameters_of_the_builder() -> None:
 
 
 def copies(N: int = 8) -> Any:
-    def copy(X: int32[N], Y: int32[N]) -> None:  # type: ignore[valid-type]
+    def copy(X: int32[N], Y: int32[N]) -> None:
         Y[:] = X
 
     return copy
