@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial, reduce
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -166,10 +165,6 @@ class Emitter:
 
     def max(self, a: Word, b: Word) -> ir.Value:
         return self._binary(arith.MaxSIOp, a, b)
-
-    def min(self, values: Sequence[Word]) -> ir.Value:
-        """The least of some numbers."""
-        return reduce(partial(self._binary, arith.MinSIOp), values[1:], self.word(values[0]))
 
     def bit(self, value: bool) -> ir.Value:
         with self.here():
