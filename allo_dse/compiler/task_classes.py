@@ -103,13 +103,20 @@ def _task_sets(source: RegionSource, kernel: KernelSource) -> Iterator[Task]:
             yield task
 
 
+class _CompiledTask(Task):
+    """A task with the compilers of its source."""
+
+    lower = lower
+    lower_block = lower_block
+    lower_streams = part_of_array
+    receive = receive_gathered
+
+
 def _compiled(source: RegionSource, kernel: KernelSource, mask: Mask) -> Task:
     """The tasks of a set; those that call regions are compiled again with the tokens and shared arrays this needs."""
     more, shares = False, frozenset[ast.AST]()
     while True:
-        task = Task(
-            source, kernel, mask, lower, lower_block, part_of_array, receive_gathered, does_more=more, shares=shares
-        )
+        task = _CompiledTask(source, kernel, mask, does_more=more, shares=shares)
         _compile(task)
         needs_tokens = bool(task.wanted) or (bool(task.region_calls) and (_does_work(task) or not _independent(task)))
         if task.wanted <= shares and (more or not needs_tokens):
@@ -136,7 +143,7 @@ def _compile(task: Task) -> None:
             argument = _argument(parameter, position)
             own_copy = argument.shape == () and task.is_mutable(parameter.name)
             task.declare(parameter.name, local_copy(task, argument, parameter.node) if own_copy else argument)
-        task.lower_block(task, task.kernel.node.body)
+        task.lower_block(task.kernel.node.body)
         stop_called(task)
 
 

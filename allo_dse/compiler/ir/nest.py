@@ -8,6 +8,7 @@ that it is not one. Views of arrays are resolved to the arrays.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -35,6 +36,8 @@ BY_POWER = {
     "arith.divsi": "arith.subi",  # which rounds towards zero
 }
 _DYNAMIC = -(1 << 63)
+LOOP = "df.loop"
+"""The attribute that numbers the loops of the source."""
 _STREAM_KINDS = {"df.get": "get", "df.get_block": "get", "df.put": "put", "df.put_block": "put"}
 
 
@@ -147,6 +150,10 @@ class Branch(Struct, frozen=True):
 Node: TypeAlias = Op | Loop | Branch
 
 
+View: TypeAlias = tuple[str, tuple[Linear | None, ...]]
+"""An array, and the index of the first element of a part of it."""
+
+
 class Unsupported(Struct, frozen=True):
     """The reason that a body has no static times.
 
@@ -199,7 +206,7 @@ class _Reader:
         self._forms = LinearForms()
         self._constants = Constants(self._forms)
         self._arrays: dict[str, Array] = {}
-        self._views: dict[ir.Value, tuple[str, tuple[Linear | None, ...]]] = {}
+        self._views: dict[ir.Value, View] = {}
         self._streams: dict[ir.Value, int] = {}
         self._unsupported: Unsupported | None = None
         self._sites = 0
@@ -219,9 +226,7 @@ class _Reader:
         return Nest(self._block(block), self._arrays, tuple(pids), self._unsupported, self._priced)
 
     def _refuse(self, reason: str, op: ir.Operation) -> None:
-        numbers = (
-            int(ir.IntegerAttr(op.attributes[n]).value) if n in op.attributes else None for n in ("df.loop", "op")
-        )
+        numbers = (_number_if(op, name) for name in (LOOP, "op"))
         self._unsupported = self._unsupported or Unsupported(reason, *numbers)
 
     def _number(self, value: ir.Value) -> int:
@@ -254,12 +259,8 @@ class _Reader:
         return nodes
 
     def _block(self, block: ir.Block) -> tuple[Node, ...]:
-        nodes = []
-        for op in block.operations:
-            node = self._node(op.operation)
-            if node is not None:
-                nodes.append(node)
-        return tuple(nodes)
+        nodes = (self._node(op.operation) for op in block.operations)
+        return tuple(node for node in nodes if node is not None)
 
     def _node(self, op: ir.Operation) -> Node | None:
         name = op.name
@@ -278,7 +279,7 @@ class _Reader:
         elif name in ("memref.load", "memref.store", "affine.load", "affine.store"):
             return self._access(op)
         elif name == "df.cost":
-            site = int(ir.IntegerAttr(op.attributes["site"]).value)
+            site = number_in(op, "site")
             self._priced[site] = (*self._priced.get(site, ()), self._around)
         elif name.startswith("df."):
             self._refuse("what it finds depends on when it is asked", op)
@@ -289,30 +290,24 @@ class _Reader:
         return None
 
     def _view(self, op: ir.Operation) -> None:
-        if op.name == "memref.cast":
-            self._views[op.results[0]] = self._views[op.operands[0]]
-            return
-        name, base = self._views[op.operands[0]]
-        dynamic = iter(list(op.operands)[1:])
-        offsets = [
-            self._forms.get(next(dynamic)) if offset == _DYNAMIC else Linear((), offset)
-            for offset in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
-        ]
-        padded = [*([Linear(())] * (len(base) - len(offsets))), *offsets]  # dropped dimensions lead
-        moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, padded, strict=True))
-        self._views[op.results[0]] = (name, moved)
+        offsets: list[Linear | None] = []
+        if op.name == "memref.subview":
+            dynamic = iter(list(op.operands)[1:])
+            static = ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
+            offsets = [self._forms.get(next(dynamic)) if o == _DYNAMIC else Linear((), o) for o in static]
+        self._views[op.results[0]] = self._element(op.operands[0], offsets)
 
-    def _element(self, view: ir.Value, indices: list[ir.Value]) -> tuple[str, tuple[Linear | None, ...]]:
+    def _element(self, view: ir.Value, offsets: Sequence[Linear | None]) -> View:
+        """An array, and its index at offsets in a view of it; dropped dimensions lead."""
         name, base = self._views[view]
-        forms = [self._forms.get(value) for value in indices]
-        padded = [*([Linear(())] * (len(base) - len(forms))), *forms]  # dropped dimensions lead
-        return name, tuple(None if b is None or f is None else b + f for b, f in zip(base, padded, strict=True))
+        padded = [*([Linear(())] * (len(base) - len(offsets))), *offsets]
+        return name, tuple(None if b is None or o is None else b + o for b, o in zip(base, padded, strict=True))
 
     def _access(self, op: ir.Operation) -> Op:
         write = op.name.endswith("store")
         operands = list(op.operands)
         view, indices = (operands[1], operands[2:]) if write else (operands[0], operands[1:])
-        name, index = self._element(view, indices)
+        name, index = self._element(view, [self._forms.get(value) for value in indices])
         array = self._arrays[name]
         if not index:
             self._constants.access(op)
@@ -326,16 +321,13 @@ class _Reader:
         if stream is None:
             self._refuse("which stream it uses is computed in the body", op)
             stream = 0
-        number = int(ir.IntegerAttr(op.attributes["op"]).value)
+        number = number_in(op, "op")
         if op.name.endswith("_block"):
             block = ir.MemRefType(operands[1].type)
-            size = 1
-            for extent in block.shape:
-                size *= extent
             name, base = self._views[operands[1]]
             access = Access(name, op.name == "df.get_block", base)
             bits = bits_of(block.element_type)
-            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=size)
+            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=math.prod(block.shape))
         inputs = tuple(self._number(v) for v in operands[1:])
         outputs = tuple(self._number(v) for v in op.results)
         type_ = (operands[1] if inputs else op.results[0]).type
@@ -352,7 +344,7 @@ class _Reader:
         self._constants.forget(op)
         body = self._inside(Around(variable, lower, upper, step), block)
         self._constants.forget(op)
-        return Loop(variable, _source(op), lower, upper, step, body, site)
+        return Loop(variable, _number_if(op, LOOP), lower, upper, step, body, site)
 
     def _while(self, op: ir.Operation) -> Loop:
         """A loop whose last iteration ends at the condition: `while c: body` is `loop: if c: body`."""
@@ -364,7 +356,7 @@ class _Reader:
         branch = Branch(self._number(condition), None, (body, ()), (), ((), ()), 0, goes_on)
         variable = len(self._numbers)
         self._numbers[op] = variable  # of no value: nothing is an index of it
-        return Loop(variable, _source(op), None, None, 0, (*test, branch), site)
+        return Loop(variable, _number_if(op, LOOP), None, None, 0, (*test, branch), site)
 
     def _branch(self, op: ir.Operation) -> Branch | None:
         site = self._site()
@@ -417,9 +409,8 @@ class _Reader:
         return bits_of(value.type)
 
 
-def _source(op: ir.Operation) -> int | None:
-    """A loop's number in `TaskClass.loops`."""
-    return int(ir.IntegerAttr(op.attributes["df.loop"]).value) if "df.loop" in op.attributes else None
+def _number_if(op: ir.Operation, name: str) -> int | None:
+    return number_in(op, name) if name in op.attributes else None
 
 
 def element_of(type_: ir.Type) -> str:
@@ -435,12 +426,31 @@ def bits_of(type_: ir.Type) -> int:
     return int(digits) if digits else 32
 
 
+def walk(nodes: Iterable[Node], outer: tuple[Loop, ...] = ()) -> Iterator[tuple[Node, tuple[Loop, ...]]]:
+    """All nodes of a tree in the order of the text, each with the loops around it."""
+    for node in nodes:
+        yield node, outer
+        for block in blocks_of(node):
+            yield from walk(block, (*outer, node) if isinstance(node, Loop) else outer)
+
+
+def blocks_of(node: Node) -> tuple[tuple[Node, ...], ...]:
+    """The blocks inside a node."""
+    return (node.body,) if isinstance(node, Loop) else node.sides if isinstance(node, Branch) else ()
+
+
 def loops_of(nodes: Iterable[Node]) -> Iterator[Loop]:
     """All loops of a tree, each before those inside it."""
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield node
-            yield from loops_of(node.body)
-        elif isinstance(node, Branch):
-            for side in node.sides:
-                yield from loops_of(side)
+    return (node for node, _ in walk(nodes) if isinstance(node, Loop))
+
+
+def accesses_of(nodes: Iterable[Node], array: str) -> Iterator[tuple[Access, tuple[Loop, ...]]]:
+    """The accesses to an array, with the loops around them."""
+    for node, outer in walk(nodes):
+        if isinstance(node, Op) and node.access is not None and node.access.array == array:
+            yield node.access, outer
+
+
+def number_in(op: ir.Operation, name: str) -> int:
+    """The value of an integer attribute."""
+    return int(ir.IntegerAttr(op.attributes[name]).value)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import linecache
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
@@ -99,6 +100,12 @@ class SourceFile:
 def _find_name(node: ast.expr, name: str | None) -> ast.AST:
     matches = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name)
     return next(matches, node)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that is not known; empty where none is near."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean `{close[0]}`?" if close else ""
 
 
 _FILES: dict[str, SourceFile] = {}

@@ -46,6 +46,18 @@ class Meta(Struct, frozen=True, eq=False):
         return self.array.dtype == np.bool_
 
 
+def integer_of(value: object) -> int | None:
+    """An integer that is known at compile time, and the same for all tasks; None for any other value."""
+    known = value.value if isinstance(value, Const) else None
+    return int(known) if isinstance(known, (int, np.integer)) else None
+
+
+def as_meta(value: Value, rank: int) -> Value:
+    """An integer that all tasks have in common as one per task; any other value as it is."""
+    known = integer_of(value)
+    return value if known is None else constant(known, rank)
+
+
 def pid_of(mesh: Sequence[int], axis: int) -> Meta:
     """The pid along one mesh axis."""
     shape = [1] * len(mesh)
@@ -326,8 +338,9 @@ TileValue = Buffer | TileExpr | PendingGet
 TableEntry = Callable[[Array, DType], str]
 """Writes the load of this task's entry of an array that broadcasts against the mesh."""
 
-_OPERATIONS = {"+": "addi", "-": "subi", "*": "muli", "//": "floordivsi", "min": "minsi", "max": "maxsi"}
-_OPERATIONS |= {"<<": "shli", ">>": "shrsi", "&": "andi", "|": "ori", "^": "xori"}
+INDEX_OPERATIONS = {"+": "addi", "-": "subi", "*": "muli", "//": "floordivsi", "min": "minsi", "max": "maxsi"}
+INDEX_OPERATIONS |= {"<<": "shli", ">>": "shrsi", "&": "andi", "|": "ori", "^": "xori"}
+"""Names in MLIR's `arith` of operations on indices."""
 
 
 def pid_index(text: FunctionText, value: Meta, entry: TableEntry) -> str:
@@ -343,7 +356,7 @@ def _computable(tree: Tree) -> bool:
         return True
     if tree[0] == "table":
         return bool(tree[1].dtype.kind in "iu")
-    return tree[0] in (*_OPERATIONS, "%") and _computable(tree[1]) and _computable(tree[2])
+    return tree[0] in (*INDEX_OPERATIONS, "%") and _computable(tree[1]) and _computable(tree[2])
 
 
 def _affine(text: FunctionText, row: tuple[int, ...], offset: int) -> str:
@@ -371,4 +384,4 @@ def _tree(text: FunctionText, tree: Tree, entry: TableEntry) -> str:
         quotient = text.shared(f"arith.floordivsi {left}, {right} : index")
         product = text.shared(f"arith.muli {quotient}, {right} : index")
         return text.shared(f"arith.subi {left}, {product} : index")
-    return text.shared(f"arith.{_OPERATIONS[op]} {left}, {right} : index")
+    return text.shared(f"arith.{INDEX_OPERATIONS[op]} {left}, {right} : index")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.schedule import Primitive
 
-from ..model.source_file import source_file
+from ..model.source_file import did_you_mean, source_file
 from ..program.compiled import CompiledProgram, Directive
 from ..program.kernel import Kernel
 
@@ -49,17 +48,24 @@ def _directive(program: CompiledProgram, primitive: Primitive) -> Directive:
     known = _names(program, scope, primitive.name == "partition")
     if name not in known:
         what = "array" if primitive.name == "partition" else "loop"
-        raise ProgramError(f"{primitive.name}: `{scope}` has no {what} `{name}`", hint=_known(name, known))
+        raise ProgramError(f"{primitive.name}: `{scope}` has no {what} `{name}`", hint=near_or_known(name, known))
     options = dict(primitive.options)
     if primitive.name == "partition":
         options = partition_options(target, known[name], options)
+    require_numbers(primitive.name, target, options)
+    return Directive(primitive.name, scope, name, options)
+
+
+def require_numbers(kind: str, target: str, options: Mapping[str, object]) -> None:
+    """Check the interval and the factor of a directive.
+
+    Raises:
+        ProgramError: if one of them is no such number.
+    """
     for option, least in (("initiation_interval", 1), ("factor", 0)):
         value = options.get(option, least)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ProgramError(
-                f"{primitive.name}({target}): {option} must be an integer of at least {least}, not {value!r}"
-            )
-    return Directive(primitive.name, scope, name, options)
+            raise ProgramError(f"{kind}({target}): {option} must be an integer of at least {least}, not {value!r}")
 
 
 def _only_scope(program: CompiledProgram, name: str) -> str:
@@ -101,7 +107,7 @@ def _names(program: CompiledProgram, scope: str, arrays: bool) -> Shapes:
     if found is not None:
         return _of_kernel(found, arrays)
     known = [*_regions(program), *(k.name for k in program.kernels)]
-    raise ProgramError(f"schedule: the program has no region or kernel `{scope}`", hint=_known(scope, known))
+    raise ProgramError(f"schedule: the program has no region or kernel `{scope}`", hint=near_or_known(scope, known))
 
 
 def _regions(program: CompiledProgram) -> list[str]:
@@ -151,6 +157,6 @@ def _source_of(kernel: Kernel) -> ast.FunctionDef | None:
     return next((node for node in functions if node.lineno == location.line), None)
 
 
-def _known(name: str, known: Sequence[str] | Shapes) -> str:
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known) or 'none'}"
+def near_or_known(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that is not known: one that is near it, or else all of them."""
+    return did_you_mean(name, known) or f"known: {', '.join(known) or 'none'}"

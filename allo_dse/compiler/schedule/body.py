@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import replace
 
-from ..ir.nest import Loop, Nest, loops_of, read_nest
+from ..ir.nest import LOOP, Loop, Nest, loops_of, number_in, read_nest
 from ..program.kernel import TaskBody, TaskClass
 from ..program.tensors import SourceLoop
 
-LOOP = "df.loop"
 NAME = "df.name"
 PURE = ("arith.", "math.", "affine.apply", "affine.min", "affine.max")
 
@@ -93,6 +93,11 @@ class Body:
         memory = (op.results[0] for op in self.operations() if op.name in ("memref.alloc", "memref.alloca"))
         return {name: name for name in (*self.parameters, *map(self.name_of, memory))}
 
+    def retype(self) -> None:
+        """Give the function the type that its arguments have."""
+        inputs = [argument.type for argument in self.block.arguments]
+        self.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+
     def nest(self) -> Nest:
         """The body as a tree; its loops have the numbers of ours."""
         return read_nest(self.text())
@@ -106,7 +111,7 @@ class Body:
         """The task class with the body as it is now."""
         own = self.task_class
         kept = sorted({number_of(loop) for loop in self.loops()})
-        opening = {number_of(loop) for loop in self.loops() if not self._has_outer(loop)}
+        opening = {number_of(loop) for loop in self.loops() if self.enclosing(loop) is None}
         renumbered = {number: position for position, number in enumerate(kept)}
         text = re.sub(rf"{LOOP} = (\d+) : i64", lambda m: f"{LOOP} = {renumbered[int(m[1])]} : i64", self.text())
         body = TaskBody(own.body.symbol, text, own.body.streams)
@@ -114,21 +119,29 @@ class Body:
             own, body=body, loops=tuple(replace(self.sources[n], opens=n in opening) for n in kept), arrays=()
         )
 
-    def _has_outer(self, loop: ir.Operation) -> bool:
-        """Return whether another loop of the same call of the same function surrounds a loop."""
-        own, outer = self.source(loop), loop.parent
-        while outer is not None:
-            if LOOP in outer.attributes:
-                source = self.source(outer)
-                if (source.function, source.call) == (own.function, own.call):
-                    return True
-            outer = outer.parent
-        return False
+    def enclosing(self, loop: ir.Operation) -> SourceLoop | None:
+        """The nearest loop around one that belongs to the same call of the same function."""
+        own = self.source(loop)
+        sources = (self.source(op) for op in around(loop) if LOOP in op.attributes)
+        return next((one for one in sources if (one.function, one.call) == (own.function, own.call)), None)
 
 
 def number_of(loop: ir.Operation) -> int:
     """The number of a loop of the source."""
-    return int(ir.IntegerAttr(loop.attributes[LOOP]).value)
+    return number_in(loop, LOOP)
+
+
+def around(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The operations around one, from the inside out; the last is the function."""
+    outer: ir.Operation | None = op
+    while outer is not None and outer.name != "func.func":
+        if (outer := outer.parent) is not None:
+            yield outer
+
+
+def nest_down_to(loop: ir.Operation) -> list[ir.Operation]:
+    """The loops that stand in each other down to one, outermost first."""
+    return [*reversed([*takewhile(lambda op: op.name == "scf.for", around(loop))]), loop]
 
 
 def _with_names(text: str, parameters: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -13,11 +13,11 @@ from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.mlir.dialect import new_context
 from allo_dse.common.records import replace
 
-from ..ir.nest import Loop, read_nest
+from ..ir.nest import accesses_of, read_nest
 from ..program.compiled import CompiledProgram
 from ..program.kernel import Kernel, TaskBody, TaskClass
 from ..program.tensors import IndexMap, StreamArray, StreamPort, Tensor, TensorPort
-from .body import Body, is_pure
+from .body import Body, around, is_pure
 from .streams import accesses
 
 EDGE_DEPTH = 2
@@ -73,20 +73,8 @@ def _edge(kernel: Kernel, port: TensorPort) -> EdgeTensor | None:
     elements = None if nest.unsupported else accesses(nest.body, name, port.tile_shape, write=write)
     if elements is None or not np.array_equal(elements, np.arange(int(np.prod(port.tile_shape)))):
         return None
-    around = tuple(tuple(loop.source for loop in loops) for loops in _around(nest.body, name, ()))
-    return EdgeTensor(port.tensor, kernel.name, name, "put" if write else "get", around)
-
-
-def _around(nodes: Iterable[object], array: str, outer: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
-    """The loops around each access to an array."""
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield from _around(node.body, array, (*outer, node))
-        for side in getattr(node, "sides", ()):
-            yield from _around(side, array, outer)
-        access = getattr(node, "access", None)
-        if access is not None and access.array == array:
-            yield outer
+    loops = tuple(tuple(loop.source for loop in outer) for _, outer in accesses_of(nest.body, name))
+    return EdgeTensor(port.tensor, kernel.name, name, "put" if write else "get", loops)
 
 
 def _argument(kernel: Kernel, body: Body, port: TensorPort) -> ir.Value:
@@ -109,7 +97,7 @@ def _reuse(ops: list[ir.Operation]) -> None:
             return
         key = tuple(_expression(value) for value in list(op.operands)[1:])
         first = known.get(key)
-        if first is not None and _encloses(first.block, op):
+        if first is not None and any(outer.block == first.block for outer in (op, *around(op))):
             op.results[0].replace_all_uses_with(first.results[0])
             ops.remove(op)
             op.erase()
@@ -123,16 +111,6 @@ def _expression(value: ir.Value) -> object:
         return value
     owner = value.owner
     return owner.name, str(owner.attributes), tuple(_expression(operand) for operand in owner.operands)
-
-
-def _encloses(block: ir.Block, op: ir.Operation) -> bool:
-    outer: ir.Operation | None = op
-    while outer is not None:
-        if outer.block == block:
-            return True
-        parent = outer.parent
-        outer = None if parent is None or parent.name in ("func.func", "builtin.module") else parent
-    return False
 
 
 class Edged(Struct, frozen=True, eq=False):
@@ -188,8 +166,7 @@ def _replaced(
         index = ir.IndexType.get()
         end = body.block.add_argument(index, ir.Location.unknown())
         body.parameters = (*body.parameters, f"s{len(task_class.body.streams)}")
-        inputs = [argument.type for argument in body.block.arguments]
-        body.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+        body.retype()
         for op in ops:
             number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(task_class.stream_ops))
             with ir.InsertionPoint(op):

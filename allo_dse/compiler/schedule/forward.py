@@ -10,7 +10,8 @@ from msgspec import Struct
 from allo_dse.common.mlir.bindings import ir, memref, nested_ops
 from allo_dse.lang.diagnostics import ProgramError
 
-from .body import LOOP, Body
+from ..ir.nest import LOOP
+from .body import Body, around
 from .unfold import copy_of
 
 
@@ -69,7 +70,7 @@ def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> 
     loads: dict[ir.Operation, list[ir.Operation]] = {}
     for op in users:
         if op.name == "memref.load":
-            loads.setdefault(_nest_of(body, op), []).append(op)
+            loads.setdefault([op, *around(op)][-2], []).append(op)
     meant = [nest for nest in loads if reader in _called(body, nest)]
     if len(loads) < 2 or len(meant) != 1:
         return memory
@@ -81,14 +82,6 @@ def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> 
     for op in loads[meant[0]]:
         op.operands[0] = made
     return made
-
-
-def _nest_of(body: Body, op: ir.Operation) -> ir.Operation:
-    """Return the operation directly in the function's block that contains an operation."""
-    outer = op.parent
-    while outer is not None and outer != body.function:
-        op, outer = outer, outer.parent
-    return op
 
 
 def _behind(op: ir.Operation) -> ir.InsertionPoint:
@@ -135,12 +128,8 @@ def _readers(body: Body, memory: ir.Value) -> Iterator[Reader]:
 
 def _copy(body: Body, op: ir.Operation) -> ir.Operation | None:
     """The outermost loop around an operation that belongs to a copy."""
-    found, outer = None, op.parent
-    while outer is not None:
-        if LOOP in outer.attributes and body.source(outer).call in body.copies:
-            found = outer
-        outer = outer.parent
-    return found
+    loops = (outer for outer in around(op) if LOOP in outer.attributes)
+    return next(reversed([loop for loop in loops if body.source(loop).call in body.copies]), None)
 
 
 def _check_same(body: Body, first: Reader, other: Reader) -> None:

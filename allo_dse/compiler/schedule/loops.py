@@ -13,8 +13,8 @@ from allo_dse.common.mlir.bindings import arith, ir, nested_ops, scf
 from allo_dse.lang.diagnostics import ProgramError
 
 from ..ir.affine import UNKNOWN, Linear, Ranges, extent
-from ..ir.nest import Access, Branch, Loop, Node, Op
-from .body import LOOP, Body, inner_block, is_pure, number_of, numbered, statements
+from ..ir.nest import LOOP, Access, Loop, Node, Op, walk
+from .body import Body, inner_block, is_pure, nest_down_to, number_of, numbered, statements
 from .find import Found
 
 # Two accesses to one element, at least one of them a write, must keep their order. Whether two accesses meet is decided
@@ -49,7 +49,7 @@ class Reference(Struct, frozen=True, eq=False):
 
 def references(nodes: Sequence[Node]) -> list[Reference]:
     """The accesses of a tree; a stream operation is a write to something of its own."""
-    ops = list(_walk(nodes, ()))
+    ops = [(node, loops) for node, loops in walk(nodes) if isinstance(node, Op)]
     updates = _updates([op for op, _ in ops])
     found = []
     for order, (op, loops) in enumerate(ops):
@@ -58,17 +58,6 @@ def references(nodes: Sequence[Node]) -> list[Reference]:
         if op.access is not None:
             found.append(Reference(op.access, loops, order, updates.get(id(op), -1)))
     return found
-
-
-def _walk(nodes: Sequence[Node], loops: tuple[Loop, ...]) -> Iterator[tuple[Op, tuple[Loop, ...]]]:
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield from _walk(node.body, (*loops, node))
-        elif isinstance(node, Branch):
-            for side in node.sides:
-                yield from _walk(side, loops)
-        else:
-            yield node, loops
 
 
 def _updates(ops: Sequence[Op]) -> dict[int, int]:
@@ -219,17 +208,11 @@ def private(nodes: Sequence[Node]) -> set[str]:
     seen: set[str] = set()
     found: set[str] = set()
     for node in nodes:
-        for array in _overwritten(node):
-            if array not in seen:
-                found.add(array)
-        seen |= {op.access.array for op, _ in _walk([node], ()) if op.access is not None}
+        used = {op.access.array for op, _ in walk([node]) if isinstance(op, Op) and op.access is not None}
+        if isinstance(node, Op) and node.access is not None and node.access.write and not node.access.index:
+            found |= used - seen
+        seen |= used
     return found
-
-
-def _overwritten(node: Node) -> Iterator[str]:
-    """The scalars that a statement sets."""
-    if isinstance(node, Op) and node.access is not None and node.access.write and not node.access.index:
-        yield node.access.array
 
 
 def constant(value: int) -> ir.Value:
@@ -273,9 +256,13 @@ def variable(loop: ir.Operation) -> ir.Value:
     return inner_block(loop).arguments[0]
 
 
-def new_loop(end: ir.Value, mark: ir.IntegerAttr) -> ir.Operation:
-    """A loop from 0 to an end, where code is being written."""
-    made = scf.ForOp(constant(0), end, constant(1)).operation
+def new_loop(mark: ir.Attribute, *bounds: ir.Value) -> ir.Operation:
+    """A loop where code is being written.
+
+    Args:
+        bounds: first value, end and step; or the end only, of a loop from 0 by 1.
+    """
+    made = scf.ForOp(*(bounds if len(bounds) > 1 else (constant(0), *bounds, constant(1)))).operation
     made.attributes[LOOP] = mark
     with ir.InsertionPoint(inner_block(made)):
         scf.YieldOp([])
@@ -287,14 +274,6 @@ def _value_at(loop: ir.Operation, round_: ir.Value) -> ir.Value:
     low, _, step = bounds(loop)
     scaled = round_ if known(step) == 1 else arith.MulIOp(round_, step).result
     return scaled if known(low) == 0 else arith.AddIOp(low, scaled).result
-
-
-def _take_over(target: ir.Operation, loop: ir.Operation) -> None:
-    """Move the statements of one loop to the end of another, and erase the first."""
-    end = list(inner_block(target).operations)[-1]
-    for op in statements(inner_block(loop)):
-        op.move_before(end)
-    loop.erase()
 
 
 def split(found: Found, factor: int) -> None:
@@ -310,16 +289,16 @@ def split(found: Found, factor: int) -> None:
             rounds = constant(-(-trips // factor))
         else:
             rounds = arith.FloorDivSIOp(arith.AddIOp(total, constant(factor - 1)).result, size).result
-        outer = new_loop(rounds, body.marked(source, f"{source.name}.outer"))
+        outer = new_loop(body.marked(source, f"{source.name}.outer"), rounds)
     with ir.InsertionPoint.at_block_terminator(inner_block(outer)):
         first = arith.MulIOp(variable(outer), size).result
         exact = trips is not None and trips % factor == 0
         end = size if exact else arith.MinSIOp(size, arith.SubIOp(total, first).result).result
-        inner = new_loop(end, body.marked(source, f"{source.name}.inner"))
+        inner = new_loop(body.marked(source, f"{source.name}.inner"), end)
     with ir.InsertionPoint.at_block_terminator(inner_block(inner)):
         value = _value_at(loop, arith.AddIOp(first, variable(inner)).result)
         variable(loop).replace_all_uses_with(value)
-    _take_over(inner, loop)
+    _sink([loop], inner, {})
 
 
 def fuse(chain: Sequence[Found]) -> str:
@@ -334,11 +313,9 @@ def fuse(chain: Sequence[Found]) -> str:
         raise ProgramError("loops whose number of rounds varies cannot be fused")
     sizes = [number for number in numbers if number is not None]
     name = "_".join(body.source(loop).name for loop in loops) + "_fused"
-    total = 1
-    for size in sizes:
-        total *= size
+    total = math.prod(sizes)
     with ir.InsertionPoint(loops[0]):
-        whole = new_loop(constant(total), body.marked(body.source(loops[0]), name))
+        whole = new_loop(body.marked(body.source(loops[0]), name), constant(total))
     mapping: dict[ir.Value, ir.Value] = {}
     with ir.InsertionPoint.at_block_terminator(inner_block(whole)):
         rest = variable(whole)
@@ -376,12 +353,7 @@ def reorder(body: Body, wanted: Sequence[ir.Operation]) -> None:
     for position in order:
         loop = chain[position]
         with point:
-            low, high, step = (_copied(value, chain, mapping) for value in bounds(loop))
-            new = scf.ForOp(low, high, step).operation
-            for name in loop.attributes:
-                new.attributes[str(name)] = loop.attributes[str(name)]
-            with ir.InsertionPoint(inner_block(new)):
-                scf.YieldOp([])
+            new = new_loop(loop.attributes[LOOP], *(_copied(value, chain, mapping) for value in bounds(loop)))
         mapping[variable(loop)] = variable(new)
         made.append(new)
         point = ir.InsertionPoint.at_block_terminator(inner_block(new))
@@ -391,14 +363,10 @@ def reorder(body: Body, wanted: Sequence[ir.Operation]) -> None:
 def _between(wanted: Sequence[ir.Operation]) -> list[ir.Operation]:
     """All loops from the outermost to the innermost of some that stand in each other."""
     for innermost in wanted:
-        chain = [innermost]
-        outer = innermost.parent
-        while outer is not None and outer.name == "scf.for":
-            chain.append(outer)
-            outer = outer.parent
-        if all(any(one == loop for loop in chain) for one in wanted):
-            last = max(position for position, loop in enumerate(chain) if any(loop == one for one in wanted))
-            return chain[: last + 1][::-1]
+        chain = nest_down_to(innermost)
+        places = [next((n for n, loop in enumerate(chain) if loop == one), -1) for one in wanted]
+        if min(places) >= 0:
+            return chain[min(places) :]
     raise ProgramError("these loops are not nested in each other", hint="name loops of one nest")
 
 
@@ -448,7 +416,8 @@ def check_order(body: Body, chain: Sequence[ir.Operation], order: Sequence[int])
     loops = [numbered(nest, number_of(loop)) for loop in chain]
     inner = loops[-1].body
     own = private(inner)
-    pairing = Pairing(tuple(loops), tuple(loops), value_ranges(_around(nest.body, loops[0]) + loops, {}))
+    outer = next(outer for node, outer in walk(nest.body) if node is loops[0])
+    pairing = Pairing(tuple(loops), tuple(loops), value_ranges([*outer, *loops], {}))
     found = [reference for reference in references(inner) if reference.access.array not in own]
     inside = [loop for reference in found for loop in reference.loops]
     pairing = Pairing(pairing.left, pairing.right, value_ranges(inside, pairing.ranges))
@@ -465,28 +434,6 @@ def check_order(body: Body, chain: Sequence[ir.Operation], order: Sequence[int])
                         f"in this order an element of `{one.access.array}` is used too early",
                         hint=f"an iteration uses what an earlier one leaves there ({distance} later ones)",
                     )
-
-
-def _around(nodes: Sequence[object], target: Loop) -> list[Loop]:
-    """The loops around a loop, outermost first."""
-    for node in nodes:
-        if node is target:
-            return []
-        if isinstance(node, Loop) and _contains(node.body, target):
-            return [node, *_around(node.body, target)]
-        for side in getattr(node, "sides", ()):
-            if _contains(side, target):
-                return _around(side, target)
-    return []
-
-
-def _contains(nodes: Sequence[object], target: Loop) -> bool:
-    return any(
-        node is target
-        or (isinstance(node, Loop) and _contains(node.body, target))
-        or any(_contains(side, target) for side in getattr(node, "sides", ()))
-        for node in nodes
-    )
 
 
 def _copied(value: ir.Value, chain: Sequence[ir.Operation], mapping: dict[ir.Value, ir.Value]) -> ir.Value:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.lang.diagnostics import ProgramError, warn
 
-from ..ir.nest import Loop, Node
-from .body import Body, inner_block, is_pure, number_of, numbered, statements
+from ..ir.nest import blocks_of, walk
+from .body import Body, inner_block, is_pure, nest_down_to, number_of, numbered, statements
 from .find import Found
-from .loops import Pairing, Reference, bounds, first_order, known, references, value_ranges, variable
+from .loops import Pairing, bounds, first_order, known, references, value_ranges, variable
 
 
 def compute_at(producer: Found, target: Found) -> None:
@@ -26,7 +26,7 @@ def compute_at(producer: Found, target: Found) -> None:
         ProgramError: where the loops do not have the same rounds, or where results would differ.
     """
     body = target.body
-    path, shared = _path(producer.op), _path(target.op)
+    path, shared = nest_down_to(producer.op), nest_down_to(target.op)
     while path and shared and path[0] == shared[0]:  # loops around both nests
         path, shared = path[1:], shared[1:]
     if not path or not shared:
@@ -49,14 +49,6 @@ def compute_at(producer: Found, target: Found) -> None:
     for old, new in mapping.items():
         old.replace_all_uses_with(new)
     moved[0].erase()
-
-
-def _path(loop: ir.Operation) -> list[ir.Operation]:
-    """The loops of a nest down to one of them."""
-    path = [loop]
-    while path[0].parent is not None and path[0].parent.name == "scf.for":
-        path.insert(0, path[0].parent)
-    return path
 
 
 def _same_rounds(body: Body, first: ir.Operation, shared: Sequence[ir.Operation]) -> list[ir.Operation]:
@@ -92,13 +84,15 @@ def check_merged(body: Body, moved: Sequence[ir.Operation], shared: Sequence[ir.
     left = [numbered(nest, number_of(loop)) for loop in moved]
     right = [numbered(nest, number_of(loop)) for loop in shared]
     produced, used = references([left[0]]), references([right[0]])
-    block = _block_of(nest.body, left[0])
+    blocks = [nest.body, *(block for node, _ in walk(nest.body) for block in blocks_of(node))]
+    block = next(own for own in blocks if any(node is left[0] for node in own))
     places = [next(p for p, node in enumerate(block) if node is loop) for loop in (left[0], right[0])]
     if places[0] > places[1]:
         raise ProgramError("the nest that is moved comes after the other")
     ranges = value_ranges([loop for one in (*produced, *used) for loop in one.loops], {})
     for between in references(block[places[0] + 1 : places[1]]):
-        if any(_conflict(between, one) for one in produced):
+        same = (one for one in produced if one.access.array == between.access.array)
+        if any(one.access.write or between.access.write for one in same):
             raise ProgramError(f"`{between.access.array}` is used between the two nests")
     pairing = Pairing(tuple(left), tuple(right), ranges)
     for one in produced:
@@ -108,20 +102,3 @@ def check_merged(body: Body, moved: Sequence[ir.Operation], shared: Sequence[ir.
                     f"elements of `{one.access.array}` would be used before they are computed",
                     hint="choose a loop further out, or reorder the nests first",
                 )
-
-
-def _conflict(one: Reference, other: Reference) -> bool:
-    return one.access.array == other.access.array and (one.access.write or other.access.write)
-
-
-def _block_of(nodes: Sequence[Node], loop: Loop) -> Sequence[Node]:
-    """The block of the tree that a loop stands in."""
-    if any(node is loop for node in nodes):
-        return nodes
-    for node in nodes:
-        inside = [node.body] if isinstance(node, Loop) else list(getattr(node, "sides", ()))
-        for block in inside:
-            found = _block_of(block, loop)
-            if found:
-                return found
-    return ()

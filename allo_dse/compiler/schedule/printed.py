@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import ir
-from allo_dse.lang.diagnostics import ProgramError
 
+from ..ir.nest import LOOP
 from ..program.compiled import CompiledProgram, Directive
 from ..program.tensors import SourceLoop
-from ..regions.schedules import partition_options
-from .body import LOOP, Body
+from ..regions.schedules import partition_options, require_numbers
+from .body import Body
 from .find import Found
 
 _VALUE = re.compile(
@@ -98,10 +98,7 @@ def loop_directive(kind: str, found: Found, options: Mapping[str, object]) -> Di
         ProgramError: for an interval or a factor that is not one.
     """
     source = found.body.source(found.op)
-    for option, least in (("initiation_interval", 1), ("factor", 0)):
-        value = options.get(option, least)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ProgramError(f"{kind}({source.name}): {option} must be an integer of at least {least}, not {value!r}")
+    require_numbers(kind, source.name, options)
     return Directive(kind, found.body.task_class.kernel, source.label, dict(options))
 
 

@@ -20,9 +20,10 @@ from allo_dse.common.records import replace
 from allo_dse.lang.diagnostics import ProgramError
 
 from ..ir.affine import extent
+from ..ir.nest import LOOP
 from ..program.compiled import CompiledProgram
 from ..program.kernel import Kernel
-from .body import LOOP, Body, inner_block, is_pure, number_of, numbered, statements
+from .body import Body, inner_block, is_pure, number_of, numbered, statements
 from .find import Found
 from .loops import (
     Pairing,
@@ -31,6 +32,7 @@ from .loops import (
     constant,
     erase_unused,
     known,
+    new_loop,
     references,
     reorder,
     share_constants,
@@ -157,12 +159,14 @@ def restructured(program: CompiledProgram, rewrites: Sequence[Rewrite]) -> Compi
     Raises:
         ProgramError: where a rewrite does not apply, or could change results.
     """
-    kernels = tuple(_rewritten(own, [one for one in rewrites if one.kernel == own.name]) for own in program.kernels)
-    return CompiledProgram(**program.compiled_fields | {"kernels": kernels})
+    kernels = (_rewritten(own, tuple(one for one in rewrites if one.kernel == own.name)) for own in program.kernels)
+    return CompiledProgram(**program.compiled_fields | {"kernels": tuple(kernels)})
 
 
 @lru_cache(maxsize=512)
-def _cached(kernel: Kernel, rewrites: tuple[Rewrite, ...]) -> Kernel:
+def _rewritten(kernel: Kernel, rewrites: tuple[Rewrite, ...]) -> Kernel:
+    if not rewrites:
+        return kernel
     with _opened(kernel) as body:
         for rewrite in rewrites:
             if rewrite.kind == "rectangle":
@@ -183,10 +187,6 @@ def _cached(kernel: Kernel, rewrites: tuple[Rewrite, ...]) -> Kernel:
         share_constants(body.function)
         erase_unused(body.block)
         return replace(kernel, classes=(body.finished(),))
-
-
-def _rewritten(kernel: Kernel, rewrites: Sequence[Rewrite]) -> Kernel:
-    return _cached(kernel, tuple(rewrites)) if rewrites else kernel
 
 
 def _triangles(body: Body) -> Iterator[ir.Operation]:
@@ -212,9 +212,8 @@ def _make_rectangle(body: Body, loop: ir.Operation) -> None:
     assert last is not None
     (least, _), (_, most) = extent(first, forms.ranges), extent(last, forms.ranges)
     with ir.InsertionPoint(loop):
-        made = scf.ForOp(constant(least), constant(most), constant(1)).operation
-        made.attributes[LOOP] = loop.attributes[LOOP]
-    with ir.InsertionPoint(inner_block(made)):
+        made = new_loop(loop.attributes[LOOP], constant(least), constant(most), constant(1))
+    with ir.InsertionPoint.at_block_begin(inner_block(made)):
         tests = []
         if not first.is_constant:
             tests.append(arith.CmpIOp(arith.CmpIPredicate.sge, variable(made), low).result)
@@ -223,7 +222,6 @@ def _make_rectangle(body: Body, loop: ir.Operation) -> None:
         inside = scf.IfOp(tests[0] if len(tests) == 1 else arith.AndIOp(*tests).result)
         with ir.InsertionPoint(inside.then_block):
             end = scf.YieldOp([]).operation
-        scf.YieldOp([])
     for op in statements(inner_block(loop)):
         op.move_before(end)
     variable(loop).replace_all_uses_with(variable(made))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partialmethod
 from typing import Any
 
 from allo_dse.common.mlir.bindings import ir
@@ -113,9 +114,10 @@ class Session:
 
     def _carry_out(self, primitive: Primitive) -> Any:
         with self._context, ir.Location.unknown():
-            if primitive.name not in _PRIMITIVES:
+            carry_out = getattr(self, f"_apply_{primitive.name}", None)
+            if carry_out is None:
                 raise ProgramError(f"{primitive.name}: there is no such primitive yet")
-            found = _PRIMITIVES[primitive.name](self, *primitive.args, **dict(primitive.options))
+            found = carry_out(*primitive.args, **dict(primitive.options))
             for body in self._bodies:
                 share_constants(body.function)
                 erase_unused(body.block)
@@ -126,17 +128,17 @@ class Session:
     def _find(self, axis: object) -> list[Found]:
         return find.loops(self._bodies, axis, self.top)
 
-    def _split(self, axis: object, factor: object) -> None:
+    def _apply_split(self, axis: object, factor: object) -> None:
         if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
             raise ProgramError(f"split: the factor must be a positive integer, not {factor!r}")
         for found in self._find(axis):
             split(found, factor)
 
-    def _reorder(self, *axes: object) -> None:
+    def _apply_reorder(self, *axes: object) -> None:
         for chain in self._together(axes):
             reorder(chain[0].body, [one.op for one in chain])
 
-    def _fuse(self, *axes: object) -> Axis:
+    def _apply_fuse(self, *axes: object) -> Axis:
         name = ""
         source = None
         for chain in self._together(axes):
@@ -145,25 +147,19 @@ class Session:
         assert source is not None
         return Axis(source.function, source.band, name)
 
-    def _tile(self, *given: object) -> None:
+    def _apply_tile(self, *given: object) -> None:
         axes, factors = given[: len(given) // 2], given[len(given) // 2 :]
         if not axes or len(axes) != len(factors):
             raise ProgramError("tile takes as many factors as loops", hint='s.tile("i", "j", 8, 4)')
         for axis, factor in zip(axes, factors, strict=True):
-            self._split(axis, factor)
-        self._reorder(*(_part(axis, part) for part in ("outer", "inner") for axis in axes))
+            self._apply_split(axis, factor)
+        self._apply_reorder(*(_part(axis, part) for part in ("outer", "inner") for axis in axes))
 
-    def _compute_at(self, from_loop: object, target_loop: object) -> None:
-        for producer, target in self._together((from_loop, target_loop)):
+    def _apply_compute_at(self, *axes: object) -> None:
+        for producer, target in self._together(axes):
             compute_at(producer, target)
 
-    def _buffer_at(self, target: object, axis: object) -> Array:
-        return self._beside(buffer_at, target, axis)
-
-    def _reuse_at(self, target: object, axis: object) -> Array:
-        return self._beside(reuse_at, target, axis)
-
-    def _reshape(self, target: object, shape: Sequence[int]) -> None:
+    def _apply_reshape(self, target: object, shape: Sequence[int]) -> None:
         for body, value in find.arrays(self._bodies, target, self.top):
             name = find.array(target, self.top).name
             for array in (*returned(body, value), value):
@@ -185,6 +181,9 @@ class Session:
         assert made is not None
         return made
 
+    _apply_buffer_at = partialmethod(_beside, buffer_at)
+    _apply_reuse_at = partialmethod(_beside, reuse_at)
+
     def _together(self, axes: Sequence[object]) -> list[list[Found]]:
         """The loops of several names, for each call of the functions that they stand in."""
         if not axes:
@@ -194,27 +193,19 @@ class Session:
             raise ProgramError("these loops belong to functions that are not called equally often")
         return [list(one) for one in zip(*found, strict=True)]
 
-    def _directive(self, kind: str) -> Callable[..., None]:
-        def record(axis: object, **options: object) -> None:
-            for found in find.loops(self._bodies, axis, self.top, several=True):
-                self._add(loop_directive(kind, found, options))
+    def _directive(self, kind: str, axis: object, **options: object) -> None:
+        for found in find.loops(self._bodies, axis, self.top, several=True):
+            self._add(loop_directive(kind, found, options))
 
-        return record
+    _apply_pipeline = partialmethod(_directive, "pipeline")
+    _apply_unroll = partialmethod(_directive, "unroll")
+    _apply_parallel = partialmethod(_directive, "parallel")
 
-    def _pipeline(self, axis: object, **options: object) -> None:
-        self._directive("pipeline")(axis, **options)
-
-    def _unroll(self, axis: object, **options: object) -> None:
-        self._directive("unroll")(axis, **options)
-
-    def _parallel(self, axis: object) -> None:
-        self._directive("parallel")(axis)
-
-    def _partition(self, target: object, **options: object) -> None:
+    def _apply_partition(self, target: object, **options: object) -> None:
         for body, array in find.arrays(self._bodies, target, self.top):
             self._add(partition_directive(body, array, str(target), options))
 
-    def _unfold(self, band_name: object, axes: Sequence[int]) -> list[int]:
+    def _apply_unfold(self, band_name: object, axes: Sequence[int]) -> list[int]:
         if (band_name, tuple(axes)) in self._unfolded:  # of a function that several schedules compose
             return list(axes)
         self._unfolded.add((band_name, tuple(axes)))
@@ -225,7 +216,7 @@ class Session:
                 self._directives += [replace(said, name=name) for said in self._directives if said.name == first]
         return list(axes)
 
-    def _outline(self, axis: object, function: str | None) -> str:
+    def _apply_outline(self, axis: object, function: str | None) -> str:
         (found,) = self._find(axis)[:1]
         name = function or f"outlined_{found.name}"
         if name in find.functions(self._bodies):
@@ -234,7 +225,7 @@ class Session:
             outline(found, name)
         return name
 
-    def _to(self, target: object, dst: object, axis: object, depth: object) -> None:
+    def _apply_to(self, target: object, dst: object, axis: object, depth: object) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int):
             raise ProgramError(f"to({target}): depth must be an integer, not {depth!r}")
         arrays: dict[Body, list[ir.Value]] = {}
@@ -279,37 +270,16 @@ class Session:
         if directive not in self._directives:
             self._directives.append(directive)
 
-    def _dataflow(self, axis: object) -> None:
+    def _apply_dataflow(self, axis: object) -> None:
         if isinstance(axis, str) and axis in find.functions(self._bodies):
             self._add(Directive(DATAFLOW, self._compiled.kernels[0].name, axis))
         else:
-            self._directive(DATAFLOW)(axis)
+            self._directive(DATAFLOW, axis)
 
-    def _inline(self, function: str | None = None) -> None:
+    def _apply_inline(self, function: str | None = None) -> None:
         known = find.functions(self._bodies)
         if function is not None and function not in known:
             raise ProgramError(f"there is no function `{function}`", hint=f"known: {', '.join(known)}")
-
-
-_PRIMITIVES: Mapping[str, Callable[..., Any]] = {
-    "split": Session._split,
-    "reorder": Session._reorder,
-    "fuse": Session._fuse,
-    "tile": Session._tile,
-    "compute_at": Session._compute_at,
-    "buffer_at": Session._buffer_at,
-    "reuse_at": Session._reuse_at,
-    "reshape": Session._reshape,
-    "pipeline": Session._pipeline,
-    "unroll": Session._unroll,
-    "parallel": Session._parallel,
-    "partition": Session._partition,
-    "dataflow": Session._dataflow,
-    "inline": Session._inline,
-    "unfold": Session._unfold,
-    "outline": Session._outline,
-    "to": Session._to,
-}
 
 
 def _with_shapes(program: CompiledProgram, shapes: Mapping[str, tuple[int, ...]]) -> CompiledProgram:

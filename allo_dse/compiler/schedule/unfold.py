@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
@@ -9,8 +10,8 @@ from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import replace
 from allo_dse.lang.diagnostics import ProgramError
 
-from ..ir.nest import Loop, Node
-from .body import LOOP, NAME, Body, inner_block, number_of, numbered, statements
+from ..ir.nest import LOOP, Loop, Node
+from .body import NAME, Body, inner_block, number_of, numbered, statements
 from .find import Found
 from .loops import bounds, constant, known, trips_of, variable
 from .streams import accesses, touches
@@ -87,16 +88,13 @@ def as_call(
     free = count(1 + max(source.call for source in body.sources))
     calls: dict[tuple[str, int], int] = {}
     for loop in loops:
-        source = body.source(loop)
-        if (source.function, source.call) == (outermost.function, outermost.call) and function is not None:
-            own = replace(source, function=function)
-        else:
-            own = source
-        if (source.function, source.call) not in calls:
-            calls[source.function, source.call] = next(free)
-        call = calls[source.function, source.call]
-        body.sources.append(replace(own, call=call))
-        loop.attributes[LOOP] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(body.sources) - 1)
+        own = body.source(loop)
+        key = own.function, own.call
+        if key not in calls:
+            calls[key] = next(free)
+        if key == (outermost.function, outermost.call) and function is not None:
+            own = replace(own, function=function)
+        loop.attributes[LOOP] = body.marked(replace(own, call=calls[key]), own.name)
     for (owner, before, name), value in list(body.arrays.items()):
         if (owner, before) in calls:
             renamed = function if function is not None and owner == outermost.function else owner
@@ -152,10 +150,7 @@ def _filled_first(rounds: Sequence[Node], array: str, shape: Sequence[int]) -> b
     if first is None or (isinstance(first, Loop) and touches(first, array, write=False)):
         return False
     written = accesses([first], array, shape, write=True)
-    size = 1
-    for extent in shape:
-        size *= extent
-    return written is not None and len(set(written.tolist())) == size
+    return written is not None and len(set(written.tolist())) == math.prod(shape)
 
 
 def _memory_of(

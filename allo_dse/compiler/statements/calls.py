@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable, Sequence
+from functools import reduce
 from types import FunctionType
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +20,11 @@ from ..expressions import scalars, streams, tiles
 from ..expressions.arithmetic import combined_form
 from ..expressions.scalars import as_scalar, convert
 from ..expressions.subscripts import reversed_bits
-from ..expressions.tile_library import LIBRARY
+from ..expressions.tile_library import LIBRARY, Call
 from ..model import values as meta
 from ..model.mlir_text import element_type
 from ..model.source_file import function_source
-from ..model.values import Buffer, Const, LocalFunction, Meta, RegionCall, Scalar, TileExpr, Tuple, Value, pid_of
+from ..model.values import Buffer, Const, LocalFunction, Meta, RegionCall, Scalar, TileExpr, Tuple, Value
 from ..regions.task_state import Task
 from .helpers import call_external, call_helper, call_local, external_of, is_helper, start_and_wait
 
@@ -33,28 +35,25 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
         task.fail(node, "this cannot be called")
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
         task.fail(node, "argument lists with * are not supported in kernels")
-    args = [task.lower(task, a) for a in node.args]
-    options = {str(k.arg): task.lower(task, k.value) for k in node.keywords}
+    args = [task.lower(a) for a in node.args]
+    options = {str(k.arg): task.lower(k.value) for k in node.keywords}
     if isinstance(callee, LocalFunction):
         task.notice("call", node)
         return call_local(task, callee, args, options, node)
-    function = callee.value
-    region = as_region(function)
-    if region is not None:
+    function, constant = callee.value, all(isinstance(a, Const) for a in args)
+    if (region := as_region(function)) is not None:
         return _call_region(task, region, args, node)
     if isinstance(function, VliwKernel):
         return _call_vliw(task, function, args, node)
-    module = external_of(function)
-    if module is not None:
+    if (module := external_of(function)) is not None:
         return call_external(task, module, args, node)
-    name = intrinsic_of(function)
-    if name is not None:
+    if (name := intrinsic_of(function)) is not None:
         return _intrinsic(task, name, args, options, node)
     if isinstance(function, DType):
-        if not all(isinstance(a, Const) for a in args):
+        if not constant:
             task.notice("type call", node)
         return _cast(task, function, args, node)
-    if _is_builtin(function) and not all(isinstance(a, Const) for a in args):
+    if not constant and isinstance(function, Hashable) and function in _PYTHON:
         if function in _COMPUTING:
             task.notice(function.__name__, node)
         return _PYTHON[function](task, args, node)
@@ -102,10 +101,6 @@ def _call_vliw(task: Task, kernel: VliwKernel, args: Sequence[Value], node: ast.
     return Const(None)
 
 
-def _is_builtin(function: object) -> bool:
-    return isinstance(function, Hashable) and function in _PYTHON
-
-
 _ALLO_NAMES = {"maximum": "max", "minimum": "min", "absolute": "abs", "fabs": "abs", "pow": "power", "dot": "matmul"}
 """Allo's names of functions of Python and NumPy that have another name there."""
 
@@ -130,22 +125,19 @@ def _python(task: Task, function: object, args: Sequence[Value], options: dict[s
         if all(isinstance(a, Const) for a in args):
             return Const(function(*[a.value for a in args if isinstance(a, Const)], **named))
         rank = len(task.kernel.mesh)
-        scalar = [a.array if isinstance(a, Meta) else _boxed(a, rank) for a in args]
-        values = np.frompyfunc(lambda *v: function(*[_plain(x) for x in v], **named), len(scalar), 1)(*scalar)
+        scalar: list[Array] = []
+        for a in args:  # constants of any type in arrays that `frompyfunc` passes on as they are
+            scalar.append(a.array if isinstance(a, Meta) else np.empty((1,) * rank, object))
+            if isinstance(a, Const):
+                scalar[-1].flat[0] = a.value
+
+        def of_task(*values: Any) -> object:
+            return function(*[v.item() if isinstance(v, np.generic) else v for v in values], **named)
+
+        values = np.frompyfunc(of_task, len(scalar), 1)(*scalar)
         return meta.table(np.array(values.tolist()).reshape(values.shape))
     except Exception as error:
         task.fail(node, f"cannot evaluate this at compile time: {type(error).__name__}: {error}")
-
-
-def _boxed(value: Value, rank: int) -> Array:
-    """A constant as an array that `frompyfunc` passes on as it is."""
-    box = np.empty((1,) * rank, object)
-    box.flat[0] = value.value if isinstance(value, Const) else None
-    return box
-
-
-def _plain(value: object) -> object:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 # -- the language's functions ----------------------------------------------------------------------------------------
@@ -154,31 +146,45 @@ def _plain(value: object) -> object:
 def _intrinsic(task: Task, name: str, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:
     if name in _NOTED:
         task.notice(name, node)
+    if (expected := _EXACTLY.get(name)) is not None and len(args) != expected:
+        task.fail(node, f"{name}() takes {expected} arguments, {len(args)} are given")
     if name in BINARY or name == "power":
-        _arity(task, name, args, 2, node)
         if not tiles.is_tile(args[0]) and tiles.is_tile(args[1]):
             task.notice("number first", node)
         return tile_or_scalar(task, name, args, node)
     if name in UNARY:
-        _arity(task, name, args, 1, node)
         return tile_or_scalar(task, name, args, node)
     if name in LIBRARY:
         if len(args) < _AT_LEAST.get(name, 1):
             task.fail(node, f"{name}() takes at least {_AT_LEAST.get(name, 1)} arguments, {len(args)} are given")
-        return LIBRARY[name](task, args, options, node)
-    handler = _INTRINSICS.get(name)
-    if handler is None:
-        task.fail(node, f"{name}() cannot be used here")
-    return handler(task, args, options, node)
+        return LIBRARY[name](Call(task, name, args, options, node))
+    match name:
+        case "get_pid":
+            return task.pids[0] if len(task.pids) == 1 else Tuple(task.pids)
+        case "matmul":
+            return tiles.matmul(task, args[0], args[1], node)
+        case "copy":
+            return method(task, args[0], "copy", node)
+        case "transpose":
+            if not args or not tiles.is_tile(args[0]):
+                task.fail(node, "transpose() needs a tile")
+            axes = args[1] if len(args) > 1 else Const(None)
+            if not isinstance(axes, Const):
+                task.fail(node, "the axes of transpose() must be known at compile time")
+            return transpose(task, args[0], None if axes.value is None else tuple(axes.value), node)
+        case "gather":
+            return streams.gather(task, args, node)
+        case "scatter":
+            return streams.scatter(task, args, node)
+    task.fail(node, f"{name}() cannot be used here")
+
+
+_EXACTLY = {**dict.fromkeys((*UNARY, "copy"), 1), **dict.fromkeys((*BINARY, "power", "matmul"), 2), "get_pid": 0}
+"""Functions with a fixed number of arguments."""
 
 
 _NOTED = frozenset({"view", "ones", "zeros", "tril", "max", "min"})
 """Functions that not every target builds."""
-
-
-def _arity(task: Task, name: str, args: Sequence[Value], expected: int, node: ast.Call) -> None:
-    if len(args) != expected:
-        task.fail(node, f"{name}() takes {expected} arguments, {len(args)} are given")
 
 
 def tile_or_scalar(task: Task, name: str, args: Sequence[Value], node: ast.AST) -> Value:
@@ -194,31 +200,6 @@ def tile_or_scalar(task: Task, name: str, args: Sequence[Value], node: ast.AST) 
     if name not in ("abs", "relu") and not value.dtype.is_float:
         task.notice("function of integers", node)
     return tiles.unary(task, name, value)
-
-
-def _get_pid(task: Task, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:
-    _arity(task, "get_pid", args, 0, node)
-    pids = tuple(pid_of(task.kernel.mesh, axis) for axis in range(len(task.kernel.mesh)))
-    return pids[0] if len(pids) == 1 else Tuple(pids)
-
-
-def _matmul(task: Task, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:
-    _arity(task, "matmul", args, 2, node)
-    return tiles.matmul(task, args[0], args[1], node)
-
-
-def _copy(task: Task, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:
-    _arity(task, "copy", args, 1, node)
-    return method(task, args[0], "copy", node)
-
-
-def _transpose(task: Task, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:
-    if not args or not tiles.is_tile(args[0]):
-        task.fail(node, "transpose() needs a tile")
-    axes = args[1] if len(args) > 1 else None
-    if axes is not None and not isinstance(axes, Const):
-        task.fail(node, "the axes of transpose() must be known at compile time")
-    return transpose(task, args[0], tuple(axes.value) if isinstance(axes, Const) else None, node)
 
 
 def transpose(task: Task, tile: Value, axes: tuple[int, ...] | None, node: ast.AST) -> Value:
@@ -243,7 +224,8 @@ def method(task: Task, base: Value, name: str, node: ast.Call) -> Value:
     if name == "copy" and tiles.is_tile(base):
         return base
     if name == "bitcast" and isinstance(base, Scalar) and base.dtype.bits in (16, 32, 64) and not base.dtype.is_fixed:
-        return _bitcast(task, base)
+        to = UInt(base.dtype.bits) if base.dtype.is_float else Float(base.dtype.bits)
+        return task.emit(f"arith.bitcast {base.ssa} : {element_type(base.dtype)} to {element_type(to)}", to)
     if name == "reverse" and isinstance(base, Scalar) and base.dtype.kind in ("int", "uint"):
         return reversed_bits(task, base)
     if name in _METHODS:
@@ -259,32 +241,7 @@ _METHODS = {
 }
 
 
-def _bitcast(task: Task, value: Scalar) -> Scalar:
-    """The bits of a float as an unsigned integer, or those of an integer as a float."""
-    to = UInt(value.dtype.bits) if value.dtype.is_float else Float(value.dtype.bits)
-    text = f"arith.bitcast {value.ssa} : {element_type(value.dtype)} to {element_type(to)}"
-    return Scalar(task.text.op(text), to)
-
-
 _AT_LEAST = dict.fromkeys(("bmm", "linear", "conv2d", "maxpool", "sumpool", "view", "concat"), 2) | {"layernorm": 3}
-
-
-def _gather(task: Task, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:
-    return streams.gather(task, args, node)
-
-
-def _scatter(task: Task, args: list[Value], options: dict[str, Value], node: ast.Call) -> Value:
-    return streams.scatter(task, args, node)
-
-
-_INTRINSICS: dict[str, Callable[[Task, list[Value], dict[str, Value], ast.Call], Value]] = {
-    "get_pid": _get_pid,
-    "matmul": _matmul,
-    "copy": _copy,
-    "transpose": _transpose,
-    "gather": _gather,
-    "scatter": _scatter,
-}
 
 
 # -- casts and Python's functions ------------------------------------------------------------------------------------
@@ -307,33 +264,25 @@ def _extreme(op: str) -> Callable[[Task, Sequence[Value], ast.Call], Value]:
     def lower(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
         if len(args) < 2:
             task.fail(node, f"{op}() takes at least two values")
-        result = args[0]
-        for value in args[1:]:
-            result = _pair(task, op, result, value, node)
-        return result
+        return reduce(lambda left, right: _pair(task, op, left, right, node), args)
 
     return lower
 
 
+def _abs(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
+    if len(args) == 1 and isinstance(args[0], Meta):
+        return meta.table(abs(args[0].array))
+    return _intrinsic(task, "abs", [*args], {}, node)
+
+
 def _pair(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Value:
-    rank = len(task.kernel.mesh)
-    both = [
-        meta.constant(v.value, rank) if isinstance(v, Const) and isinstance(v.value, int) else v for v in (left, right)
-    ]
-    first, second = both
+    first, second = (meta.as_meta(value, len(task.kernel.mesh)) for value in (left, right))
     if isinstance(first, Meta) and isinstance(second, Meta):
         return meta.combine(op, first, second)
     if tiles.is_tile(left) or tiles.is_tile(right):
         return tiles.elementwise(task, op, (left, right), node)
     result = scalars.binary(task, op, left, right, node)
     return replace(result, form=combined_form(op, left, right, result.dtype))
-
-
-def _abs(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
-    _arity(task, "abs", args, 1, node)
-    if isinstance(args[0], Meta):
-        return meta.table(abs(args[0].array))
-    return tile_or_scalar(task, "abs", args, node)
 
 
 def _len(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
@@ -344,18 +293,16 @@ def _len(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
     task.fail(node, "len() needs a tile or a tuple")
 
 
-def _float(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
-    value = args[0] if args else Const(0.0)
-    if isinstance(value, Scalar) and value.dtype.is_float:
-        return value
-    return _cast(task, float32, args, node)
+def _number(kind: DType) -> Callable[[Task, Sequence[Value], ast.Call], Value]:
+    """The function `float` or `int`; numbers of that kind stay as they are."""
 
+    def lower(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
+        value = args[0] if args else Const(0)
+        if isinstance(value, Scalar) and (value.dtype.is_float if kind.is_float else value.dtype.is_integer):
+            return value
+        return _cast(task, kind, args, node)
 
-def _int(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
-    value = args[0] if args else Const(0)
-    if isinstance(value, Meta) or (isinstance(value, Scalar) and value.dtype.is_integer):
-        return value
-    return _cast(task, int32, args, node)
+    return lower
 
 
 _COMPUTING = (min, max, abs)  # operations, not only changes of type
@@ -364,6 +311,6 @@ _PYTHON: dict[object, Callable[[Task, Sequence[Value], ast.Call], Value]] = {
     max: _extreme("max"),
     abs: _abs,
     len: _len,
-    int: _int,
-    float: _float,
+    int: _number(int32),
+    float: _number(float32),
 }

@@ -22,7 +22,6 @@ from ..expressions.scalars import as_scalar, convert
 from ..expressions.tiles import note_elements
 from ..model import values as meta
 from ..model.index_forms import Form, variable
-from ..model.mlir_text import element_type
 from ..model.source_file import function_source, statements_in
 from ..model.values import (
     Buffer,
@@ -37,7 +36,6 @@ from ..model.values import (
     Value,
     Variable,
     Walk,
-    pid_of,
 )
 from ..program.kernel import ExternalCall
 from ..program.tensors import StreamArray
@@ -134,9 +132,8 @@ def call_helper(
     inner = RegionSource(outer.name, file, outer.names_of(function), parts=outer.parts)
     inner.enclosing, inner.scope, inner.around = outer.enclosing, outer.scope, outer.around
     bind_type_parameters(inner, definition, arguments or _inferred(definition, args), outer.names)
-    bound, types = _arguments(task, inner, definition, args, options, node)
-    with _inside(task, inner, definition, name), task.scope(helper=True):
-        return _inlined(task, inner, definition, bound, types, node)
+    bound = _arguments(task, inner, definition, args, options, node)
+    return _inlined(task, inner, definition, name, bound, [*task.scopes, Scope(helper=True)], node)
 
 
 def _inferred(definition: ast.FunctionDef, args: Sequence[Value]) -> tuple[object, ...]:
@@ -169,15 +166,11 @@ def call_local(
     task: Task, function: LocalFunction, args: Sequence[Value], options: dict[str, Value], node: ast.Call
 ) -> Value:
     """The value that a function defined inside a kernel returns; it sees the names around its definition."""
-    definition: ast.FunctionDef = function.node
+    definition = function.node
     _check_recursion(task, definition.name, node)
-    bound, types = _arguments(task, task.source, definition, args, options, node)
-    scopes = task.scopes
-    task.scopes = [*function.scopes, Scope(hidden=own_names(definition))]
-    with _inside(task, task.source, definition, definition.name):
-        result = _inlined(task, task.source, definition, bound, types, node)
-    task.scopes = scopes
-    return result
+    bound = _arguments(task, task.source, definition, args, options, node)
+    scopes = [*function.scopes, Scope(hidden=own_names(definition))]
+    return _inlined(task, task.source, definition, definition.name, bound, scopes, node)
 
 
 def _check_recursion(task: Task, name: str, node: ast.AST) -> None:
@@ -192,53 +185,46 @@ def _arguments(
     args: Sequence[Value],
     options: dict[str, Value],
     node: ast.Call,
-) -> tuple[dict[str, Value], object]:
-    """The values of a helper function's parameters, and the declared type of its result."""
+) -> dict[str, Value]:
+    """The values of a helper function's parameters."""
     parameters = [*definition.args.posonlyargs, *definition.args.args]
     values = [*args, *(options[p.arg] for p in parameters[len(args) :] if p.arg in options)]
     if len(values) != len(parameters) or len(args) + len(options) != len(values):
         task.fail(node, f"`{definition.name}` takes {len(parameters)} arguments, {len(args) + len(options)} are given")
-    bound = {
+    return {
         p.arg: _bind(task, p.arg, _annotation(source, p.annotation), value, node)
         for p, value in zip(parameters, values, strict=True)
     }
-    return bound, _annotation(source, definition.returns)
 
 
 def _inlined(
     task: Task,
     source: RegionSource,
     definition: ast.FunctionDef,
+    name: str,
     bound: dict[str, Value],
-    types: object,
+    scopes: list[Scope],
     node: ast.Call,
 ) -> Value:
-    """Compile the body in place, in the scope that is open."""
-    early = may_return_early(definition)
-    frame = new_frame(task, leaves=early, skips=early, loop=False)
-    frame.returns = types
-    task.frames.append(frame)
-    for name, value in bound.items():
-        task.declare(name, _local(task, name, value, node))
-    task.lower_block(task, definition.body)
-    task.frames.pop()
-    return _returned(task, result_of(task, frame, definition, node), types, definition)
-
-
-@contextmanager
-def _inside(task: Task, source: RegionSource, definition: ast.FunctionDef, name: str) -> Iterator[None]:
-    """Compile in the place of a call, but with the helper's names and source."""
-    saved = task.source, task.returned, task.dead
-    task.source, task.returned, task.dead = source, False, False
-    task.calls.append(name)
+    """Compile the body of a helper in the place of its call, with its own names and source."""
+    types, early = _annotation(source, definition.returns), may_return_early(definition)
+    saved = task.source, task.returned, task.dead, task.scopes
+    lists = task.calls, task.numbers, task.mutable, task.frames
     task.called += 1
-    task.numbers.append(task.called)
-    task.mutable.append(mutable_names(definition))
-    yield
-    task.mutable.pop()
-    task.numbers.pop()
-    task.calls.pop()
-    task.source, task.returned, task.dead = saved
+    task.source, task.returned, task.dead, task.scopes = source, False, False, scopes
+    task.calls, task.numbers = [*task.calls, name], [*task.numbers, task.called]
+    task.mutable = [*task.mutable, mutable_names(definition)]
+    try:
+        frame = new_frame(task, leaves=early, skips=early, loop=False)
+        frame.returns, task.frames = types, [*task.frames, frame]
+        for parameter, value in bound.items():  # a scalar that the helper assigns to gets its own place
+            is_own = isinstance(value, Scalar) and task.is_mutable(parameter)
+            task.declare(parameter, local_copy(task, value, node) if is_own else value)
+        task.lower_block(definition.body)
+        return _returned(task, result_of(task, frame, definition, node), types, definition)
+    finally:
+        task.source, task.returned, task.dead, task.scopes = saved
+        task.calls, task.numbers, task.mutable, task.frames = lists
 
 
 def _annotation(source: RegionSource, node: ast.expr | None) -> object:
@@ -262,18 +248,12 @@ def _bind(task: Task, name: str, type_: object, value: Value, node: ast.AST) -> 
     return value
 
 
-def _local(task: Task, name: str, value: Value, node: ast.AST) -> Value:
-    """A parameter; a scalar that the helper assigns to gets its own place."""
-    return local_copy(task, value, node) if isinstance(value, Scalar) and task.is_mutable(name) else value
-
-
 def local_copy(task: Task, value: Value, node: ast.AST) -> Variable:
     """A variable that starts with the value of a scalar."""
     scalar = as_scalar(task, value, node)
-    type_ = f"memref<{element_type(scalar.dtype)}>"
-    slot = task.text.slot(type_)
-    task.text.line(f"memref.store {scalar.ssa}, {slot}[] : {type_}")
-    return Variable(slot, scalar.dtype)
+    variable = task.variable(scalar.dtype)
+    task.set(variable, scalar)
+    return variable
 
 
 def _returned(task: Task, value: Value, type_: object, node: ast.FunctionDef) -> Value:
@@ -317,7 +297,7 @@ def start_and_wait(task: Task, call: RegionCall) -> None:
     task.handovers.append(sync)
     _tell(task, sync, True)
     with _each(task, count) as which:
-        streams.get(task, StreamRef(done, (*_own_pid(task), which), node), node)
+        streams.get(task, StreamRef(done, (*task.pids, which), node), node)
 
 
 def stop_called(task: Task) -> None:
@@ -330,11 +310,7 @@ def stop_called(task: Task) -> None:
 def _tell(task: Task, sync: Sync, go: bool) -> None:
     """Write a token to every task of a called region."""
     with _each(task, sync.start.shape[-1]) as which:
-        streams.put(task, StreamRef(sync.start, (*_own_pid(task), which), sync.node), Const(go), sync.node)
-
-
-def _own_pid(task: Task) -> tuple[Meta, ...]:
-    return tuple(pid_of(task.kernel.mesh, axis) for axis in range(len(task.kernel.mesh)))
+        streams.put(task, StreamRef(sync.start, (*task.pids, which), sync.node), Const(go), sync.node)
 
 
 @contextmanager
@@ -380,12 +356,11 @@ def when_started(task: Task) -> Iterator[None]:
 
 def _own(task: Task, stream: StreamArray, sync: Sync, node: ast.AST) -> StreamRef:
     """The stream of this task: one per task of the region, in the order of kernels and pids."""
-    mesh = task.kernel.mesh
-    number = meta.constant(0, len(mesh))
-    for axis, extent in enumerate(mesh):
-        scaled = meta.combine("*", number, meta.constant(extent, len(mesh)))
-        number = meta.combine("+", scaled, pid_of(mesh, axis))
-    number = meta.combine("+", number, meta.constant(sync.first, len(mesh)))
+    rank = len(task.kernel.mesh)
+    number = meta.constant(0, rank)
+    for pid, extent in zip(task.pids, task.kernel.mesh, strict=True):
+        number = meta.combine("+", meta.combine("*", number, meta.constant(extent, rank)), pid)
+    number = meta.combine("+", number, meta.constant(sync.first, rank))
     return StreamRef(stream, (*(Const(i) for i in sync.pid), number), node)
 
 

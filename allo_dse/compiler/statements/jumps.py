@@ -28,12 +28,9 @@ from allo_dse.lang.types import bool as bool_
 
 from ..expressions import tiles
 from ..expressions.scalars import as_scalar, binary_as, const_type
-from ..model.mlir_text import element_type
 from ..model.source_file import statements_in
-from ..model.values import Buffer, Const, Meta, PendingGet, Scalar, TileExpr, Tuple, Value, Variable
+from ..model.values import Buffer, Const, Meta, PendingGet, TileExpr, Tuple, Value, Variable
 from ..regions.task_state import Frame, Mask, Task
-
-_FLAG = "memref<i1>"
 
 
 class JumpsOf(Struct, frozen=True):
@@ -76,24 +73,21 @@ def may_return_early(node: ast.FunctionDef) -> bool:
 def new_frame(task: Task, *, leaves: bool, skips: bool, loop: bool) -> Frame:
     """The target of jumps, with its flags lowered."""
     frame = Frame(loop, len(task.loops), task.guards)
-    frame.skip = task.text.slot(_FLAG) if skips else None
-    frame.stop = task.text.slot(_FLAG) if leaves and loop else None
-    if frame.stop is not None:
-        set_flag(task, frame.stop, False)
-    if frame.skip is not None and not loop:
-        set_flag(task, frame.skip, False)
+    frame.skip = task.variable(bool_) if skips else None
+    frame.stop = task.variable(bool_) if leaves and loop else None
+    for flag in (frame.stop, None if loop else frame.skip):
+        if flag is not None:
+            set_flag(task, flag, False)
     return frame
 
 
-def set_flag(task: Task, flag: str, value: bool) -> None:
-    task.text.line(f"memref.store {task.text.constant(value, bool_)}, {flag}[] : {_FLAG}")
+def set_flag(task: Task, flag: Variable, value: bool) -> None:
+    task.set(flag, task.number(value, bool_))
 
 
-def is_lowered(task: Task, flag: str) -> str:
+def is_lowered(task: Task, flag: Variable) -> str:
     """The run-time condition that a flag is not raised."""
-    raised = Scalar(task.text.op(f"memref.load {flag}[] : {_FLAG}"), bool_)
-    one = Scalar(task.text.constant(True, bool_), bool_)
-    return binary_as(task, "^", raised, one, bool_).ssa
+    return binary_as(task, "^", task.get(flag), task.number(True, bool_), bool_).ssa
 
 
 def _raise(task: Task, frame: Frame, *, stop: bool) -> None:
@@ -105,7 +99,7 @@ def _raise(task: Task, frame: Frame, *, stop: bool) -> None:
 
 
 @contextmanager
-def unless_raised(task: Task, flag: str) -> Iterator[None]:
+def unless_raised(task: Task, flag: Variable) -> Iterator[None]:
     """Whatever is written inside happens only if the flag is not raised."""
     with task.guarded(), task.text.block(f"scf.if {is_lowered(task, flag)} {{"):
         yield
@@ -145,32 +139,26 @@ def return_(task: Task, value: Value | None, node: ast.Return) -> None:
 
 def _store_result(task: Task, frame: Frame, value: Value, node: ast.Return) -> None:
     """Store a result until the end of the function, because other paths may return another one."""
+    values = _flat(value)
     if frame.slots is None:
-        frame.slots = _slots(task, frame.returns, value, node)
-    slots, values = _flat(frame.slots), _flat(value)
-    if len(slots) != len(values):
-        task.fail(node, f"{len(values)} values are returned here, {len(slots)} elsewhere")
-    for slot, item in zip(slots, values, strict=True):
+        types = frame.returns if isinstance(frame.returns, tuple) else (frame.returns,)
+        if frame.returns is None:
+            frame.slots = tuple(_slot(task, _type_of(task, item, node)) for item in values)
+        else:
+            frame.slots = tuple(_slot(task, type_) for type_ in types)
+    if len(frame.slots) != len(values):
+        task.fail(node, f"{len(values)} values are returned here, {len(frame.slots)} elsewhere")
+    for slot, item in zip(frame.slots, values, strict=True):
         if isinstance(slot, Buffer):
             tiles.assign(task, slot, item, node)
         else:
-            scalar = tiles.element(task, item, slot.dtype, node)
-            task.text.line(f"memref.store {scalar.ssa}, {slot.ssa}[] : memref<{element_type(slot.dtype)}>")
+            task.set(slot, tiles.element(task, item, slot.dtype, node))
 
 
 def _flat(value: Value) -> list[Any]:
     if isinstance(value, Const) and isinstance(value.value, tuple):
         return [Const(v) for v in value.value]
     return list(value.items) if isinstance(value, Tuple) else [value]
-
-
-def _slots(task: Task, types: Any, value: Value, node: ast.AST) -> Value:
-    if types is None:
-        found = tuple(_slot(task, _type_of(task, item, node)) for item in _flat(value))
-        return found[0] if len(found) == 1 else Tuple(found)
-    if isinstance(types, tuple):
-        return Tuple(tuple(_slot(task, type_) for type_ in types))
-    return _slot(task, types)
 
 
 def _type_of(task: Task, value: Value, node: ast.AST) -> DType | TensorType:
@@ -181,11 +169,10 @@ def _type_of(task: Task, value: Value, node: ast.AST) -> DType | TensorType:
     return as_scalar(task, value, node).dtype
 
 
-def _slot(task: Task, type_: DType | TensorType) -> Value:
-    if isinstance(type_, TensorType) and type_.shape:
-        return task.new_buffer(type_.dtype, type_.shape)
-    dtype = type_.dtype if isinstance(type_, TensorType) else type_
-    return Variable(task.text.slot(f"memref<{element_type(dtype)}>"), dtype)
+def _slot(task: Task, type_: DType | TensorType) -> Variable | Buffer:
+    if isinstance(type_, DType):
+        return task.variable(type_)
+    return task.new_buffer(type_.dtype, type_.shape) if type_.shape else task.variable(type_.dtype)
 
 
 def result_of(task: Task, frame: Frame, node: ast.FunctionDef, call: ast.AST) -> Value:
@@ -196,8 +183,8 @@ def result_of(task: Task, frame: Frame, node: ast.FunctionDef, call: ast.AST) ->
         task.fail(
             call, f"`{node.name}` does not return a value on every path", "end it with a `return` outside of conditions"
         )
-    items = [as_scalar(task, slot, call) if isinstance(slot, Variable) else slot for slot in _flat(frame.slots)]
-    return items[0] if len(items) == 1 else Tuple(tuple(items))
+    items = tuple(task.get(slot) if isinstance(slot, Variable) else slot for slot in frame.slots)
+    return items[0] if len(items) == 1 else Tuple(items)
 
 
 @lru_cache(maxsize=4096)
@@ -232,7 +219,7 @@ def split_further(task: Task, masks: Sequence[Mask], body: Sequence[ast.stmt], f
         if condition is not None and set_later.isdisjoint(_names(condition, ast.Load)):
             try:
                 asked = intrinsic_called(task, _call(statement)) == "meta_if"
-                value = task.lower(task, condition) if asked else None
+                value = task.lower(condition) if asked else None
             except ProgramError:  # compilation reports it later, after earlier errors
                 break
             if isinstance(value, Meta):
@@ -246,7 +233,7 @@ def intrinsic_called(task: Task, call: ast.expr | None) -> str | None:
     """Return the function of the language that `with` calls, if any."""
     if not isinstance(call, ast.Call):
         return None
-    callee = task.lower(task, call.func)
+    callee = task.lower(call.func)
     return intrinsic_of(callee.value) if isinstance(callee, Const) else None
 
 

@@ -19,7 +19,7 @@ from ..expressions.scalars import as_scalar, convert
 from ..expressions.subscripts import constant_int
 from ..model import values as meta
 from ..model.index_forms import variable
-from ..model.values import Const, Meta, Scalar, Value, Walk
+from ..model.values import Const, Meta, Scalar, Value, Walk, integer_of
 from ..program.tensors import SourceLoop
 from ..regions.task_state import Count, Frame, Loop, Task
 from .jumps import decides, is_lowered, jumps_of, new_frame, set_flag, unless_raised
@@ -30,24 +30,21 @@ def for_loop(task: Task, node: ast.For) -> None:
     if node.orelse:
         task.fail(node.orelse[0], "`else` of a loop is not supported")
     call = node.iter
-    callee = task.lower(task, call.func) if isinstance(call, ast.Call) else None
-    if not isinstance(call, ast.Call) or not isinstance(callee, Const):
-        task.fail(node.iter, "loops run over range(...), allo.grid(...) or allo.reduction(...)")
-    if callee.value is range:
-        _nest(task, _targets(task, node, 1), [_range(task, call)], node, grid=_grid_name(call))
-    elif intrinsic_of(callee.value) in ("grid", "reduction"):
-        extents = [task.lower(task, a) for a in call.args]
-        extents = [e for e in extents if not (isinstance(e, Const) and isinstance(e.value, str))]
-        for extent in extents:
-            if isinstance(extent, Const) and not isinstance(extent.value, (int, np.integer)):
-                task.fail(node.iter, f"an extent of a grid must be an integer, not {extent.value!r}")
-            _check_size(task, extent, node.iter)
-        bounds = [(Const(0), extent, 1) for extent in extents]
-        _nest(task, _targets(task, node, len(bounds)), bounds, node, grid=_grid_name(call))
-    elif intrinsic_of(callee.value) == "meta_for":
-        _unrolled(task, node, [constant_int(task, task.lower(task, a), a, "a bound of meta_for") for a in call.args])
-    else:
-        task.fail(node.iter, "loops run over range(...), allo.grid(...) or allo.reduction(...)")
+    callee = task.lower(call.func) if isinstance(call, ast.Call) else None
+    if isinstance(call, ast.Call) and isinstance(callee, Const):
+        kind = "range" if callee.value is range else intrinsic_of(callee.value)
+        if kind == "range":
+            return _nest(task, _targets(task, node, 1), [_range(task, call)], node, grid=_grid_name(call))
+        if kind in ("grid", "reduction"):
+            extents = [task.lower(a) for a in call.args]
+            extents = [e for e in extents if not (isinstance(e, Const) and isinstance(e.value, str))]
+            for extent in extents:
+                _check_bound(task, extent, call, "an extent of a grid")
+            bounds = [(Const(0), extent, 1) for extent in extents]
+            return _nest(task, _targets(task, node, len(bounds)), bounds, node, grid=_grid_name(call))
+        if kind == "meta_for":
+            return _unrolled(task, node, call)
+    task.fail(node.iter, "loops run over range(...), allo.grid(...) or allo.reduction(...)")
 
 
 Bounds = tuple[Value, Value, int | Scalar]
@@ -61,16 +58,22 @@ def _grid_name(call: ast.Call) -> str:
     return next((str(value.value) for value in names if isinstance(value, ast.Constant)), "")
 
 
-def _unrolled(task: Task, node: ast.For, bounds: Sequence[int]) -> None:
-    (name,) = _targets(task, node, 1)
+def unrolled_range(task: Task, call: ast.Call) -> range:
+    """The values of a loop at compile time."""
+    bounds = [constant_int(task, task.lower(a), a, "a bound of meta_for") for a in call.args]
     if not 1 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0):
-        task.fail(node.iter, "meta_for takes the arguments of range()")
-    found = jumps_of(node)
-    frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
+        task.fail(call, "meta_for takes the arguments of range()")
+    return range(*bounds)
+
+
+def _unrolled(task: Task, node: ast.For, call: ast.Call) -> None:
+    values = unrolled_range(task, call)
+    (name,) = _targets(task, node, 1)
+    frame = _frame(task, node)
     frame.unrolled = True
     task.frames.append(frame)
     with ExitStack() as stack:
-        for value in task.unrolled(range(*bounds), node.iter, decides(node, name)):
+        for value in task.unrolled(values, call, decides(node, name)):
             if frame.jumps and frame.stop is not None:
                 stack.enter_context(unless_raised(task, frame.stop))
                 frame.guards = task.guards
@@ -78,11 +81,16 @@ def _unrolled(task: Task, node: ast.For, bounds: Sequence[int]) -> None:
                 set_flag(task, frame.skip, False)
             with task.scope():
                 task.declare_loop(name, Const(value), node.target)
-                task.lower_block(task, node.body)
+                task.lower_block(node.body)
             task.dead = False
             if frame.ended or task.returned:
                 break
     task.frames.pop()
+
+
+def _frame(task: Task, node: ast.For | ast.While) -> Frame:
+    found = jumps_of(node)
+    return new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
 
 
 def _targets(task: Task, node: ast.For, count: int) -> list[str]:
@@ -99,11 +107,9 @@ def _range(task: Task, call: ast.Call) -> Bounds:
     unknown = [k for k in call.keywords if k.arg not in _FOR_SCHEDULES]
     if unknown:
         task.fail(unknown[0], f"range() has no argument `{unknown[0].arg}`", f"it has {', '.join(_FOR_SCHEDULES)}")
-    values = [task.lower(task, a) for a in call.args]
+    values = [task.lower(a) for a in call.args]
     for value, part in zip(values, call.args, strict=True):
-        if isinstance(value, Const) and not isinstance(value.value, (int, np.integer)):
-            task.fail(part, f"a bound of range() must be an integer, not {value.value!r}")
-        _check_size(task, value, part)
+        _check_bound(task, value, part, "a bound of range()")
     step: int | Scalar = 1
     if len(values) == 3 and not isinstance(values[2], (Const, meta.Meta)):  # data must give a positive one
         step = convert(task, as_scalar(task, values[2], call.args[2], like=index), index)
@@ -117,16 +123,18 @@ def _range(task: Task, call: ast.Call) -> Bounds:
     return start, stop, step
 
 
-def _check_size(task: Task, value: Value, node: ast.AST) -> None:
-    if isinstance(value, Const) and not -(2**62) < int(value.value) < 2**62:
-        task.fail(node, f"a bound of a loop must fit 63 bits; this one has {int(value.value).bit_length()}")
+def _check_bound(task: Task, value: Value, node: ast.AST, what: str) -> None:
+    known = integer_of(value)
+    if isinstance(value, Const) and known is None:
+        task.fail(node, f"{what} must be an integer, not {value.value!r}")
+    if known is not None and not -(2**62) < known < 2**62:
+        task.fail(node, f"a bound of a loop must fit 63 bits; this one has {known.bit_length()}")
 
 
 def _trips(task: Task, bounds: Bounds) -> Count:
     """Return the number of iterations of a loop in each task; None if it depends on data."""
-    rank = len(task.kernel.mesh)
     parts = (*bounds[:2], Const(bounds[2]) if isinstance(bounds[2], int) else bounds[2])
-    start, stop, step = (meta.constant(int(b.value), rank) if isinstance(b, Const) else b for b in parts)
+    start, stop, step = (meta.as_meta(part, len(task.kernel.mesh)) for part in parts)
     if not isinstance(start, Meta) or not isinstance(stop, Meta) or not isinstance(step, Meta):
         return None
     length = np.maximum(0, -((start.array - stop.array) // step.array))
@@ -150,24 +158,25 @@ def _nest(
     trips = _trips(task, bounds[0])
     if isinstance(trips, int) and trips == 0:
         return
-    if frame is None:
-        found = jumps_of(node)
-        frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
-    start, stop, step = bounds[0]
-    name = task.text.name()
+    frame = frame or _frame(task, node)
+    text, (start, stop, step) = task.text, bounds[0]
+    name = text.name()
     walk = None if frame.stop is not None else _walk(task, bounds[0], trips, name)
-    known = step if isinstance(step, int) else None
-    form = variable(names[0], form_of(start), form_of(stop), known)
+    form = variable(names[0], form_of(start), form_of(stop), step if isinstance(step, int) else None)
     inner = Scalar(name, index, form, walk)
     low, high = (_index(task, v, node) for v in (start, stop))
     down = step if isinstance(step, int) and step < 0 else None
     if down is not None:  # scf.for only counts up: count the iterations
-        low, high = task.text.constant(0, index), _down_trips(task, low, high, down)
-    stride = step.ssa if isinstance(step, Scalar) else task.text.constant(max(step, 1), index)
+        zero, distance = text.constant(0, index), text.op(f"arith.subi {low}, {high} : index")
+        rounds = text.op(f"arith.ceildivsi {distance}, {text.constant(-down, index)} : index")
+        low, high = zero, text.op(f"arith.maxsi {rounds}, {zero} : index")
+    stride = step.ssa if isinstance(step, Scalar) else text.constant(max(step, 1), index)
     marked = _marked(task, node, names[0], grid)
     with _counting(task, frame, name, (low, high, stride), trips, marked), task.scope(), task.loop() as loop:
         if down is not None:
-            inner = replace(inner, ssa=_descending(task, _index(task, start, node), name, down))
+            first = _index(task, start, node)
+            product = text.op(f"arith.muli {name}, {text.constant(down, index)} : index")
+            inner = replace(inner, ssa=text.op(f"arith.addi {first}, {product} : index"))
         task.declare_loop(names[0], inner, node.target)
         loop.variable = form
         _nest(task, names[1:], bounds[1:], node, frame, grid)
@@ -231,7 +240,7 @@ def _body(task: Task, node: ast.For | ast.While, frame: Frame) -> None:
         set_flag(task, frame.skip, False)
     task.frames.append(frame)
     with task.scope():
-        task.lower_block(task, node.body)
+        task.lower_block(node.body)
     task.frames.pop()
     task.dead = False
 
@@ -244,17 +253,6 @@ def _price(task: Task, loop: Loop, node: ast.AST) -> None:
 
 def _index(task: Task, value: Value, node: ast.AST) -> str:
     return convert(task, as_scalar(task, value, node, like=index), index).ssa
-
-
-def _down_trips(task: Task, start: str, stop: str, step: int) -> str:
-    distance = task.text.op(f"arith.subi {start}, {stop} : index")
-    trips = task.text.op(f"arith.ceildivsi {distance}, {task.text.constant(-step, index)} : index")
-    return task.text.op(f"arith.maxsi {trips}, {task.text.constant(0, index)} : index")
-
-
-def _descending(task: Task, start: str, iteration: str, step: int) -> str:
-    product = task.text.op(f"arith.muli {iteration}, {task.text.constant(step, index)} : index")
-    return task.text.op(f"arith.addi {start}, {product} : index")
 
 
 def _walk(task: Task, bounds: Bounds, trips: Count, loop: str) -> Walk | None:
@@ -271,8 +269,7 @@ def while_loop(task: Task, node: ast.While) -> None:
     """`while condition:`, the condition depending on data."""
     if node.orelse:
         task.fail(node.orelse[0], "`else` of a loop is not supported")
-    found = jumps_of(node)
-    frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
+    frame = _frame(task, node)
     marked = _marked(task, node)
     with task.guarded(), task.loop() as loop:
         with task.text.block("scf.while : () -> () {", "} do {"):
@@ -286,12 +283,12 @@ def while_loop(task: Task, node: ast.While) -> None:
 def _condition(task: Task, node: ast.While, frame: Frame) -> str:
     """Return the condition of a `while` loop: it has not been left, and its test holds."""
     if frame.stop is None:
-        condition = task.lower(task, node.test)
+        condition = task.lower(node.test)
         if isinstance(condition, Const):
             task.fail(node.test, "this loop never ends or never runs", "use a condition that depends on data")
         return scalars.truth(task, condition, node.test).ssa
     goes_on = is_lowered(task, frame.stop)
     with task.text.captured() as lines:
-        test = scalars.truth(task, task.lower(task, node.test), node.test)
+        test = scalars.truth(task, task.lower(node.test), node.test)
         task.text.line(f"scf.yield {test.ssa} : i1")
     return task.text.choose(goes_on, "i1", lines, [f"scf.yield {task.text.constant(False, bool_)} : i1"])
