@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import update_wrapper
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allo_dse.common.records import keep
+from allo_dse.common.records import Array, keep
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.lang.storage import is_wide, numpy_dtype, stored
 from allo_dse.mapper.program import Program
@@ -25,7 +24,7 @@ SEED = 0
 _SECONDS = 120.0
 _ANSWERS_KEPT = 4  # a study's instance and its reduced one, for two sets of parameters
 
-Arrays = dict[str, NDArray[np.generic]]
+Arrays = dict[str, Array]
 
 
 class Remembered:
@@ -39,7 +38,7 @@ class Remembered:
         self._reference = reference
         self._known: dict[tuple[tuple[object, ...], ...], object] = {}
 
-    def __call__(self, *inputs: NDArray[np.generic]) -> object:
+    def __call__(self, *inputs: Array) -> object:
         key = tuple((one.shape, one.dtype.str, hashlib.sha256(one.tobytes()).digest()) for one in inputs)
         if key in self._known:
             return self._known[key]

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from allo_dse.compiler.program.tensors import BoolArray
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.recording import Samples
@@ -251,7 +252,7 @@ class Recorded(Struct, frozen=True, dict=True):
         shares = self.recording.samples.shares(edges)
         return np.stack([shares[own].mean(axis=0) for _, own in self._members()])
 
-    def _members(self) -> list[tuple[str, NDArray[np.bool_]]]:
+    def _members(self) -> list[tuple[str, BoolArray]]:
         of = np.array(self.kinds)
         return [(kind, of == kind) for kind in dict.fromkeys(self.kinds)]
 

@@ -149,14 +149,13 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
 
     def blocked(self, result: RunResult) -> tuple[str, ...]:
         """The tasks that wait for each other, with streams and lines."""
-        return tuple(map(self._wait, _waiting(result)[:MOST_NAMED]))
-
-    def _wait(self, blocked: Blocked) -> str:
-        program, task = self.vmg.program, int(self._network[1][blocked.task])
-        name = self._name(blocked.stream)
-        way = "get from" if blocked.direction == "get" else "put to"
-        place = self._place(task, blocked.direction, name)
-        return f"{program.task_name(task)} waits to {way} {name}{f' ({place})' if place else ''}"
+        program, found = self.vmg.program, []
+        for one in _waiting(result)[:MOST_NAMED]:
+            task, name = int(self._network[1][one.task]), self._name(one.stream)
+            way = "get from" if one.direction == "get" else "put to"
+            place = self._place(task, one.direction, name)
+            found.append(f"{program.task_name(task)} waits to {way} {name}{f' ({place})' if place else ''}")
+        return tuple(found)
 
     def _place(self, task: int, direction: str, name: str) -> SourceLocation | None:
         for order in self.orders:
@@ -176,7 +175,7 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
         builder.streams(np.ones(len(self._fifos.held), np.int64))
         number, tasks = np.full(vmg.task_count, -1), []
         for order, kinds in zip(self.orders, self._executed, strict=True):
-            tables = [_table(steps, order.first) for steps in kinds]
+            tables = [_written(Table(), steps, order.first) for steps in kinds]
             number[order.own.tasks] = builder.processes(tables, order.which, self._fifos.fifo[order.streams])
             tasks.append(order.own.tasks)
         for group in vmg.groups:
@@ -242,19 +241,15 @@ def _waiting(result: RunResult) -> Sequence[Blocked]:
     return result.deadlock.cycle or result.deadlock.blocked
 
 
-def _table(steps: Steps, first: int) -> Table:
-    table = Table()
-    _write(table, steps, first)
-    return table
-
-
-def _write(table: Table, steps: Steps, first: int) -> None:
+def _written(table: Table, steps: Steps, first: int) -> Table:
+    """The table with more steps."""
     for step in steps:
         if isinstance(step, Move):
             (table.put if step.is_put else table.get)(step.parameter - first)
         elif isinstance(step, Repeat) and count_tokens(step.steps, {}):
             with table.repeat(step.count):
-                _write(table, step.steps, first)
+                _written(table, step.steps, first)
+    return table
 
 
 class DepthSearch(Protocol):

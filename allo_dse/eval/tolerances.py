@@ -15,6 +15,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Array
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.mapper.program import Program
 
@@ -83,7 +84,7 @@ def _tolerances(program: Program, verify_with: Smaller | None) -> dict[str, Tole
 
 
 def limits_of(
-    program: Program, arrays: Mapping[str, NDArray[np.generic]], *, from_run: bool = False
+    program: Program, arrays: Mapping[str, Array], *, from_run: bool = False
 ) -> dict[str, NDArray[np.float32]]:
     """Return the largest allowed error of each element of the floating-point results for these inputs.
 

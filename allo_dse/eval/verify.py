@@ -22,13 +22,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, StudyError, of_the_study
-from allo_dse.common.records import replace
+from allo_dse.common.records import Array, replace
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import Tensor
+from allo_dse.compiler.program.tensors import BoolArray, Tensor
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
@@ -65,7 +64,9 @@ _REDUCED: WeakKeyDictionary[Program, tuple[Smaller, Program]] = WeakKeyDictionar
 """The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
 and each is run and proved."""
 
-Arrays = list[NDArray[np.generic]]
+Reference = Callable[..., object]
+"""Computes the expected outputs from the inputs, with NumPy."""
+Arrays = list[Array]
 _Result = TypeVar("_Result")
 
 
@@ -88,7 +89,7 @@ class VerifyResult(Struct, frozen=True):
 def verify_design(
     design: Design,
     *,
-    reference: Callable[..., object] | None = None,
+    reference: Reference | None = None,
     verify_with: Smaller | None = None,
     inputs: object = None,
     seed: int = 0,
@@ -186,7 +187,7 @@ def _compared(
 def verify_and_prove(
     design: Design,
     *,
-    reference: Callable[..., object] | None = None,
+    reference: Reference | None = None,
     verify_with: Smaller | None = None,
     inputs: object = None,
     seed: int = 0,
@@ -209,7 +210,7 @@ def verify_and_prove(
 
 def _compare(
     design: Design,
-    reference: Callable[..., object] | None,
+    reference: Reference | None,
     verify_with: Smaller | None,
     inputs: object,
     seed: int,
@@ -289,8 +290,8 @@ _EXPECTED: WeakKeyDictionary[Program, dict[tuple[object, bytes], _Expected]] = W
 
 def _expected(
     program: Program,
-    reference: Callable[..., object] | None,
-    arrays: Mapping[str, NDArray[np.generic]],
+    reference: Reference | None,
+    arrays: Mapping[str, Array],
     read: list[str],
     written: list[str],
     vmg: VMG,
@@ -335,21 +336,19 @@ def _largest(tensor: Tensor, one: Analysed) -> Largest:
     return Largest(*found, str(tensor.dtype) if narrower else "")
 
 
-def magnitude(values: NDArray[np.generic]) -> float:
+def magnitude(values: Array) -> float:
     """The largest finite absolute value."""
     wide = np.abs(values.astype(np.float64))
     return float(wide[np.isfinite(wide)].max(initial=1e-30))
 
 
-def _bits_differ(value: NDArray[np.generic], other: NDArray[np.generic]) -> NDArray[np.bool_]:
+def _bits_differ(value: Array, other: Array) -> BoolArray:
     words = [np.ascontiguousarray(one).view(f"V{one.dtype.itemsize}") for one in (value, other)]
-    differs: NDArray[np.bool_] = words[0] != words[1]
+    differs: BoolArray = words[0] != words[1]
     return differs
 
 
-def _ignored(
-    program: Program, reference: Callable[..., object], sets: list[dict[str, NDArray[np.generic]]], read: list[str]
-) -> list[str]:
+def _ignored(program: Program, reference: Reference, sets: list[dict[str, Array]], read: list[str]) -> list[str]:
     """Return the tensors that a reference ignores: they change its results on no set of inputs."""
     known = _EXPECTED.setdefault(program, {})
     if (reference, b"") not in known:
@@ -369,7 +368,7 @@ def _ignored(
     return [name for name in known[reference, b""].wrong.split(",") if name]
 
 
-def _asked_of(reference: Callable[..., object], arrays: list[NDArray[np.generic]]) -> Arrays:
+def _asked_of(reference: Reference, arrays: list[Array]) -> Arrays:
     with of_the_study("reference", _LOST):
         given = reference(*map(as_computable, arrays))
         return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
@@ -380,7 +379,7 @@ def _of_size(verify_with: Smaller | None, inputs: object) -> Smaller | None:
     return verify_with if inputs is None or callable(inputs) else None
 
 
-def _given(program: Program, read: list[str], inputs: object, seed: int) -> list[dict[str, NDArray[np.generic]]]:
+def _given(program: Program, read: list[str], inputs: object, seed: int) -> list[dict[str, Array]]:
     """Return the arrays that a program is run on: the study's sets of inputs, completed by random ones.
 
     Without such sets there are two. One has both signs and similar magnitudes, the other is positive with very
@@ -427,7 +426,7 @@ def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     return [name for name in names if name not in written], [name for name in names if name in written]
 
 
-def asked(program: CompiledProgram, reference: Callable[..., object] | None = None) -> list[str]:
+def asked(program: CompiledProgram, reference: Reference | None = None) -> list[str]:
     """Return the names of the tensors that a reference takes, in order, with values before a run.
 
     These are the tensors that the program reads. Tensors that it also writes are passed all or none: they are left out,
@@ -439,7 +438,7 @@ def asked(program: CompiledProgram, reference: Callable[..., object] | None = No
     return every if reference is None or _arguments(reference) == len(every) else only
 
 
-def _arguments(function: Callable[..., object]) -> int:
+def _arguments(function: Reference) -> int:
     """Return the number of positional arguments that a function must have."""
     try:
         found = inspect.signature(function).parameters.values()
@@ -449,7 +448,7 @@ def _arguments(function: Callable[..., object]) -> int:
     return sum(one.kind in positional and one.default is one.empty for one in found)
 
 
-def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
+def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:
     """Random inputs and zeroed outputs."""
     rng = np.random.default_rng(seed)
     return {
@@ -458,7 +457,7 @@ def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dic
     }
 
 
-def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
+def _random(tensor: Tensor, rng: np.random.Generator) -> Array:
     dtype = tensor.dtype
     if dtype.is_float:
         return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
@@ -466,7 +465,7 @@ def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
     return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
 
 
-def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
+def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:
     """Random inputs above zero, floats of magnitudes from 1/16 to 1, integers that fit three bits; zeroed outputs.
 
     At the end of each axis are the largest and the smallest in turn, which a maximum or minimum without its last step
@@ -476,7 +475,7 @@ def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> d
     found = {}
     for tensor in program.tensors:
         dtype = tensor.dtype
-        made: NDArray[np.generic] = np.zeros(tensor.shape)
+        made: Array = np.zeros(tensor.shape)
         if tensor.name in inputs:
             most = min(8, 1 << max(1, dtype.bits - dtype.is_signed))
             made = np.exp2(rng.uniform(-4, 0, tensor.shape)) if dtype.is_float else rng.integers(0, most, tensor.shape)
@@ -490,7 +489,7 @@ def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> d
 
 
 def _outputs(
-    vmg: VMG, arrays: Mapping[str, NDArray[np.generic]], outputs: list[str], seconds: float, depths: Mapping[str, int]
+    vmg: VMG, arrays: Mapping[str, Array], outputs: list[str], seconds: float, depths: Mapping[str, int]
 ) -> Arrays:
     own = {name: array.copy() if name in outputs else array for name, array in arrays.items()}
     _deeper(lambda needed: run_graph(vmg, *own.values(), depths=needed, seconds=seconds), depths)
@@ -535,9 +534,7 @@ def difference_from(
     return ""
 
 
-def unlike_reference(
-    one: Analysed, wanted: NDArray[np.generic], *, single: bool = False
-) -> tuple[NDArray[np.bool_], str]:
+def unlike_reference(one: Analysed, wanted: Array, *, single: bool = False) -> tuple[BoolArray, str]:
     """Return the elements whose exact results contradict a reference, as a mask, and a text on the largest difference.
 
     Args:
@@ -552,17 +549,12 @@ def unlike_reference(
         allowed = allowed + least * (1 + np.fmin(one.unit / np.abs(one.exact), 1 / SINGLE))
         if roundoff > SINGLE:  # the reference rounds as programs do, at least its results
             allowed = allowed + roundoff * np.abs(one.exact) + one.tolerance
-        wrong = _apart(own, one.exact, allowed)
+        same = (own == one.exact) | (np.isnan(own) & np.isnan(one.exact))
+        wrong: BoolArray = ~(same | (np.isfinite(own) & (np.abs(own - one.exact) <= allowed)))
         return wrong, _worst(own, one.exact, allowed, wrong)
 
 
-def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> NDArray[np.bool_]:
-    same = (found == exact) | (np.isnan(found) & np.isnan(exact))
-    apart: NDArray[np.bool_] = ~(same | (np.isfinite(found) & (np.abs(found - exact) <= allowed)))
-    return apart
-
-
-def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.bool_]) -> str:
+def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: BoolArray) -> str:
     """Describe the element that differs most."""
     if not wrong.any():
         return ""
@@ -573,7 +565,7 @@ def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.b
     return f", most{place} by {off[index]:.2g} where {allowed[index]:.2g} is allowed"
 
 
-def _unlike(value: NDArray[np.generic], wanted: NDArray[np.generic]) -> tuple[NDArray[np.bool_], str]:
+def _unlike(value: Array, wanted: Array) -> tuple[BoolArray, str]:
     """Return a mask of integers that differ from a reference, and a reason why the reference may be at fault."""
     with np.errstate(invalid="ignore"):
         if wanted.dtype.kind == "f":  # floats do not wrap
@@ -594,9 +586,7 @@ def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
     return (operations + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
 
 
-def _steps_apart(
-    value: NDArray[np.generic], wanted: NDArray[np.generic], dtype: DType, steps: float
-) -> tuple[NDArray[np.bool_], str]:
+def _steps_apart(value: Array, wanted: Array, dtype: DType, steps: float) -> tuple[BoolArray, str]:
     """Compare fixed-point numbers, which wrap, with a reference in floats, which does not round each of them."""
     span = 2.0**dtype.bits
     with np.errstate(invalid="ignore"):
@@ -604,10 +594,10 @@ def _steps_apart(
         return ~(np.abs(apart) <= steps), f" by more than {steps:g} steps of {dtype}"
 
 
-def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def as_computable(array: Array) -> Array:
     """Return a copy that the user's function may write to; narrow floats become float32 for NumPy."""
     return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array.copy()
 
 
-def _share(wrong: NDArray[np.bool_]) -> str:
+def _share(wrong: BoolArray) -> str:
     return f"{int(np.count_nonzero(wrong)):,} of {wrong.size:,} elements"

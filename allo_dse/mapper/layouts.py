@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import Array, replace
+from allo_dse.compiler.program.tensors import IntArray
 
 Shape = tuple[int, ...]
 
@@ -56,7 +56,7 @@ class Walk(Struct, frozen=True):
         """True if the walk reads the whole buffer in order."""
         return self.offset == 0 and self.loops == _merged((Loop(self.size, 1),))
 
-    def addresses(self) -> NDArray[np.int64]:
+    def addresses(self) -> IntArray:
         """Return the address of each element of the result: (count,)."""
         result = np.full(1, self.offset, np.int64)
         for loop in self.loops:

@@ -100,6 +100,7 @@ class Construct(Struct, frozen=True):
 
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -146,13 +146,14 @@ class _Part(Struct, frozen=True):
     """The part of an array that each iteration of a loop uses.
 
     Attributes:
-        ops: the accesses.
+        ops, writes: the accesses, and whether some are stores.
         used: the window of each dimension.
     """
 
     found: Found
     array: ir.Value
     ops: list[ir.Operation]
+    writes: bool
     forms: IndexForms
     used: list[Window]
 
@@ -163,11 +164,7 @@ class _Part(Struct, frozen=True):
             raise ProgramError(f"loop `{found.name}` does not use `{name}`")
         forms = IndexForms(found.body)
         used = windows(forms, ops, list(ir.MemRefType(array.type).shape), forms.inside(found.op))
-        return _Part(found, array, ops, forms, used)
-
-    @property
-    def writes(self) -> bool:
-        return any(op.name == "memref.store" for op in self.ops)
+        return _Part(found, array, ops, any(op.name == "memref.store" for op in ops), forms, used)
 
     @property
     def kept(self) -> list[int]:

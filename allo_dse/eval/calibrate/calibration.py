@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import DeviceError
 from allo_dse.common.records import JsonObject
+from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
 from allo_dse.space.design import Design
 
@@ -272,7 +272,7 @@ def _described(
     return tuple(described)
 
 
-def _folds(measurements: Sequence[Measurement]) -> NDArray[np.int64]:
+def _folds(measurements: Sequence[Measurement]) -> IntArray:
     """Return the cross-validation fold of each measurement; all measurements of a design share one."""
     distinct = {key: i for i, key in enumerate(dict.fromkeys(m.design.key for m in measurements))}
     return np.array([distinct[m.design.key] % FOLDS for m in measurements])

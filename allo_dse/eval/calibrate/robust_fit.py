@@ -15,6 +15,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.records import replace
+from allo_dse.compiler.program.tensors import IntArray
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -125,11 +126,11 @@ class Fit(Struct, frozen=True):
         result: Vector = scale * np.sqrt(np.diag(covariance) * excess)
         return result
 
-    def error(self, folds: NDArray[np.int64]) -> float:
+    def error(self, folds: IntArray) -> float:
         """Return the error of held-out measurements: the median and the 90th percentile together, as logarithms."""
         return error_of(self.held_out(folds))
 
-    def held_out(self, folds: NDArray[np.int64]) -> Vector:
+    def held_out(self, folds: IntArray) -> Vector:
         """Return the residuals of each fold by a fit to the others, linearized in the free coordinates."""
         free = self.jacobian[:, self.selection.free]
         result = self.residuals.copy()
@@ -280,7 +281,7 @@ def fit(problem: Problem, start: Vector) -> Fit:
         at, residuals = _descend(problem, kept, allowed, np.inf)
 
 
-def grow(problem: Problem, start: Vector, folds: NDArray[np.int64]) -> Fit:
+def grow(problem: Problem, start: Vector, folds: IntArray) -> Fit:
     """Fit one coordinate after another, as long as held-out measurements are predicted better.
 
     Coordinates begin from several values: where another part of the model limits all times, they show no slope.

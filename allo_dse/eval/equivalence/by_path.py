@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.mlir.bindings import arith, ir
+from allo_dse.common.records import Array
 from allo_dse.compiler.program.tensors import IntArray
 
 from .data_values import HINT, Undecidable
@@ -191,7 +191,7 @@ class PathLog(Entries):
         number = np.float64(value) if isinstance(value, float) else np.int64(value)
         return int(self.enter(np.array([self._formulas.constant(value)]), np.array([number]))[0])
 
-    def enter(self, formulas: IntArray, numbers: NDArray[np.generic]) -> IntArray:
+    def enter(self, formulas: IntArray, numbers: Array) -> IntArray:
         """Add entries for elements with given formulas and the numbers of an input.
 
         Raises:

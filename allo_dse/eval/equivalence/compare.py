@@ -24,14 +24,13 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import CompileLimit, SimulationError, TimeLimitError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Array, replace
 from allo_dse.compiler.ir.nest import Loop, Node, read_nest
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.compiler.program.tensors import BoolArray, IntArray
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
@@ -162,13 +161,22 @@ def equivalent(
         TooMuchWork: when it takes more operations or time than allowed.
         SimulationError: when the tensors of the programs do not match, or one of the programs cannot be run.
     """
-    sides = [_side(one, allow_reassociation) for one in (a, b)]
+    sides = [
+        Side(
+            one if isinstance(one, VMG) else one.vmg,
+            dict(one.depths) if isinstance(one, Design) else {},
+            allow_reassociation,
+        )
+        for one in (a, b)
+    ]
     program = sides[0].vmg.program
     _require_alike(program, sides[1].vmg.program)
     if most_operations is not None:
         for side in sides:
             require_little_work(side.vmg, most_operations)
-    given = [None] if inputs is None else [_numbers(program, one) for one in sets_of(inputs, program)]
+    sets = [] if inputs is None else sets_of(inputs, program)
+    numbers = [list(Arguments(program, arrays_of(program, one)).by_name.values()) for one in sets]
+    given: list[Numbers | None] = [None] if inputs is None else [*numbers]
     found = _compared(sides, given, limits := _Limits(seed, seconds, most_operations))
     if found.ended is None and any(t.dtype.is_float for t in program.tensors) and found.equal == allow_reassociation:
         others = [replace(side, allow_reassociation=not allow_reassociation) for side in sides]
@@ -234,11 +242,6 @@ def points_for(degree: int, hashes: int) -> tuple[int, float]:
     return points, once**points
 
 
-def _side(one: Program | VMG | Design, allow_reassociation: bool) -> Side:
-    vmg = one if isinstance(one, VMG) else one.vmg
-    return Side(vmg, dict(one.depths) if isinstance(one, Design) else {}, allow_reassociation)
-
-
 def _require_alike(a: CompiledProgram, b: CompiledProgram) -> None:
     own, other = ([(t.dtype, t.shape) for t in program.tensors] for program in (a, b))
     if own != other:
@@ -277,12 +280,8 @@ def _least_rounds(nodes: Iterable[Node]) -> int:
     return max(rounds, 1)
 
 
-Numbers = list[NDArray[np.generic]]
+Numbers = list[Array]
 """An array per tensor: the inputs whose path is taken."""
-
-
-def _numbers(program: CompiledProgram, inputs: Inputs) -> Numbers:
-    return list(Arguments(program, arrays_of(program, inputs)).by_name.values())
 
 
 def _run(
@@ -405,9 +404,7 @@ def _writer(vmg: VMG, position: int, element: int) -> str:
     return ", ".join(f"{task} ({place})" for task, place in found[:2]) or "no task"
 
 
-def _holds(
-    offset: NDArray[np.int64], shape: tuple[int, ...], strides: tuple[int, ...], element: int
-) -> NDArray[np.bool_]:
+def _holds(offset: IntArray, shape: tuple[int, ...], strides: tuple[int, ...], element: int) -> BoolArray:
     """Return a mask of the tiles, given by their first elements, that hold an element."""
     rest, inside = element - offset, np.ones(len(offset), np.bool_)
     for size, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: -axis[1]):
@@ -468,11 +465,8 @@ def _of_function(function: ast.FunctionDef, file: str) -> list[str]:
     for node in nodes:
         if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
             name = node.target.id
-            reads = sorted({n.lineno for n in nodes if _is_read(n, name) and n not in written})
+            used = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n not in written]
+            reads = sorted({n.lineno for n in used if n.id == name})
             lines = f", read at line{'s' * (len(reads) > 1)} {', '.join(map(str, reads))}" if reads else ""
             texts.append(f"`{name}` ({file}:{node.lineno}{lines})")
     return texts
-
-
-def _is_read(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id == name

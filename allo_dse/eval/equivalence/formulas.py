@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -159,15 +160,21 @@ class _Texts:
     def terms(self, word: int) -> Counter[_Term]:
         """The terms of an exact sum with their signs; a single one for any other value."""
         found: Counter[_Term] = Counter()
+        for at, sign in self._summands(word):
+            if (term := self.of(at)).text != "0":
+                found[term] += sign
+        return found
+
+    def _summands(self, word: int) -> Iterator[tuple[int, int]]:
+        """The values that an exact sum adds, with their signs."""
         todo = [(word, 1)]
         while todo:
             at, sign = todo.pop()
             name, operands = self._log.entry(at)
             if operands and name in ("add", "sub"):
                 todo += [(operands[1], sign if name == "add" else -sign), (operands[0], sign)]
-            elif (term := self.of(at)).text != "0":
-                found[term] += sign
-        return found
+            else:
+                yield at, sign
 
     def of(self, word: int) -> _Term:
         """Return the text of a value, without recursion: sums can be longer than Python's stack."""
@@ -175,26 +182,14 @@ class _Texts:
         while todo:
             at = todo[-1]
             name, operands = self._log.entry(at)
-            missing = [o for o in operands if o not in self._known] if name not in ("add", "sub") else []
-            if name in ("add", "sub") and operands:
-                missing = [o for o in self._inside(at) if o not in self._known]
+            needed = [o for o, _ in self._summands(at)] if operands and name in ("add", "sub") else operands
+            missing = [o for o in needed if o not in self._known]
             if at in self._known or not missing:
                 self._known.setdefault(at, self._written(at, name, operands))
                 todo.pop()
             else:
                 todo += missing
         return self._known[word]
-
-    def _inside(self, word: int) -> list[int]:
-        """The values that an exact sum adds."""
-        found, todo = [], [word]
-        while todo:
-            name, operands = self._log.entry(at := todo.pop())
-            if operands and name in ("add", "sub"):
-                todo += operands
-            else:
-                found.append(at)
-        return found
 
     def _written(self, word: int, name: str, operands: tuple[int, ...]) -> _Term:
         if not operands:

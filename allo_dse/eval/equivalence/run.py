@@ -9,9 +9,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Array
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.lang.types import DType
@@ -98,7 +98,7 @@ def _engine(program: CompiledProgram, domain: Code, allow_reassociation: bool) -
     return compile_bodies(bodies, elements=program.elements_computed)
 
 
-def _counted(own: Sequence[NDArray[np.generic]]) -> tuple[int, int]:
+def _counted(own: Sequence[Array]) -> tuple[int, int]:
     """The sums of the first two words of all tasks."""
     first, second, *_ = np.concatenate(own).sum(axis=0, dtype=object).tolist()
     return first, second
@@ -106,7 +106,7 @@ def _counted(own: Sequence[NDArray[np.generic]]) -> tuple[int, int]:
 
 def _initial_state(vmg: VMG, domain: Constants, words: tuple[int, ...], undefined: int) -> State:
     """Variables as they are before the first call, as words, and behind them each task's own words."""
-    variables: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
+    variables: dict[tuple[str, str], list[Array]] = {}
     rng, counts_degrees = np.random.default_rng([words[0], undefined]), bool(words[3])
     for kernel in vmg.program.kernels:
         for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
@@ -121,7 +121,7 @@ def _initial_state(vmg: VMG, domain: Constants, words: tuple[int, ...], undefine
     return State(variables, dict(shared))
 
 
-def words_of(values: NDArray[np.generic], dtype: DType, domain: Constants) -> IntArray:
+def words_of(values: Array, dtype: DType, domain: Constants) -> IntArray:
     """Numbers as words."""
     words = [domain.constant(_number(value, dtype)) for value in values.ravel().tolist()]
     return np.array(words, np.int64).reshape(values.shape)

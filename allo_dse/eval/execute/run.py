@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import CompileLimit, SimulationError
 from allo_dse.common.records import Array
@@ -47,13 +46,13 @@ class State(Struct, frozen=True):
         shared: per shared tensor, its contents.
     """
 
-    variables: dict[tuple[str, str], list[NDArray[np.generic]]]
-    shared: dict[str, NDArray[np.generic]]
+    variables: dict[tuple[str, str], list[Array]]
+    shared: dict[str, Array]
 
 
 def initial_state(program: CompiledProgram) -> State:
     """Return the state before the first call."""
-    result: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
+    result: dict[tuple[str, str], list[Array]] = {}
     for kernel in program.kernels:
         for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
             result[kernel.name, task_class.name] = [
@@ -386,7 +385,7 @@ def _arguments(group: ClassTasks, run: Run) -> list[Any]:
     return [*group.pid, *tiles, *state, *run.externals.addresses(task_class), *streams]
 
 
-def _own_rows(array: NDArray[np.generic]) -> Tiles:
+def _own_rows(array: Array) -> Tiles:
     """One row per task of an array of rows."""
     size = array[0].size
     strides = tuple(int(np.prod(array.shape[axis + 2 :])) for axis in range(array.ndim - 1))

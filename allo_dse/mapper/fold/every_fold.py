@@ -77,6 +77,10 @@ Sizes = dict[int, tuple[int, ...]]
 """Per kernel how many nodes it has along each axis."""
 
 
+Limits = tuple[int | None, FoldBounds | None]
+"""A budget of nodes, and what a device has."""
+
+
 def add_needs(first: Needs, second: Needs) -> Needs:
     return tuple(a + b for a, b in zip(first, second, strict=True))
 
@@ -115,6 +119,9 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
     spaces: Sequence[KernelSpace]
     kernels: tuple[int, ...]
     chains: Chains
+    _counted: dict[Limits, Counter[Needs]] = {}
+    _listed: dict[Limits, list[tuple[Needs, Sizes]]] = {}
+    _known_orders: dict[tuple[tuple[int, ...], ...], list[tuple[tuple[int, ...], ...]]] = {}
 
     @cached_property
     def sets(self) -> list[Sequence[int]]:
@@ -134,7 +141,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
     def count(self, sizes: Sizes) -> int:
         """Return the number of folds with the given numbers of nodes along their axes."""
         options = math.prod(len(v.space.options_for(self._nodes(v, sizes))) for v in self._variables)
-        own = math.prod(math.factorial(len(self._own_loops(k, sizes[k]))) for k in self.kernels)
+        own = math.prod(math.factorial(len(self._loops(k, sizes[k])[0])) for k in self.kernels)
         return options * own * len(self._orders(self._linked_loops(sizes)))
 
     def folds(self, sizes: Sizes) -> Iterator[dict[int, KernelFold]]:
@@ -148,15 +155,14 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
                 for kernel, axis in v.places
             }
             for order in orders:
-                yield {kernel: self._fold(kernel, axes, order[kernel]) for kernel in self.kernels}
-
-    def _fold(self, kernel: int, axes: dict[tuple[int, int], AxisFold], order: tuple[int, ...]) -> KernelFold:
-        space = self.spaces[kernel]
-        return KernelFold(space.kernel, tuple(axes[kernel, axis] for axis in range(len(space.axes))), order)
-
-    @cached_property
-    def _counted(self) -> dict[tuple[int | None, FoldBounds | None], Counter[Needs]]:
-        return {}
+                yield {
+                    kernel: KernelFold(
+                        self.spaces[kernel].kernel,
+                        tuple(axes[kernel, axis] for axis in range(len(self.spaces[kernel].axes))),
+                        order[kernel],
+                    )
+                    for kernel in self.kernels
+                }
 
     @cached_property
     def _variables(self) -> tuple[_Variable, ...]:
@@ -186,10 +192,6 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
                 return
             self._listed[key] = first
         yield from self._listed[key]
-
-    @cached_property
-    def _listed(self) -> dict[tuple[int | None, FoldBounds | None], list[tuple[Needs, Sizes]]]:
-        return {}
 
     def _sizes(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, Sizes]]:
         least = {kernel: [axis.spatial[0] for axis in self.spaces[kernel].axes] for kernel in self.kernels}
@@ -248,36 +250,27 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
             for kernel in self.kernels
         )
 
-    def _own_loops(self, kernel: int, sizes: tuple[int, ...]) -> list[int]:
-        """The axes of a kernel that are bundled loops of its own, in any order."""
-        axes = self.spaces[kernel].axes
-        return [a for a, n in enumerate(sizes) if axes[a].is_loop(n) and self.rules[kernel][a].link is None]
-
-    def _followers(self, kernel: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """The axis of a kernel that is its innermost loop, because it follows a chain of another kernel."""
-        axes = self.spaces[kernel].axes
-        return tuple(a for a, n in enumerate(sizes) if axes[a].is_loop(n) and self.rules[kernel][a].follows)
+    def _loops(self, kernel: int, sizes: tuple[int, ...]) -> tuple[list[int], tuple[int, ...]]:
+        """The axes of a kernel that are bundled loops of its own, in any order; and the one that is its innermost loop,
+        because it follows a chain of another kernel."""
+        axes, rules = self.spaces[kernel].axes, self.rules[kernel]
+        loops = [a for a, n in enumerate(sizes) if axes[a].is_loop(n)]
+        return [a for a in loops if rules[a].link is None], tuple(a for a in loops if rules[a].follows)
 
     def _orders(self, links: tuple[tuple[int, ...], ...]) -> list[tuple[tuple[int, ...], ...]]:
         if links not in self._known_orders:
             self._known_orders[links] = joint_orders(self.graph, self.kernels, links, self.chains)
         return self._known_orders[links]
 
-    @cached_property
-    def _known_orders(self) -> dict[tuple[tuple[int, ...], ...], list[tuple[tuple[int, ...], ...]]]:
-        return {}
-
     def _loop_orders(self, sizes: Sizes) -> Iterator[dict[int, tuple[int, ...]]]:
         """Per kernel the axes of its bundled loops, outermost first."""
-        own = [list(itertools.permutations(self._own_loops(kernel, sizes[kernel]))) for kernel in self.kernels]
+        loops = [self._loops(kernel, sizes[kernel]) for kernel in self.kernels]
+        own = [list(itertools.permutations(free)) for free, _ in loops]
         axis_of = [{rule.link: axis for axis, rule in enumerate(self.rules[kernel])} for kernel in self.kernels]
         for linked in self._orders(self._linked_loops(sizes)):
             outer = [tuple(axes[link] for link in order) for axes, order in zip(axis_of, linked, strict=True)]
             for inner in itertools.product(*own):
-                yield {
-                    kernel: outer[i] + inner[i] + self._followers(kernel, sizes[kernel])
-                    for i, kernel in enumerate(self.kernels)
-                }
+                yield {kernel: outer[i] + inner[i] + loops[i][1] for i, kernel in enumerate(self.kernels)}
 
 
 __all__ = ["AxisFold", "AxisSpace", "FoldSpace", "KernelFold", "KernelSpace", "MeshFold", "fold_choices", "unfolded"]
@@ -322,6 +315,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
     max_nodes: int | None
     kernels: tuple[KernelSpace, ...]
     bounds: FoldBounds | None = None
+    _units: dict[tuple[tuple[int, ...], Chains], FoldUnit] = {}
 
     @property
     def least_nodes(self) -> int:
@@ -464,17 +458,11 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
     def _units_of_chains(self) -> Iterator[list[FoldUnit]]:
         """For each choice of chains, the kernels in parts that fold independently of each other."""
         for chains in self.graph.partitions():
-            yield [self._unit(kernels, own) for kernels, own in independent_parts(self.rules, chains)]
-
-    def _unit(self, kernels: tuple[int, ...], chains: Chains) -> FoldUnit:
-        found = self._units.get((kernels, chains))
-        if found is None:
-            found = self._units[kernels, chains] = FoldUnit(self.graph, self.rules, self.kernels, kernels, chains)
-        return found
-
-    @cached_property
-    def _units(self) -> dict[tuple[tuple[int, ...], Chains], FoldUnit]:
-        return {}
+            parts = independent_parts(self.rules, chains)
+            for part in parts:
+                if part not in self._units:
+                    self._units[part] = FoldUnit(self.graph, self.rules, self.kernels, *part)
+            yield [self._units[part] for part in parts]
 
     def __iter__(self) -> Iterator[MeshFold]:
         """All folds, always in the same order: those without chains first."""

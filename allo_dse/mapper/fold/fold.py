@@ -217,11 +217,6 @@ class KernelSpace(Struct, frozen=True):
         """The kernel's fold, normalised; `order` can be any permutation of mesh axes, only bundled loops count."""
         return KernelFold(self.kernel, axes, order).normalised(tuple(axis.extent for axis in self.axes))
 
-    def orders(self, axes: tuple[AxisFold, ...]) -> list[tuple[int, ...]]:
-        """The loop orders that differ for these axis folds, outermost loop first."""
-        loops = [space.axis for space, fold in zip(self.axes, axes, strict=True) if space.is_loop(fold.spatial)]
-        return list(itertools.permutations(loops))
-
 
 def axis_space(axis: int, rule: AxisRule) -> AxisSpace:
     if rule.how is None:
@@ -281,26 +276,17 @@ class JointFold(Struct, frozen=True, dict=True):
         position = {kernel.name: number for number, kernel in enumerate(graph.program.kernels)}
         return JointFold(graph, fold, tuple(tuple(position[n] for n in members) for members in fold.chains))
 
-    @property
-    def program(self) -> CompiledProgram:
-        return self.graph.program
-
-    @property
-    def rules(self) -> tuple[tuple[AxisRule, ...], ...]:
-        """The rule of each mesh axis of each kernel."""
-        return self.graph.rules
-
     @cached_property
     def loops(self) -> list[list[Loop]]:
         """Per kernel its bundled loops, outermost first."""
-        return [loops_of(fold, rules) for fold, rules in zip(self.fold.kernels, self.rules, strict=True)]
+        return [loops_of(fold, rules) for fold, rules in zip(self.fold.kernels, self.graph.rules, strict=True)]
 
     @property
     def is_joint(self) -> bool:
         """True if any kernels are folded together."""
         followed = any(
             rule.follows and axis.spatial < rule.extent
-            for fold, rules in zip(self.fold.kernels, self.rules, strict=True)
+            for fold, rules in zip(self.fold.kernels, self.graph.rules, strict=True)
             for axis, rule in zip(fold.axes, rules, strict=True)
         )
         return bool(self.chains) or followed or any(link is not None for loops in self.loops for link, _ in loops)
@@ -315,13 +301,13 @@ class JointFold(Struct, frozen=True, dict=True):
         feeds = self.graph.kernels.feeds
         for a, b in itertools.combinations(range(len(self.loops)), 2):
             if (feeds[a, b] or feeds[b, a]) and not in_step(self.loops[a], self.loops[b]):
-                names = " and ".join(self.program.kernels[k].name for k in (a, b))
+                names = " and ".join(self.graph.program.kernels[k].name for k in (a, b))
                 yield f"{names} exchange tokens: the loops that they share must be outermost, and in the same order"
         yield from self._chain_violations()
 
     def _unlike_links(self) -> Iterator[str]:
         first: dict[int, tuple[str, tuple[int, str]]] = {}
-        for kernel, rules in zip(self.fold.kernels, self.rules, strict=True):
+        for kernel, rules in zip(self.fold.kernels, self.graph.rules, strict=True):
             for number, (axis, rule) in enumerate(zip(kernel.axes, rules, strict=True)):
                 if rule.link is None:
                     continue
@@ -331,9 +317,9 @@ class JointFold(Struct, frozen=True, dict=True):
                     yield f"{where}, exchanges tokens with {other}, task by task: they must be folded alike"
 
     def _chain_violations(self) -> Iterator[str]:
-        names = [kernel.name for kernel in self.program.kernels]
+        names = [kernel.name for kernel in self.graph.program.kernels]
         for members in self.chains:
-            grids = [grid_of(self.fold.kernels[k], self.rules[k]) for k in members]
+            grids = [grid_of(self.fold.kernels[k], self.graph.rules[k]) for k in members]
             if None in grids or len(set(grids)) > 1:
                 yield f"chain of {', '.join(names[k] for k in members)}: their nodes do not correspond one to one"
         refused = self.graph.kernels.refusal(self.chains)

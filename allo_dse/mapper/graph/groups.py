@@ -321,23 +321,33 @@ def nest_offsets(iterations: IntOrInts, loops: Sequence[int], strides: Sequence[
     return total
 
 
+class Shared:
+    """Something that data is derived from, which is kept with it."""
+
+    @cached_property
+    def _made(self) -> dict[Hashable, object]:
+        return {}
+
+    def once(
+        self: Own, make: Callable[Concatenate[Own, Given], Made], *given: Given.args, **named: Given.kwargs
+    ) -> Made:
+        """Return `make(self, ...)`, computed at the first call and kept. Arguments must be hashable."""
+        key = make, given, *named.values()
+        if key not in self._made:
+            self._made[key] = make(self, *given, **named)
+        return cast(Made, self._made[key])
+
+
+Own = TypeVar("Own", bound=Shared)
+
+
 @dataclass(frozen=True, eq=False)
-class NodeGroup:
+class NodeGroup(Shared):
     """`count` nodes that execute the same schedule tree, each for its own tasks; folds that have it share it."""
 
     tree: Tree
     count: int
     leaves: Leaves
-    _made: dict[Hashable, object] = field(default_factory=dict, repr=False)
-
-    def once(
-        self, make: Callable[Concatenate[NodeGroup, Given], Made], *given: Given.args, **named: Given.kwargs
-    ) -> Made:
-        """Call a function with the group and hashable arguments, and cache the result with the group."""
-        key = make, given, *named.values()
-        if key not in self._made:
-            self._made[key] = make(self, *given, **named)
-        return cast(Made, self._made[key])
 
     @cached_property
     def first_tasks(self) -> IntArray:

@@ -9,11 +9,10 @@ from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import IntArray, StreamPort
+from allo_dse.compiler.program.tensors import BoolArray, IntArray, StreamPort
 
 from ..axes import AxisRule, axis_rules, computed_arrays
 from ..graph_algorithms import topological_ranks
@@ -187,7 +186,7 @@ class KernelGraph(Struct, frozen=True, eq=False, dict=True):
         feeds: whether streams lead from one kernel to another: (kernels, kernels).
     """
 
-    feeds: NDArray[np.bool_]
+    feeds: BoolArray
 
     @cached_property
     def order(self) -> tuple[int, ...]:
