@@ -12,8 +12,6 @@ on random inputs, or on the study's own. Messages distinguish two statements:
 from __future__ import annotations
 
 import hashlib
-import inspect
-import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,25 +21,25 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.errors import SimulationError, StudyError, of_the_study
+from allo_dse.common.errors import SimulationError, of_the_study
 from allo_dse.common.records import Array, replace
-from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
+from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import BoolArray, Tensor
-from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.space.design import Design
-from allo_dse.space.params import Assignment
 
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
 from .execute.observe import arrays_of, sets_of
-from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, has_floats, unit_of, unit_roundoff
+from .execute.rounding import Analysed, Analysis, analysed, has_floats, unit_roundoff
 from .execute.run import run_graph
+from .inputs import LOST, Reference, Smaller, asked, directions, positive_arrays, random_arrays, reduced
+from .reference import Arrays, as_computable, difference_from, magnitude, share
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, a comparison with a reference replaces the run of the unfolded program."""
@@ -51,22 +49,8 @@ QUICK_OPERATIONS = 8_000_000
 
 _NARROWER = 2.0
 """Factor on the worst case of roundings to a type, of which the bound is of first order."""
-_DOUBLE = 2.0**-53
-"""Unit roundoff of float64."""
 
-_RAW = "; it gets and returns raw integers of fixed-point numbers"
 
-_LOST = "nothing is lost: correct it, and the same command verifies the front"
-
-Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
-"""Maps parameters to the changes for a smaller instance with the same mesh."""
-_REDUCED: WeakKeyDictionary[Program, tuple[Smaller, Program]] = WeakKeyDictionary()
-"""The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
-and each is run and proved."""
-
-Reference = Callable[..., object]
-"""Computes the expected outputs from the inputs, with NumPy."""
-Arrays = list[Array]
 _Result = TypeVar("_Result")
 
 
@@ -230,7 +214,7 @@ def _compare(
         for name, value, other in zip(written, found, known.outputs, strict=True):
             differs = _bits_differ(value, other)
             if differs.any():
-                return False, f"{name} differs from the unfolded program's in {_share(differs)}", None
+                return False, f"{name} differs from the unfolded program's in {share(differs)}", None
         if known.wrong:
             return False, known.wrong, None
         for name, one in known.largest.items():
@@ -312,7 +296,7 @@ def _expected(
     if has_floats(program):
         analysis = _deeper(lambda own: analysed(vmg, arrays, depths=own, seconds=seconds), depths)
     expected = _asked_of(reference, [arrays[name] for name in read])
-    with of_the_study("reference", _LOST):
+    with of_the_study("reference", LOST):
         shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in outputs]
         if shapes != wanted_shapes:
             raise ValueError(f"returns shapes {shapes} for {', '.join(written)} of {wanted_shapes}")
@@ -334,12 +318,6 @@ def _largest(tensor: Tensor, one: Analysed) -> Largest:
     narrower = error[index] > _NARROWER * unit_roundoff(tensor.dtype) * one.unit[index]
     found = float(error[index]) / scale, float(one.tolerance[index]) / scale, place
     return Largest(*found, str(tensor.dtype) if narrower else "")
-
-
-def magnitude(values: Array) -> float:
-    """The largest finite absolute value."""
-    wide = np.abs(values.astype(np.float64))
-    return float(wide[np.isfinite(wide)].max(initial=1e-30))
 
 
 def _bits_differ(value: Array, other: Array) -> BoolArray:
@@ -369,7 +347,7 @@ def _ignored(program: Program, reference: Reference, sets: list[dict[str, Array]
 
 
 def _asked_of(reference: Reference, arrays: list[Array]) -> Arrays:
-    with of_the_study("reference", _LOST):
+    with of_the_study("reference", LOST):
         given = reference(*map(as_computable, arrays))
         return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
 
@@ -389,103 +367,13 @@ def _given(program: Program, read: list[str], inputs: object, seed: int) -> list
     if inputs is None:
         return [others, positive_arrays(program, read, seed)]
     sets = sets_of(inputs, program)
-    with of_the_study("inputs", _LOST):
+    with of_the_study("inputs", LOST):
         given = [Arguments(program, arrays_of(program, one)).by_name for one in sets]
     return [others | {name: arrays[name] for name in one} for one, arrays in zip(sets, given, strict=True)]
 
 
 def _sizes(program: CompiledProgram) -> str:
     return ", ".join("x".join(map(str, t.shape)) for t in program.tensors if t.shape)
-
-
-def reduced(program: Program, verify_with: Smaller) -> Program:
-    """Return the smaller instance of a program that a study names.
-
-    Raises:
-        StudyError: when it cannot be made, which is not the design's fault.
-    """
-    known = _REDUCED.get(program)
-    if known is not None and known[0] is verify_with:
-        return known[1]
-    with of_the_study("verify_with", _LOST):
-        small_one = program.with_params(**verify_with(Assignment(program.params)))
-    for kernel, small in zip(program.kernels, small_one.kernels, strict=True):
-        if kernel.mesh != small.mesh:
-            raise StudyError(
-                f"verify_with changes the mesh of {kernel.name} from {kernel.mesh} to {small.mesh}",
-                hint="a reduced instance must have the same number of tasks along every axis",
-            )
-    _REDUCED[program] = verify_with, small_one
-    return small_one
-
-
-def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
-    """Return the names of the tensors that are only read, and of those that are written."""
-    written = {port.tensor.name for port in program.tensor_ports if port.writes}
-    names = [tensor.name for tensor in program.tensors]
-    return [name for name in names if name not in written], [name for name in names if name in written]
-
-
-def asked(program: CompiledProgram, reference: Reference | None = None) -> list[str]:
-    """Return the names of the tensors that a reference takes, in order, with values before a run.
-
-    These are the tensors that the program reads. Tensors that it also writes are passed all or none: they are left out,
-    and zero, if the reference has parameters for the others only (parameters with defaults are its own).
-    """
-    only = directions(program)[0]
-    read = {port.tensor.name for port in program.tensor_ports if port.reads}
-    every = [tensor.name for tensor in program.tensors if tensor.name in read or tensor.name in only]
-    return every if reference is None or _arguments(reference) == len(every) else only
-
-
-def _arguments(function: Reference) -> int:
-    """Return the number of positional arguments that a function must have."""
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 0
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(one.kind in positional and one.default is one.empty for one in found)
-
-
-def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:
-    """Random inputs and zeroed outputs."""
-    rng = np.random.default_rng(seed)
-    return {
-        t.name: _random(t, rng) if t.name in inputs else np.zeros(t.shape, numpy_dtype(t.dtype))
-        for t in program.tensors
-    }
-
-
-def _random(tensor: Tensor, rng: np.random.Generator) -> Array:
-    dtype = tensor.dtype
-    if dtype.is_float:
-        return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
-    low, high = (-(1 << dtype.bits - 1), 1 << dtype.bits - 1) if dtype.is_signed else (0, 1 << dtype.bits)
-    return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
-
-
-def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:
-    """Random inputs above zero, floats of magnitudes from 1/16 to 1, integers that fit three bits; zeroed outputs.
-
-    At the end of each axis are the largest and the smallest in turn, which a maximum or minimum without its last step
-    would miss.
-    """
-    rng = np.random.default_rng([seed, 1])
-    found = {}
-    for tensor in program.tensors:
-        dtype = tensor.dtype
-        made: Array = np.zeros(tensor.shape)
-        if tensor.name in inputs:
-            most = min(8, 1 << max(1, dtype.bits - dtype.is_signed))
-            made = np.exp2(rng.uniform(-4, 0, tensor.shape)) if dtype.is_float else rng.integers(0, most, tensor.shape)
-            for axis in range(made.ndim):
-                end = np.moveaxis(made, axis, 0)[-1:]
-                in_turn = np.indices(end.shape).sum(axis=0) % 2 == 0
-                powers = rng.uniform(0, 1, end.shape) - 5 * ~in_turn
-                end[...] = np.exp2(powers) if dtype.is_float else np.where(in_turn, most - 1, 0)
-        found[tensor.name] = made.astype(numpy_dtype(dtype))
-    return found
 
 
 def _outputs(
@@ -506,98 +394,3 @@ def _deeper(run: Callable[[Mapping[str, int]], _Result], depths: Mapping[str, in
             if not depths or not error.deeper:
                 raise
             depths = {**depths, **error.deeper}
-
-
-def difference_from(
-    expected: Arrays, program: CompiledProgram, outputs: list[str], found: Arrays, analysis: Analysis
-) -> str:
-    """Return a text on how the outputs of a run differ from a reference's results; empty if they agree."""
-    types, decided = {tensor.name: tensor.dtype for tensor in program.tensors}, analysis.decided
-    for name, value, wanted in zip(outputs, found, expected, strict=True):
-        dtype = types[name]
-        if dtype.is_float:
-            own = analysis.tensors[name].rounded
-            if not np.array_equal(value, own, equal_nan=True):
-                return f"{name} differs in {_share(value != own)} from a run that observes roundings"
-            wrong, why = unlike_reference(decided.tensors[name], wanted)
-        else:
-            exact = decided.integers.get(name, value)
-            if (value != exact).sum() > analysis.undecided:
-                return f"{name} differs in {_share(value != exact)} from a run without roundings"
-            if dtype.is_fixed and wanted.dtype.kind == "f":
-                wrong, why = _steps_apart(exact, wanted, dtype, _steps(dtype, program, outputs))
-            else:
-                wrong, why = _unlike(exact, wanted)
-        if wrong.sum() > (0 if decided is analysis else decided.undecided):
-            raw = _RAW if any(other.is_fixed for other in types.values()) else ""
-            return f"{name} differs from the reference in {_share(wrong)}{why}{raw}"
-    return ""
-
-
-def unlike_reference(one: Analysed, wanted: Array, *, single: bool = False) -> tuple[BoolArray, str]:
-    """Return the elements whose exact results contradict a reference, as a mask, and a text on the largest difference.
-
-    Args:
-        single: the reference computes in float32, however few bits its values have.
-    """
-    own, roundoff = wanted.astype(np.float64), SINGLE if single else unit_of(wanted)
-    finest = _DOUBLE if one.rounded.dtype == np.float64 else SINGLE
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        allowed = (max(finest, min(roundoff, SINGLE)) + _DOUBLE) * one.unit  # that of exact values is float64's
-        # Underflow in the reference is off by the least normal number, times the operations that follow.
-        least = float(np.finfo(np.float64 if max(finest, roundoff) < SINGLE else np.float32).tiny)
-        allowed = allowed + least * (1 + np.fmin(one.unit / np.abs(one.exact), 1 / SINGLE))
-        if roundoff > SINGLE:  # the reference rounds as programs do, at least its results
-            allowed = allowed + roundoff * np.abs(one.exact) + one.tolerance
-        same = (own == one.exact) | (np.isnan(own) & np.isnan(one.exact))
-        wrong: BoolArray = ~(same | (np.isfinite(own) & (np.abs(own - one.exact) <= allowed)))
-        return wrong, _worst(own, one.exact, allowed, wrong)
-
-
-def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: BoolArray) -> str:
-    """Describe the element that differs most."""
-    if not wrong.any():
-        return ""
-    off = np.abs(found - exact)
-    off = np.where(wrong, np.where(np.isnan(off), np.inf, off), -1.0)
-    index = np.unravel_index(int(np.argmax(off)), off.shape)
-    place = f" at [{', '.join(map(str, index))}]" if index else ""
-    return f", most{place} by {off[index]:.2g} where {allowed[index]:.2g} is allowed"
-
-
-def _unlike(value: Array, wanted: Array) -> tuple[BoolArray, str]:
-    """Return a mask of integers that differ from a reference, and a reason why the reference may be at fault."""
-    with np.errstate(invalid="ignore"):
-        if wanted.dtype.kind == "f":  # floats do not wrap
-            return value != wanted.astype(np.int64).astype(value.dtype), f", which was computed in {wanted.dtype}"
-        return value != wanted.astype(value.dtype), ""
-
-
-def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
-    """Return an error bound in steps of a fixed-point type.
-
-    Each operation on the way to a result, and its final rounding, drops less than one step of the coarsest fixed-point
-    type of a tensor or stream. All of them drop in one direction.
-    """
-    types = [*(tensor.dtype for tensor in program.tensors), *(stream.dtype for stream in program.streams)]
-    coarsest = min(one.fraction_bits for one in (dtype, *types) if one.is_fixed)
-    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in outputs)
-    operations = math.ceil((program.elements_computed or results) / max(1, results))
-    return (operations + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
-
-
-def _steps_apart(value: Array, wanted: Array, dtype: DType, steps: float) -> tuple[BoolArray, str]:
-    """Compare fixed-point numbers, which wrap, with a reference in floats, which does not round each of them."""
-    span = 2.0**dtype.bits
-    with np.errstate(invalid="ignore"):
-        apart = (value.astype(np.float64) - wanted.astype(np.float64) + span / 2) % span - span / 2
-        return ~(np.abs(apart) <= steps), f" by more than {steps:g} steps of {dtype}"
-
-
-def as_computable(array: Array) -> Array:
-    """Return a copy that the user's function may write to; narrow floats become float32 for NumPy."""
-    return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array.copy()
-
-
-def _share(wrong: BoolArray) -> str:
-    return f"{int(np.count_nonzero(wrong)):,} of {wrong.size:,} elements"

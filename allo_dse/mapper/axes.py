@@ -12,8 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import BoolArray, IndexMap, StreamArray, StreamPort
 
 from .graph_algorithms import DisjointSets

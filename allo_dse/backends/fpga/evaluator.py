@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from allo_dse.common.records import JsonObject, keep, replace
+from allo_dse.common.records import JsonObject, keep, once, replace
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.evaluator import Metrics, versioned
 from allo_dse.simulator.engine.run_result import RunResult
@@ -21,7 +21,7 @@ from allo_dse.space.design import Design
 from .bounds import FpgaBounds
 from .depths.solver import frame_metrics, known_depths, timed_runs
 from .mapping import FpgaMapping
-from .network import FpgaNetwork
+from .network import NAME, VERSION, FpgaNetwork
 
 if TYPE_CHECKING:
     from allo_dse.simulator.depths.front import DepthFront
@@ -40,8 +40,7 @@ class FpgaSimulator:
             does not say them; "declared" for those of the program. Metrics name them as `stream_depths`.
     """
 
-    name = "fpga-simulator"
-    version = "10"
+    name, version = NAME, VERSION
     quick = True
     metrics = FpgaBounds.metrics | {
         "throughput_gops", "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
@@ -71,8 +70,7 @@ class FpgaSimulator:
             return _metrics(mapping, self._timed(mapping, depths))
         # Designs may differ in what takes resources and no time.
         key = mapping.shared, fold, mapping.scheduled.timing_key, None if depths is None else tuple(depths.items())
-        timing = self._timings.get(key)
-        return _metrics(mapping, timing or keep(self._timings, key, self._timed(mapping, depths)))
+        return _metrics(mapping, once(self._timings, key, lambda: self._timed(mapping, depths)))
 
     def _front(self, design: Design, mapping: FpgaMapping) -> DepthFront:
         """Return a design's front of cycles against FIFO memory, which all slowdowns share; the latest are kept."""
@@ -133,7 +131,7 @@ def _metrics(mapping: FpgaMapping, timing: _Timing) -> Metrics:
         bound=dict(timing.bound),
         bottleneck=max(timing.bound, key=lambda name: timing.bound[name]),
         **({TIMED_ON: sets} if vmg.program.runs else {}),
-        evaluator=f"{FpgaSimulator.name} {FpgaSimulator.version}",
+        evaluator=f"{NAME} {VERSION}",
     )
 
 

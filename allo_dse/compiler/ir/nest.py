@@ -12,7 +12,8 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -426,12 +427,12 @@ def bits_of(type_: ir.Type) -> int:
     return int(digits) if digits else 32
 
 
-def walk(nodes: Iterable[Node], outer: tuple[Loop, ...] = ()) -> Iterator[tuple[Node, tuple[Loop, ...]]]:
-    """All nodes of a tree in the order of the text, each with the loops around it."""
+def with_loops(nodes: Iterable[Node], outer: tuple[Loop, ...] = ()) -> Iterator[tuple[Node, tuple[Loop, ...]]]:
+    """Yield all nodes of some trees in the order of the text, each with the loops around it."""
     for node in nodes:
         yield node, outer
         for block in blocks_of(node):
-            yield from walk(block, (*outer, node) if isinstance(node, Loop) else outer)
+            yield from with_loops(block, (*outer, node) if isinstance(node, Loop) else outer)
 
 
 def blocks_of(node: Node) -> tuple[tuple[Node, ...], ...]:
@@ -439,14 +440,36 @@ def blocks_of(node: Node) -> tuple[tuple[Node, ...], ...]:
     return (node.body,) if isinstance(node, Loop) else node.sides if isinstance(node, Branch) else ()
 
 
+def walk(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Yield all nodes of some trees, each before those inside it; whatever has a body counts as a loop."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, Op):
+            yield from walk(chain(*node.sides) if isinstance(node, Branch) else node.body)
+
+
+def outermost(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Yield the loops of a block, those under conditions included, without those inside them."""
+    for node in nodes:
+        if isinstance(node, Branch):
+            yield from outermost(chain(*node.sides))
+        elif not isinstance(node, Op):
+            yield node
+
+
+def ops_of(nodes: Iterable[object]) -> Iterator[Op]:
+    """Yield the operations of some trees, in order."""
+    return (node for node in walk(nodes) if isinstance(node, Op))
+
+
 def loops_of(nodes: Iterable[Node]) -> Iterator[Loop]:
     """All loops of a tree, each before those inside it."""
-    return (node for node, _ in walk(nodes) if isinstance(node, Loop))
+    return (node for node in walk(nodes) if isinstance(node, Loop))
 
 
 def accesses_of(nodes: Iterable[Node], array: str) -> Iterator[tuple[Access, tuple[Loop, ...]]]:
     """The accesses to an array, with the loops around them."""
-    for node, outer in walk(nodes):
+    for node, outer in with_loops(nodes):
         if isinstance(node, Op) and node.access is not None and node.access.array == array:
             yield node.access, outer
 

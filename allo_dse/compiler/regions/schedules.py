@@ -6,12 +6,11 @@ import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 from allo_dse.lang.schedule import Primitive
 
 from ..model.source_file import did_you_mean, source_file
-from ..program.compiled import CompiledProgram, Directive
-from ..program.kernel import Kernel
+from ..program.compiled import CompiledProgram, Directive, Kernel
 
 PARTITION_TYPES = {
     "complete": "complete",

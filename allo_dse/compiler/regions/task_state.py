@@ -16,8 +16,8 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.records import Array
-from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.memory import Memory
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
@@ -39,7 +39,7 @@ from ..model.values import (
     pid_of,
     selected,
 )
-from ..program.kernel import NO_TILES, ExternalCall, StateVariable, TileOp, TileUse
+from ..program.compiled import NO_TILES, ExternalCall, StateVariable, TileOp, TileUse
 from ..program.tensors import (
     Construct,
     IndexCheck,

@@ -9,11 +9,11 @@ from typing import Literal
 
 from msgspec import Struct
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import arith, ir, nested_ops, scf
-from allo_dse.lang.diagnostics import ProgramError
 
 from ..ir.affine import UNKNOWN, Linear, Ranges, extent
-from ..ir.nest import LOOP, Access, Loop, Node, Op, walk
+from ..ir.nest import LOOP, Access, Loop, Node, Op, with_loops
 from .body import Body, inner_block, is_pure, nest_down_to, number_of, numbered, statements
 from .find import Found
 
@@ -49,7 +49,7 @@ class Reference(Struct, frozen=True, eq=False):
 
 def references(nodes: Sequence[Node]) -> list[Reference]:
     """The accesses of a tree; a stream operation is a write to something of its own."""
-    ops = [(node, loops) for node, loops in walk(nodes) if isinstance(node, Op)]
+    ops = [(node, loops) for node, loops in with_loops(nodes) if isinstance(node, Op)]
     updates = _updates([op for op, _ in ops])
     found = []
     for order, (op, loops) in enumerate(ops):
@@ -208,7 +208,7 @@ def private(nodes: Sequence[Node]) -> set[str]:
     seen: set[str] = set()
     found: set[str] = set()
     for node in nodes:
-        used = {op.access.array for op, _ in walk([node]) if isinstance(op, Op) and op.access is not None}
+        used = {op.access.array for op, _ in with_loops([node]) if isinstance(op, Op) and op.access is not None}
         if isinstance(node, Op) and node.access is not None and node.access.write and not node.access.index:
             found |= used - seen
         seen |= used
@@ -416,7 +416,7 @@ def check_order(body: Body, chain: Sequence[ir.Operation], order: Sequence[int])
     loops = [numbered(nest, number_of(loop)) for loop in chain]
     inner = loops[-1].body
     own = private(inner)
-    outer = next(outer for node, outer in walk(nest.body) if node is loops[0])
+    outer = next(outer for node, outer in with_loops(nest.body) if node is loops[0])
     pairing = Pairing(tuple(loops), tuple(loops), value_ranges([*outer, *loops], {}))
     found = [reference for reference in references(inner) if reference.access.array not in own]
     inside = [loop for reference in found for loop in reference.loops]

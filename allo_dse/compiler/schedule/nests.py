@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from allo_dse.common.errors import ProgramError, warn
 from allo_dse.common.mlir.bindings import ir
-from allo_dse.lang.diagnostics import ProgramError, warn
 
-from ..ir.nest import blocks_of, walk
+from ..ir.nest import blocks_of, with_loops
 from .body import Body, inner_block, is_pure, nest_down_to, number_of, numbered, statements
 from .find import Found
 from .loops import Pairing, bounds, first_order, known, references, value_ranges, variable
@@ -84,7 +84,7 @@ def check_merged(body: Body, moved: Sequence[ir.Operation], shared: Sequence[ir.
     left = [numbered(nest, number_of(loop)) for loop in moved]
     right = [numbered(nest, number_of(loop)) for loop in shared]
     produced, used = references([left[0]]), references([right[0]])
-    blocks = [nest.body, *(block for node, _ in walk(nest.body) for block in blocks_of(node))]
+    blocks = [nest.body, *(block for node, _ in with_loops(nest.body) for block in blocks_of(node))]
     block = next(own for own in blocks if any(node is left[0] for node in own))
     places = [next(p for p, node in enumerate(block) if node is loop) for loop in (left[0], right[0])]
     if places[0] > places[1]:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
 
 from ..ir.nest import LOOP, Loop, Node
 from .body import NAME, Body, inner_block, number_of, numbered, statements

@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import BoolArray, IntArray, TensorPort
 
 from ..graph.groups import MeshLeaves, NodeGroup, first_leaves

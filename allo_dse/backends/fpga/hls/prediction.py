@@ -17,8 +17,8 @@ from allo_dse.common.records import JsonObject
 from allo_dse.device.fpga_model import RESOURCES
 
 from ..depths.solver import run
-from ..evaluator import FpgaSimulator
 from ..mapping import FpgaMapping
+from ..network import NAME, VERSION
 from ..report import HlsReport
 from .project import HlsProject, PredictedLoop, Prediction
 from .retime import Timings, labelled
@@ -35,7 +35,7 @@ def predicted(mapping: FpgaMapping, project: HlsProject) -> Prediction | None:
     except SimulationError:
         return None
     return Prediction(
-        source=f"{FpgaSimulator.name} {FpgaSimulator.version}",
+        source=f"{NAME} {VERSION}",
         latency_cycles=int(result.cycles),
         clock_mhz=mapping.device.clock_ghz * 1e3,
         resources={name: getattr(mapping.total, name) for name in RESOURCES},
