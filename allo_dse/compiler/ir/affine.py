@@ -306,14 +306,14 @@ class LinearForms:
         if op.name in ("arith.andi", "arith.ori", "arith.xori", "arith.select") and str(op.results[0].type) == "i1":
             return self._combine(op)
         operands = [self._read(op, v) for v in op.operands]
-        form = self._applied(op, operands) if op.name == "affine.apply" else _combined(op.name, operands)
+        if op.name == "affine.apply":
+            form = _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
+        else:
+            form = _combined(op.name, operands)
         if form is None or len(list(op.results)) != 1:
             return False
         self._forms[op.results[0]] = form
         return op.name not in SHIFTS
-
-    def _applied(self, op: ir.Operation, operands: list[Linear | None]) -> Linear | None:
-        return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
 
     def _read(self, op: ir.Operation, value: ir.Value) -> Linear | None:
         """The form of an operand; a narrow integer that is read as a number wraps."""

@@ -128,10 +128,7 @@ def _streams_where(
 
 
 def _total(ends: Sequence[Endpoint], rank: int) -> IntArray:
-    result: IntArray = np.zeros((1,) * rank, np.int64)
-    for end in ends:
-        result = result + end.users
-    return result
+    return sum((end.users for end in ends), np.zeros((1,) * rank, np.int64))
 
 
 def _check_single(source: RegionSource, stream: StreamArray, ends: Sequence[Endpoint], what: str) -> None:
@@ -183,12 +180,8 @@ def _balance_warnings(
 
 
 def _tokens(ends: Sequence[Endpoint], rank: int) -> IntArray | None:
-    result: IntArray = np.zeros((1,) * rank, np.int64)
-    for end in ends:
-        if end.tokens is None:
-            return None
-        result = result + end.tokens
-    return result
+    known = [end.tokens for end in ends if end.tokens is not None]
+    return sum(known, np.zeros((1,) * rank, np.int64)) if len(known) == len(ends) else None
 
 
 def _stream_warnings(

@@ -15,9 +15,9 @@ from allo_dse.lang.memory import Layout, Memory
 from allo_dse.lang.region import Region, enclosing_names, kernel, rules_of
 from allo_dse.lang.types import ConstExprType, DType, StreamType, TensorType
 
-from ..model.source_file import SourceFile, function_source, names_of
+from ..model.source_file import SourceFile, function_source, names_of, statements_in
 from ..program.tensors import IndexMap, StreamArray, Tensor
-from .region_sources import KernelSource, Parameter, Part, RegionSource
+from .region_sources import KernelSource, Parameter, Part, RegionSource, is_text
 
 
 def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None = None) -> RegionSource:
@@ -110,9 +110,7 @@ def tensor_type(source: RegionSource, argument: ast.arg) -> TensorType:
 
 
 def _read_statement(source: RegionSource, statement: ast.stmt) -> None:
-    if isinstance(statement, ast.Pass) or (
-        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    ):
+    if is_text(statement):
         return
     if isinstance(statement, ast.FunctionDef):
         _read_kernel(source, statement)
@@ -370,7 +368,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in body:
         yield statement
         if not isinstance(statement, ast.FunctionDef):
-            yield from _statements([inner for inner in ast.iter_child_nodes(statement) if isinstance(inner, ast.stmt)])
+            yield from _statements([*statements_in(statement)])
 
 
 def _whole(tensor: Tensor, node: ast.AST, memory: Memory | None) -> Parameter:

@@ -6,12 +6,11 @@ import ast
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.common.records import Array, replace
 from allo_dse.lang.memory import Memory
@@ -124,8 +123,7 @@ class KernelSource(Struct, frozen=True, eq=False):
         return math.prod(self.mesh)
 
 
-@dataclass(eq=False)
-class RegionSource:
+class RegionSource(Struct, eq=False):
     """A region before compilation.
 
     Attributes:
@@ -143,13 +141,13 @@ class RegionSource:
     file: SourceFile
     names: dict[str, Any]
     prefix: str = ""
-    parts: dict[str, Part] = field(default_factory=dict)
-    tensor_nodes: dict[str, ast.arg] = field(default_factory=dict)
-    streams: dict[str, StreamArray] = field(default_factory=dict)
-    stream_nodes: dict[str, ast.AST] = field(default_factory=dict)
-    kernels: list[KernelSource] = field(default_factory=list)
-    enclosing: Mapping[str, object] = field(default_factory=dict)
-    around: Mapping[str, object] = field(default_factory=dict)
+    parts: dict[str, Part] = {}
+    tensor_nodes: dict[str, ast.arg] = {}
+    streams: dict[str, StreamArray] = {}
+    stream_nodes: dict[str, ast.AST] = {}
+    kernels: list[KernelSource] = []
+    enclosing: Mapping[str, object] = {}
+    around: Mapping[str, object] = {}
     scope: str = ""
     rules: Rules = field(default_factory=current_rules)
 
@@ -193,7 +191,7 @@ def split_kernels(source: RegionSource) -> bool:
 
 
 def _parts(source: RegionSource, kernel: KernelSource) -> list[KernelSource]:
-    statements = [s for s in kernel.node.body if not _is_text(s)]
+    statements = [s for s in kernel.node.body if not is_text(s)]
     common = [s for s in statements if _is_pid(s)]
     own = [s for s in statements if not _is_pid(s)]
     if kernel.results or kernel.sync is not None or any(isinstance(s, ast.Return) for s in own):
@@ -271,7 +269,8 @@ def _is_pid(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == PID
 
 
-def _is_text(statement: ast.stmt) -> bool:
+def is_text(statement: ast.stmt) -> bool:
+    """Return whether a statement does nothing: `pass`, a docstring or another constant."""
     return isinstance(statement, ast.Pass) or (
         isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     )

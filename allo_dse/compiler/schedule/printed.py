@@ -70,13 +70,9 @@ def with_affine_loops(text: str) -> str:
             bounds[value["name"]] = value["number"] or value["map"] or ""
         lines.append(_LOOP.sub(loop, line))
     used = Counter(re.findall(r"%\w+", "\n".join(lines)))
-    return "\n".join(line for line in lines if not _is_unused(line, used))
-
-
-def _is_unused(line: str, used: Counter[str]) -> bool:
-    """Return whether a line only computes a bound that its loop now states itself."""
-    value = _VALUE.match(line)
-    return value is not None and bool(value["number"] or value["map"]) and used[value["name"]] == 1
+    # A line that only computes a bound is unused once its loop states the bound itself.
+    found = ((line, _VALUE.match(line)) for line in lines)
+    return "\n".join(line for line, v in found if not (v and (v["number"] or v["map"]) and used[v["name"]] == 1))
 
 
 def _attribute(directive: Directive) -> str:

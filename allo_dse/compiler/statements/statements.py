@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -171,17 +171,54 @@ def lower_block(task: Task, body: Sequence[ast.stmt], chain: _Chain | None = Non
                 raise Split(split_further(task, split.masks, body, position + 1)) from None
         else:
             chain.open = False
-            handler = _HANDLERS.get(type(statement))
-            if handler is None:
-                kind = type(statement).__name__.lower()
-                task.fail(statement, f"`{kind}` is not supported in kernels", _HINTS.get(type(statement), ""))
-            handler(task, statement)
+            _lower(task, statement)
         rest = body[position + 1 :]
         if frame.jumps != before and rest and not task.dead:
             assert frame.skip is not None
             with unless_raised(task, frame.skip):
                 lower_block(task, rest, chain)
             return
+
+
+def _lower(task: Task, node: ast.stmt) -> None:
+    match node:
+        case ast.Assign(targets, right):
+            value = task.lower(right)
+            for target in targets:
+                _assign(task, target, value, node)
+        case ast.AugAssign():
+            _augmented(task, node)
+        case ast.AnnAssign():
+            declaration(task, node)
+        case ast.Expr(right):
+            if not isinstance(right, ast.Constant):
+                tiles.settled(task, task.lower(right))
+        case ast.For():
+            for_loop(task, node)
+        case ast.While():
+            while_loop(task, node)
+        case ast.If():
+            _if(task, node)
+        case ast.Return(right) if task.calls:
+            return_(task, None if right is None else tiles.settled(task, task.lower(right)), node)
+        case ast.Return():
+            _return_results(task, node)
+            return_(task, None, node)
+        case ast.Break() | ast.Continue():
+            break_or_continue(task, node)
+        case ast.FunctionDef():
+            if node.decorator_list:
+                task.fail(node.decorator_list[0], "a function inside a kernel has no decorators")
+            task.declare(node.name, LocalFunction(node, tuple(task.scopes)))
+        case ast.Nonlocal(names):  # names that a function inside a kernel shares with it; see `helpers.own_names`
+            for name in names:
+                if task.find(name) is None:
+                    task.fail(node, f"unknown name `{name}`")
+        case ast.Pass():
+            pass
+        case _:
+            kind = type(node).__name__.lower()
+            task.fail(node, f"`{kind}` is not supported in kernels", _HINTS.get(type(node), ""))
 
 
 class _Chain:
@@ -240,17 +277,6 @@ def _meta_for(task: Task, node: ast.With) -> None:
 
 
 # -- assignments -----------------------------------------------------------------------------------------------------
-
-
-def _expression(task: Task, node: ast.Expr) -> None:
-    if not isinstance(node.value, ast.Constant):
-        tiles.settled(task, task.lower(node.value))
-
-
-def _assignment(task: Task, node: ast.Assign) -> None:
-    value = task.lower(node.value)
-    for target in node.targets:
-        _assign(task, target, value, node)
 
 
 def _assign(task: Task, target: ast.expr, value: Value, node: ast.stmt) -> None:
@@ -401,15 +427,6 @@ def _if(task: Task, node: ast.If) -> None:
     task.dead = dead and task.dead
 
 
-def _return(task: Task, node: ast.Return) -> None:
-    value: Value | None = None
-    if not task.calls:
-        _return_results(task, node)
-    elif node.value is not None:
-        value = tiles.settled(task, task.lower(node.value))
-    return_(task, value, node)
-
-
 def _return_results(task: Task, node: ast.Return) -> None:
     """Store the results of a plain function in their parameters."""
     results = task.kernel.parameters[len(task.kernel.parameters) - len(task.kernel.results) :]
@@ -433,40 +450,10 @@ def _return_results(task: Task, node: ast.Return) -> None:
             _store_element(task, target, Position(), item, node)
 
 
-def _local_function(task: Task, node: ast.FunctionDef) -> None:
-    """A helper function that is defined inside a kernel."""
-    if node.decorator_list:
-        task.fail(node.decorator_list[0], "a function inside a kernel has no decorators")
-    task.declare(node.name, LocalFunction(node, tuple(task.scopes)))
-
-
-def _nonlocal(task: Task, node: ast.Nonlocal) -> None:
-    """Names that a function inside a kernel shares with it; see `helpers.own_names`."""
-    for name in node.names:
-        if task.find(name) is None:
-            task.fail(node, f"unknown name `{name}`")
-
-
 _HINTS: dict[type[ast.stmt], str] = {
     ast.Import: "import at the top of the file",
     ast.Assert: "check results outside, after the call",
     ast.Delete: "names end with their block",
     ast.Global: "pass values as arguments, or keep them in a Stateful variable",
     ast.Try: "there are no exceptions in hardware",
-}
-
-_HANDLERS: dict[type[ast.stmt], Callable[[Task, Any], None]] = {
-    ast.Expr: _expression,
-    ast.AnnAssign: declaration,
-    ast.Assign: _assignment,
-    ast.AugAssign: _augmented,
-    ast.For: for_loop,
-    ast.While: while_loop,
-    ast.If: _if,
-    ast.Return: _return,
-    ast.Pass: lambda task, node: None,
-    ast.FunctionDef: _local_function,
-    ast.Nonlocal: _nonlocal,
-    ast.Break: break_or_continue,
-    ast.Continue: break_or_continue,
 }
