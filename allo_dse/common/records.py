@@ -35,6 +35,8 @@ def replace(record: _R, /, **changes: Any) -> _R:
 
 Array: TypeAlias = "NDArray[Any]"
 """An array of any element type; a text at run time, so that commands without numbers do without NumPy."""
+Ints: TypeAlias = tuple[int, ...]
+"""A shape, a mesh, an index or a process id: a number per dimension."""
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object as it is written and read; whoever reads it checks what is in it."""
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from allo_dse.common.records import Ints
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
 from allo_dse.mapper.program import Program
@@ -26,7 +27,7 @@ class Part(Struct, frozen=True):
 
     design: Design
     first_column: int
-    after: tuple[int, ...]
+    after: Ints
     wait_us: float
     transport: Any = None
 
@@ -40,7 +41,7 @@ class Stream(NamedTuple):
             if the two cannot stream.
     """
 
-    saves: tuple[int, ...]
+    saves: Ints
     lags: tuple[tuple[int | None, ...], ...]
 
 
@@ -59,7 +60,7 @@ class Launches:
     """
 
     columns: int = 0
-    limits: tuple[int, ...] = (UNLIMITED,)
+    limits: Ints = (UNLIMITED,)
     resources: tuple[str, ...] = ()
     most: int | None = None
     between_us: float = 0.0

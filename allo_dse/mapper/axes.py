@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Ints, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import BoolArray, IndexMap, StreamArray, StreamPort
 
@@ -316,12 +316,10 @@ def class_varies(kernel: Kernel, axis: int) -> bool:
 class _Irregular(Struct, frozen=True):
     """A pair of ports whose tasks have no fixed distance along `axes`."""
 
-    axes: tuple[int, ...]
+    axes: Ints
 
 
-def _distances(
-    kernel: Kernel, puts: Sequence[_Endpoint], gets: Sequence[_Endpoint]
-) -> Iterator[tuple[int, ...] | _Irregular]:
+def _distances(kernel: Kernel, puts: Sequence[_Endpoint], gets: Sequence[_Endpoint]) -> Iterator[Ints | _Irregular]:
     """Distance (consumer's pid minus producer's pid) of each pair of ports of one kernel that can meet."""
     rank = len(kernel.mesh)
     for source in puts:

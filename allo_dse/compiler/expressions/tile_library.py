@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from msgspec import Struct
 
+from allo_dse.common.records import Ints
 from allo_dse.lang.types import DType, float32, index, int32
 from allo_dse.lang.types import bool as bool_
 
@@ -33,7 +34,7 @@ class Call(Struct, frozen=True):
     options: dict[str, Value]
     node: ast.AST
 
-    def tile(self, position: int, rank: int | None = None) -> tuple[int, ...]:
+    def tile(self, position: int, rank: int | None = None) -> Ints:
         """The shape of an argument, which must be a tile (of a given rank)."""
         shape = shape_of(self.args[position])
         if not is_tile(self.args[position]) or (rank is not None and len(shape) != rank):
@@ -46,7 +47,7 @@ class Call(Struct, frozen=True):
         given = self.args[position] if len(self.args) > position else Const(default)
         return self.options.get(name, given)
 
-    def shape(self, position: int) -> tuple[int, ...]:
+    def shape(self, position: int) -> Ints:
         """An argument that is a shape."""
         value = self.args[position]
         shape = value.value if isinstance(value, Const) else None

@@ -14,6 +14,7 @@ from functools import reduce
 
 from msgspec import Struct
 
+from allo_dse.common.records import Ints
 from allo_dse.lang.types import DType, float32, index, int64
 
 from ..model.values import Buffer, Const, Meta, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
@@ -189,7 +190,7 @@ def is_tile(value: Value) -> bool:
     return isinstance(value, (TileExpr, PendingGet)) or (isinstance(value, Buffer) and value.shape != ())
 
 
-def shape_of(value: Value) -> tuple[int, ...]:
+def shape_of(value: Value) -> Ints:
     return value.shape if isinstance(value, (Buffer, TileExpr, PendingGet)) else ()
 
 
@@ -200,7 +201,7 @@ def dtype_of(value: Value) -> DType | None:
     return None
 
 
-def broadcast(task: Task, shapes: Sequence[tuple[int, ...]], node: ast.AST) -> tuple[int, ...]:
+def broadcast(task: Task, shapes: Sequence[Ints], node: ast.AST) -> Ints:
     """The shape that all of `shapes` broadcast to, as in NumPy."""
     result: list[int] = []
     for position in range(max(map(len, shapes))):
@@ -211,7 +212,7 @@ def broadcast(task: Task, shapes: Sequence[tuple[int, ...]], node: ast.AST) -> t
     return tuple(reversed(result))
 
 
-def text_of(shape: tuple[int, ...]) -> str:
+def text_of(shape: Ints) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 

@@ -18,8 +18,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import Operation, Value, ir
 from allo_dse.common.mlir.dialect import text_context
+from allo_dse.common.records import Ints
 
 from .affine import SHIFTS, Around, Linear, LinearForms, Path, Test, Under
 from .constants import Computed, Constants
@@ -51,10 +52,10 @@ class Array(Struct, frozen=True):
     """
 
     name: str
-    shape: tuple[int, ...]
+    shape: Ints
     bits: int
     argument: int | None = None
-    values: tuple[int, ...] = ()
+    values: Ints = ()
 
 
 class Access(Struct, frozen=True):
@@ -83,11 +84,11 @@ class Op(Struct, frozen=True):
     """
 
     name: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    inputs: Ints
+    outputs: Ints
     element: str
     bits: int
-    operand_bits: tuple[int, ...] = ()
+    operand_bits: Ints = ()
     access: Access | None = None
     stream: int | None = None
     op: int = -1
@@ -142,8 +143,8 @@ class Branch(Struct, frozen=True):
     condition: int
     test: Test | None
     sides: tuple[tuple[Node, ...], tuple[Node, ...]]
-    outputs: tuple[int, ...]
-    results: tuple[tuple[int, ...], tuple[int, ...]]
+    outputs: Ints
+    results: tuple[Ints, Ints]
     bits: int
     site: int = -1
 
@@ -179,7 +180,7 @@ class Nest(Struct, frozen=True):
 
     body: tuple[Node, ...]
     arrays: Mapping[str, Array]
-    pids: tuple[int, ...]
+    pids: Ints
     unsupported: Unsupported | None
     priced: Mapping[int, tuple[Path, ...]]
 
@@ -198,17 +199,17 @@ def read_nest(mlir: str) -> Nest:
 class _Reader:
     """Reads one function."""
 
-    def __init__(self, module: ir.Module, function: ir.Operation, names: list[str], pids: int) -> None:
+    def __init__(self, module: ir.Module, function: Operation, names: list[str], pids: int) -> None:
         self._module = module
         self._function = function
         self._pids = pids
         self._names = names
-        self._numbers: dict[ir.Value | ir.Operation, int] = {}
+        self._numbers: dict[Value | Operation, int] = {}
         self._forms = LinearForms()
         self._constants = Constants(self._forms)
         self._arrays: dict[str, Array] = {}
-        self._views: dict[ir.Value, View] = {}
-        self._streams: dict[ir.Value, int] = {}
+        self._views: dict[Value, View] = {}
+        self._streams: dict[Value, int] = {}
         self._unsupported: Unsupported | None = None
         self._sites = 0
         self._around: Path = ()
@@ -226,25 +227,25 @@ class _Reader:
             self._streams[argument] = number
         return Nest(self._block(block), self._arrays, tuple(pids), self._unsupported, self._priced)
 
-    def _refuse(self, reason: str, op: ir.Operation) -> None:
+    def _refuse(self, reason: str, op: Operation) -> None:
         numbers = (_number_if(op, name) for name in (LOOP, "op"))
         self._unsupported = self._unsupported or Unsupported(reason, *numbers)
 
-    def _number(self, value: ir.Value) -> int:
+    def _number(self, value: Value) -> int:
         return self._numbers.setdefault(value, len(self._numbers))
 
-    def _variable(self, value: ir.Value) -> int:
+    def _variable(self, value: Value) -> int:
         number = self._number(value)
         self._forms.set(value, Linear.variable(number))
         return number
 
-    def _declare(self, value: ir.Value, name: str, argument: int | None = None, values: tuple[int, ...] = ()) -> None:
+    def _declare(self, value: Value, name: str, argument: int | None = None, values: Ints = ()) -> None:
         type_ = ir.MemRefType(value.type)
         shape = tuple(type_.shape)
         self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument, values)
         self._views[value] = (name, tuple(Linear(()) for _ in shape))
 
-    def _table(self, op: ir.Operation) -> tuple[int, ...]:
+    def _table(self, op: Operation) -> Ints:
         """Return the integers of a constant table that an operation refers to; none of other tables and arrays."""
         if op.name != "memref.get_global" or element_of(ir.MemRefType(op.results[0].type).element_type)[0] not in "iu":
             return ()
@@ -263,7 +264,7 @@ class _Reader:
         nodes = (self._node(op.operation) for op in block.operations)
         return tuple(node for node in nodes if node is not None)
 
-    def _node(self, op: ir.Operation) -> Node | None:
+    def _node(self, op: Operation) -> Node | None:
         name = op.name
         if name in ("memref.alloc", "memref.alloca", "memref.get_global"):
             given = str(ir.StringAttr(op.attributes["df.name"]).value) if "df.name" in op.attributes else ""
@@ -290,7 +291,7 @@ class _Reader:
             return self._plain(op)
         return None
 
-    def _view(self, op: ir.Operation) -> None:
+    def _view(self, op: Operation) -> None:
         offsets: list[Linear | None] = []
         if op.name == "memref.subview":
             dynamic = iter(list(op.operands)[1:])
@@ -298,13 +299,13 @@ class _Reader:
             offsets = [self._forms.get(next(dynamic)) if o == _DYNAMIC else Linear((), o) for o in static]
         self._views[op.results[0]] = self._element(op.operands[0], offsets)
 
-    def _element(self, view: ir.Value, offsets: Sequence[Linear | None]) -> View:
+    def _element(self, view: Value, offsets: Sequence[Linear | None]) -> View:
         """An array, and its index at offsets in a view of it; dropped dimensions lead."""
         name, base = self._views[view]
         padded = [*([Linear(())] * (len(base) - len(offsets))), *offsets]
         return name, tuple(None if b is None or o is None else b + o for b, o in zip(base, padded, strict=True))
 
-    def _access(self, op: ir.Operation) -> Op:
+    def _access(self, op: Operation) -> Op:
         write = op.name.endswith("store")
         operands = list(op.operands)
         view, indices = (operands[1], operands[2:]) if write else (operands[0], operands[1:])
@@ -316,7 +317,7 @@ class _Reader:
         outputs = () if write else (self._number(op.results[0]),)
         return Op("store" if write else "load", inputs, outputs, "", array.bits, access=Access(name, write, index))
 
-    def _stream(self, op: ir.Operation) -> Op:
+    def _stream(self, op: Operation) -> Op:
         operands = list(op.operands)
         stream = self._streams.get(operands[0])
         if stream is None:
@@ -338,7 +339,7 @@ class _Reader:
         self._sites += 1
         return self._sites - 1
 
-    def _loop(self, op: ir.Operation) -> Loop:
+    def _loop(self, op: Operation) -> Loop:
         block, site = op.regions[0].blocks[0], self._site()
         variable = self._variable(block.arguments[0])
         lower, upper, step = self._forms.bounds(op)
@@ -347,7 +348,7 @@ class _Reader:
         self._constants.forget(op)
         return Loop(variable, _number_if(op, LOOP), lower, upper, step, body, site)
 
-    def _while(self, op: ir.Operation) -> Loop:
+    def _while(self, op: Operation) -> Loop:
         """A loop whose last iteration ends at the condition: `while c: body` is `loop: if c: body`."""
         site, goes_on = self._site(), self._site()
         self._constants.forget(op)
@@ -359,7 +360,7 @@ class _Reader:
         self._numbers[op] = variable  # of no value: nothing is an index of it
         return Loop(variable, _number_if(op, LOOP), None, None, 0, (*test, branch), site)
 
-    def _branch(self, op: ir.Operation) -> Branch | None:
+    def _branch(self, op: Operation) -> Branch | None:
         site = self._site()
         sides, results, yielded, after = [], [], [], []
         before = self._constants.variables
@@ -381,7 +382,7 @@ class _Reader:
         number, taken, given = self._number(condition), (sides[0], sides[1]), (results[0], results[1])
         return Branch(number, test, taken, outputs, given, bits, site)
 
-    def _plain(self, op: ir.Operation) -> Op:
+    def _plain(self, op: Operation) -> Op:
         operands, results = list(op.operands), list(op.results)
         element = element_of(operands[0].type if op.name != "arith.select" else operands[1].type) if operands else "i1"
         return Op(
@@ -395,11 +396,11 @@ class _Reader:
             factor=self._factor(op.name, operands),
         )
 
-    def _factor(self, name: str, operands: Sequence[ir.Value]) -> Linear | Computed | None:
+    def _factor(self, name: str, operands: Sequence[Value]) -> Linear | Computed | None:
         values = [] if name not in BY_POWER else operands if name == "arith.muli" else operands[1:]
         return next((known for value in values if (known := self._constants.of(value)) is not None), None)
 
-    def _width(self, value: ir.Value) -> int:
+    def _width(self, value: Value) -> int:
         """Bits that an operand really has: those before it was extended."""
         owner = None if isinstance(value, ir.BlockArgument) else value.owner
         if owner is not None and owner.name in ("arith.extsi", "arith.extui"):
@@ -410,7 +411,7 @@ class _Reader:
         return bits_of(value.type)
 
 
-def _number_if(op: ir.Operation, name: str) -> int | None:
+def _number_if(op: Operation, name: str) -> int | None:
     return number_in(op, name) if name in op.attributes else None
 
 
@@ -474,6 +475,6 @@ def accesses_of(nodes: Iterable[Node], array: str) -> Iterator[tuple[Access, tup
             yield node.access, outer
 
 
-def number_in(op: ir.Operation, name: str) -> int:
+def number_in(op: Operation, name: str) -> int:
     """The value of an integer attribute."""
     return int(ir.IntegerAttr(op.attributes[name]).value)

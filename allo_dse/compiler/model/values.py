@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Ints
 from allo_dse.lang.region import Region
 from allo_dse.lang.types import DType, Int, index
 
@@ -38,7 +38,7 @@ class Meta(Struct, frozen=True, eq=False):
     """
 
     array: Array
-    affine: tuple[tuple[int, ...], int] | None
+    affine: tuple[Ints, int] | None
     tree: Tree
 
     @property
@@ -111,7 +111,7 @@ def combine(op: str, left: Meta, right: Meta) -> Meta:
     return Meta(BINARY[op](left.array, right.array), _affine_result(op, left, right), (op, left.tree, right.tree))
 
 
-def _affine_result(op: str, left: Meta, right: Meta) -> tuple[tuple[int, ...], int] | None:
+def _affine_result(op: str, left: Meta, right: Meta) -> tuple[Ints, int] | None:
     if left.affine is None or right.affine is None:
         return None
     (a, b), (c, d) = left.affine, right.affine
@@ -194,7 +194,7 @@ class Buffer(Struct, frozen=True, eq=False):
 
     ssa: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Ints
     type: str
     root: str
     arg: int | None = None
@@ -216,7 +216,7 @@ class TileExpr(Struct, frozen=True, eq=False):
     op: str
     operands: tuple[Any, ...]
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Ints
     node: ast.AST
     options: tuple[Any, ...] = ()
 
@@ -244,7 +244,7 @@ class PendingGet(Struct, frozen=True, eq=False):
         return self.ref.stream.dtype
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Ints:
         return self.ref.stream.block
 
 
@@ -256,7 +256,7 @@ class StreamGroup(Struct, frozen=True, eq=False):
     """
 
     streams: tuple[StreamRef, ...]
-    grid: tuple[int, ...]
+    grid: Ints
     node: ast.AST
 
 
@@ -270,11 +270,11 @@ class PendingGather(PendingGet, frozen=True, eq=False):
     group: StreamGroup
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Ints:
         return (*self.group.grid, *self.ref.stream.block)
 
     @property
-    def joined_shape(self) -> tuple[int, ...]:
+    def joined_shape(self) -> Ints:
         """The shape of the blocks end to end."""
         block = self.ref.stream.block
         return (len(self.group.streams) * block[0], *block[1:]) if block else (len(self.group.streams),)
@@ -311,7 +311,7 @@ class RegionCall(Struct, frozen=True, eq=False):
     """
 
     region: Region
-    arguments: tuple[int, ...]
+    arguments: Ints
     node: ast.AST
 
 
@@ -359,7 +359,7 @@ def _computable(tree: Tree) -> bool:
     return tree[0] in (*INDEX_OPERATIONS, "%") and _computable(tree[1]) and _computable(tree[2])
 
 
-def _affine(text: FunctionText, row: tuple[int, ...], offset: int) -> str:
+def _affine(text: FunctionText, row: Ints, offset: int) -> str:
     if not any(row):
         return text.constant(offset, index)
     if offset == 0 and sorted(row) == [0] * (len(row) - 1) + [1]:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError, SimulationError
-from allo_dse.common.records import Array, collection_text, hashed_once, replace
+from allo_dse.common.records import Array, Ints, collection_text, hashed_once, replace
 from allo_dse.lang.types import DType
 
 from .tensors import (
@@ -65,7 +65,7 @@ class TileUse(Struct, frozen=True):
     sums: bool = False
     is_new: bool = False
     is_part: bool = False
-    copy: tuple[int, ...] = ()
+    copy: Ints = ()
 
 
 NO_TILES = TileUse()
@@ -87,7 +87,7 @@ class TileOp:
     """
 
     kind: str
-    shape: tuple[int, ...]
+    shape: Ints
     dtypes: tuple[DType, ...]
     count: int | None = 1
     location: SourceLocation | None = None
@@ -106,7 +106,7 @@ class StateVariable:
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Ints
     initial: Array = field(compare=False)
 
 
@@ -120,9 +120,9 @@ class ExternalCall(Struct, frozen=True):
     """
 
     top: str
-    operands: tuple[tuple[DType, tuple[int, ...]], ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    operands: tuple[tuple[DType, Ints], ...]
+    inputs: Ints
+    outputs: Ints
     location: SourceLocation | None = None
 
 
@@ -187,7 +187,7 @@ class TaskClass(Struct, frozen=True):
     layouts: tuple[LayoutUse, ...] = ()
     index_checks: tuple[IndexCheck, ...] = ()
     arrays: tuple[SourceArray, ...] = ()
-    loop_arrays: tuple[int, ...] = ()
+    loop_arrays: Ints = ()
 
     @property
     def used_ports(self) -> list[TensorPort]:
@@ -229,7 +229,7 @@ class Kernel:
     """
 
     name: str
-    mesh: tuple[int, ...]
+    mesh: Ints
     args: tuple[Tensor, ...]
     classes: tuple[TaskClass, ...]
     class_table: IntArray = field(compare=False)
@@ -282,7 +282,7 @@ class Kernel:
         """Position among the classes of `by_work` for each pid."""
         return _at(self.by_work[1], pids)
 
-    def task_name(self, pid: tuple[int, ...]) -> str:
+    def task_name(self, pid: Ints) -> str:
         """The name Allo gives a task: `<kernel>_<i>_<j>...`."""
         return "_".join([self.name, *map(str, pid)])
 
@@ -456,7 +456,7 @@ class CompiledProgram:
     runs: tuple[Decisions, ...] = ()
 
     @cached_property
-    def first_task(self) -> tuple[int, ...]:
+    def first_task(self) -> Ints:
         """The first task id of each kernel, and the number of tasks as last entry."""
         result = [0]
         for kernel in self.kernels:

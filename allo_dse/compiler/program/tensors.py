@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Ints
 from allo_dse.lang.types import DType
 
 
@@ -116,9 +116,9 @@ class IndexMap:
         offset: one entry per grid dimension.
     """
 
-    grid: tuple[int, ...]
-    matrix: tuple[tuple[int, ...], ...] = ()
-    offset: tuple[int, ...] = ()
+    grid: Ints
+    matrix: tuple[Ints, ...] = ()
+    offset: Ints = ()
     table: IntArray | None = field(default=None, compare=False)
 
     @property
@@ -174,14 +174,14 @@ class Tensor(Struct, frozen=True):
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Ints
 
     @property
     def bytes(self) -> int:
         return math.prod(self.shape) * self.dtype.bits // 8
 
     @property
-    def strides(self) -> tuple[int, ...]:
+    def strides(self) -> Ints:
         """Elements from one index to the next along each dimension: tensors lie row by row."""
         return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
 
@@ -200,7 +200,7 @@ class TensorPort(Struct, frozen=True):
     arg: int
     tensor: Tensor
     layout: tuple[int | None, ...]
-    tile_shape: tuple[int, ...]
+    tile_shape: Ints
     tile: IndexMap
     reads: bool
     writes: bool
@@ -251,7 +251,7 @@ class LayoutStep(Struct, frozen=True):
     """Elements in another order: "transpose" with the permutation of the dimensions, or "view" with the new shape."""
 
     kind: Literal["transpose", "view"]
-    argument: tuple[int, ...]
+    argument: Ints
 
 
 class LayoutUse(Struct, frozen=True):
@@ -267,9 +267,9 @@ class LayoutUse(Struct, frozen=True):
 
     arg: int
     direction: Literal["in", "out"]
-    shape: tuple[int, ...]
+    shape: Ints
     steps: tuple[LayoutStep, ...]
-    sites: tuple[int, ...]
+    sites: Ints
 
 
 def piece_grids(ports: Iterable[TensorPort]) -> dict[str, Grid]:
@@ -323,9 +323,9 @@ class StreamArray(Struct, frozen=True):
 
     name: str
     dtype: DType
-    block: tuple[int, ...]
+    block: Ints
     depth: int
-    shape: tuple[int, ...]
+    shape: Ints
     location: SourceLocation | None = None
 
     @property
@@ -365,4 +365,4 @@ class StreamOp(Struct, frozen=True):
     direction: Literal["get", "put"]
     location: SourceLocation
     blocking: bool = True
-    copy: tuple[int, ...] = ()
+    copy: Ints = ()

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from allo_dse.common.records import Ints
+
 from ..program.compiled import Kernel
 from ..program.tensors import IntArray, StreamArray
 from .region_sources import RegionSource
@@ -76,7 +78,7 @@ def _scatter(task: Task, port: PortUse, passed: dict[int, int]) -> tuple[IntArra
     return users, moved
 
 
-def tasks_on(end: Endpoint, stream: tuple[int, ...]) -> list[tuple[int, ...]]:
+def tasks_on(end: Endpoint, stream: Ints) -> list[Ints]:
     """The pids of the tasks of an endpoint that use one stream (expands the mesh: for messages only)."""
     assert end.port.index is not None
     mesh = end.task.kernel.mesh
@@ -86,7 +88,7 @@ def tasks_on(end: Endpoint, stream: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [tuple(int(i) for i in pid) for pid in np.argwhere(hit)]
 
 
-def at(array: IntArray, stream: tuple[int, ...]) -> int:
+def at(array: IntArray, stream: Ints) -> int:
     """The entry of a broadcasting array for one stream."""
     return int(array[tuple(0 if n == 1 else i for i, n in zip(stream, array.shape, strict=True))])
 
@@ -119,9 +121,7 @@ def _label(stream: StreamArray, index: Sequence[int]) -> str:
     return f"{stream.name}[{', '.join(map(str, index))}]" if stream.shape else stream.name
 
 
-def _streams_where(
-    stream: StreamArray, condition: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-) -> Iterator[tuple[int, ...]]:
+def _streams_where(stream: StreamArray, condition: np.ndarray[Ints, np.dtype[np.bool_]]) -> Iterator[Ints]:
     """The streams for which a broadcasting condition holds (the first ones of those that broadcast)."""
     for index in np.argwhere(condition):
         yield tuple(int(i) for i in index)

@@ -11,6 +11,7 @@ from types import FunctionType
 import numpy as np
 
 from allo_dse.common.errors import ProgramError
+from allo_dse.common.records import Ints
 from allo_dse.lang.memory import Layout, Memory
 from allo_dse.lang.region import Region, enclosing_names, kernel, rules_of
 from allo_dse.lang.types import ConstExprType, DType, StreamType, TensorType
@@ -195,7 +196,7 @@ def _kernel_decorator(source: RegionSource, node: ast.FunctionDef) -> ast.Call:
     source.file.fail(node, f"function `{node.name}` inside a region must be a kernel", "add @df.kernel(mapping=[...])")
 
 
-def _mesh(source: RegionSource, node: ast.expr) -> tuple[int, ...]:
+def _mesh(source: RegionSource, node: ast.expr) -> Ints:
     value = source.file.evaluate(node, source.names)
     if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 3:
         source.file.fail(node, f"a mapping lists one to three extents, not {value!r}", "for example mapping=[4, 4]")
@@ -236,7 +237,7 @@ def _interface(source: RegionSource, arguments: Sequence[ast.arg]) -> list[Part]
     return tensors
 
 
-def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: tuple[int, ...]) -> Parameter:
+def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: Ints) -> Parameter:
     type_ = tensor_type(source, argument)
     _check_same(source.file, argument, Tensor(argument.arg, type_.dtype, type_.shape), part)
     layout = _layout(source, argument, type_.layout, len(part.shape), len(mesh))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Ints, replace
 from allo_dse.lang.memory import Memory
 from allo_dse.lang.rules import Rules, current_rules
 from allo_dse.lang.types import DType
@@ -31,9 +31,9 @@ class Part(Struct, frozen=True):
     """
 
     tensor: Tensor
-    shape: tuple[int, ...]
-    grid: tuple[int, ...]
-    position: tuple[int, ...]
+    shape: Ints
+    grid: Ints
+    position: Ints
 
     @staticmethod
     def whole(tensor: Tensor) -> Part:
@@ -47,7 +47,7 @@ class Parameter(Struct, frozen=True):
     name: str
     tensor: Tensor
     layout: tuple[int | None, ...]
-    tile_shape: tuple[int, ...]
+    tile_shape: Ints
     tile: IndexMap
     node: ast.AST
     memory: Memory | None = None
@@ -97,7 +97,7 @@ class Sync(Struct, frozen=True):
     done: StreamArray
     repeated: bool
     node: ast.AST
-    pid: tuple[int, ...] = ()
+    pid: Ints = ()
     first: int = 0
 
 
@@ -112,7 +112,7 @@ class KernelSource(Struct, frozen=True, eq=False):
 
     name: str
     node: ast.FunctionDef
-    mesh: tuple[int, ...]
+    mesh: Ints
     parameters: tuple[Parameter, ...]
     location: SourceLocation
     results: tuple[str | None, ...] = ()

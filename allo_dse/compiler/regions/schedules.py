@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from allo_dse.common.errors import ProgramError
+from allo_dse.common.records import Ints
 from allo_dse.lang.schedule import Primitive
 
 from ..model.source_file import did_you_mean, source_file
@@ -74,7 +75,7 @@ def _only_scope(program: CompiledProgram, name: str) -> str:
     return program.kernels[0].name
 
 
-def partition_options(target: str, shape: tuple[int, ...] | None, options: dict[str, object]) -> dict[str, object]:
+def partition_options(target: str, shape: Ints | None, options: dict[str, object]) -> dict[str, object]:
     dim, factor = options.get("dim", 0), options.get("factor", 0)
     kind = str(options.get("partition_type", "complete")).rpartition(".")[2].lower()
     if kind not in PARTITION_TYPES:
@@ -90,13 +91,13 @@ def partition_options(target: str, shape: tuple[int, ...] | None, options: dict[
     return {"dim": dim, "factor": factor, "partition_type": PARTITION_TYPES[kind]}
 
 
-Shapes = Mapping[str, tuple[int, ...] | None]
+Shapes = Mapping[str, Ints | None]
 
 
 def _names(program: CompiledProgram, scope: str, arrays: bool) -> Shapes:
     """The arrays (with their shapes, where known) or loops of a region, or of a kernel."""
     if scope == program.name or scope in _regions(program):
-        whole: dict[str, tuple[int, ...] | None] = {t.name: t.shape for t in program.tensors} if arrays else {}
+        whole: dict[str, Ints | None] = {t.name: t.shape for t in program.tensors} if arrays else {}
         whole |= {s.name: s.block for s in program.streams} if arrays else {}
         inner = [k for k in program.kernels if k.name == scope] or (program.kernels if not arrays else ())
         for kernel in inner:
@@ -128,7 +129,7 @@ def _of_kernel(kernel: Kernel, arrays: bool) -> Shapes:
     if not arrays:
         rewritten = (loop.name for task_class in kernel.classes for loop in task_class.loops)
         return dict.fromkeys([*_loops(node), *rewritten])
-    found: dict[str, tuple[int, ...] | None] = {}
+    found: dict[str, Ints | None] = {}
     for argument, tensor in zip(node.args.args, kernel.args, strict=False):
         found[argument.arg] = tensor.shape
     for part in ast.walk(node):

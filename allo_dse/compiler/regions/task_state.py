@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import ProgramError
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Ints
 from allo_dse.lang.memory import Memory
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
@@ -174,7 +174,7 @@ class _Note(Struct, frozen=True):
 
     source: str
     target: str
-    shape: tuple[int, ...]
+    shape: Ints
     step: LayoutStep
     site: int
 
@@ -258,7 +258,7 @@ class Task(Struct, eq=False):
         numbers: of those calls, and 0 before them; `called` is how many calls there have been.
         named: the arrays and variables by (function, call, name), as they were declared first.
         frames: the targets of jumps, innermost last.
-        does_more: whether the tasks call regions and do other work too (see `statements.helpers`).
+        does_more: whether the tasks call regions and do other work too (see `statements.calls`).
         handovers: per called region the streams that start its tasks and report their end.
         shares: declarations of local arrays that called regions work on as well.
         wanted: the declarations of which that was found; when it is more than `shares`, the tasks are compiled again.
@@ -284,7 +284,7 @@ class Task(Struct, eq=False):
     count: Count = 1
     work: list[TileOp] = []
     source_loops: list[SourceLoop] = []
-    loop_arrays: dict[tuple[ast.AST | None, tuple[int, ...]], int] = {}
+    loop_arrays: dict[tuple[ast.AST | None, Ints], int] = {}
     stream_ops: list[StreamOp] = []
     index_checks: list[IndexCheck] = []
     ports: dict[Any, PortUse] = {}
@@ -318,7 +318,7 @@ class Task(Struct, eq=False):
     dead: bool = False
     returned: bool = False
     copies: int = 0
-    copy: tuple[int, ...] = ()
+    copy: Ints = ()
     got: set[str] = set()
 
     # -- compilers: they need this class, and `task_classes` adds them -------------------------------------------------
@@ -542,7 +542,7 @@ class Task(Struct, eq=False):
         where = ", ".join(f"%pid{a}" if n > 1 else zero for a, n in enumerate(values.shape))
         return self.text.shared(f"memref.load {table.ssa}[{where}] : {table.type}")
 
-    def new_buffer(self, dtype: DType, shape: tuple[int, ...], name: str = "") -> Buffer:
+    def new_buffer(self, dtype: DType, shape: Ints, name: str = "") -> Buffer:
         """A local array; `name` is its name in the source."""
         type_ = memref_type(dtype, shape)
         ssa = self.text.alloc(type_, name)
@@ -576,7 +576,7 @@ class Task(Struct, eq=False):
     def price(
         self,
         kind: str,
-        shape: tuple[int, ...],
+        shape: Ints,
         dtypes: Sequence[DType],
         node: ast.AST,
         name: str = "",

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.common.mlir.bindings import Operation, Value, ir, nested_ops
 from allo_dse.common.mlir.dialect import new_context
 from allo_dse.common.records import replace
 
@@ -76,11 +76,11 @@ def _edge(kernel: Kernel, port: TensorPort) -> EdgeTensor | None:
     return EdgeTensor(port.tensor, kernel.name, name, "put" if write else "get", loops)
 
 
-def _argument(kernel: Kernel, body: Body, port: TensorPort) -> ir.Value:
+def _argument(kernel: Kernel, body: Body, port: TensorPort) -> Value:
     return list(body.block.arguments)[len(kernel.mesh) + port.arg]
 
 
-def _uses(body: Body, argument: ir.Value) -> list[ir.Operation]:
+def _uses(body: Body, argument: Value) -> list[Operation]:
     """The loads or stores of an argument, in the order of the text; none where it is used in another way."""
     owners = {use.owner.operation for use in argument.uses}
     ordered = [op for op in nested_ops(body.function, parents_first=True) if op in owners]
@@ -88,9 +88,9 @@ def _uses(body: Body, argument: ir.Value) -> list[ir.Operation]:
     return ordered if kinds in ({"memref.load"}, {"memref.store"}) else []
 
 
-def _reuse(ops: list[ir.Operation]) -> None:
+def _reuse(ops: list[Operation]) -> None:
     """Let a value that is loaded again, in a block around or in the same, be loaded once."""
-    known: dict[tuple[object, ...], ir.Operation] = {}
+    known: dict[tuple[object, ...], Operation] = {}
     for op in list(ops):
         if op.name != "memref.load":
             return
@@ -104,7 +104,7 @@ def _reuse(ops: list[ir.Operation]) -> None:
             known[key] = op
 
 
-def _expression(value: ir.Value) -> object:
+def _expression(value: Value) -> object:
     """A key that values computed in the same way share."""
     if isinstance(value, ir.BlockArgument) or not is_pure(value.owner):
         return value
@@ -170,10 +170,10 @@ def _replaced(
             number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(task_class.stream_ops))
             with ir.InsertionPoint(op):
                 if edge.direction == "get":
-                    made = ir.Operation.create("df.get", [op.results[0].type], [end], attributes={"op": number})
+                    made = Operation.create("df.get", [op.results[0].type], [end], attributes={"op": number})
                     op.results[0].replace_all_uses_with(made.results[0])
                 else:
-                    ir.Operation.create("df.put", [], [end, op.operands[0]], attributes={"op": number})
+                    Operation.create("df.put", [], [end, op.operands[0]], attributes={"op": number})
             op.erase()
         text = body.text()
     tokens = int(np.prod(edge.tensor.shape))

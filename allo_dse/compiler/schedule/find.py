@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from allo_dse.common.errors import ProgramError
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import Operation, Value
 from allo_dse.common.records import replace
 from allo_dse.lang.allo.ir_utils import MockBuffer
 from allo_dse.lang.schedule import Array, Axis
@@ -22,7 +22,7 @@ class Found(Struct, frozen=True):
     """A loop of a body."""
 
     body: Body
-    op: ir.Operation
+    op: Operation
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ def name_bands(body: Body) -> None:
         body.sources[number_of(loop)] = replace(source, band=band)
 
 
-def _same_statement(body: Body, loop: ir.Operation) -> Iterator[str]:
+def _same_statement(body: Body, loop: Operation) -> Iterator[str]:
     """The variables of the nest that one `for` opens."""
     own = body.source(loop)
     for other in body.loops():
@@ -135,7 +135,7 @@ def array(target: object, top: str) -> Array:
     return Array(function or top, name)
 
 
-def arrays(bodies: Sequence[Body], target: object, top: str) -> list[tuple[Body, ir.Value]]:
+def arrays(bodies: Sequence[Body], target: object, top: str) -> list[tuple[Body, Value]]:
     """The memory of a name, one per call of its function.
 
     Raises:
@@ -153,7 +153,7 @@ def arrays(bodies: Sequence[Body], target: object, top: str) -> list[tuple[Body,
     return found
 
 
-def array_of(body: Body, wanted: Array, call: int) -> ir.Value:
+def array_of(body: Body, wanted: Array, call: int) -> Value:
     """The memory of a name in a call of its function, or in its only call.
 
     Raises:

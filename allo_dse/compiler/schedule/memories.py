@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from msgspec import Struct
 
 from allo_dse.common.errors import ProgramError
-from allo_dse.common.mlir.bindings import arith, ir, memref, scf
+from allo_dse.common.mlir.bindings import Operation, Value, arith, ir, memref, scf
 from allo_dse.common.records import replace
 
 from ..ir.affine import Linear, LinearForms, Ranges, extent
@@ -34,15 +34,15 @@ class IndexForms:
 
     def __init__(self, body: Body) -> None:
         self._forms = LinearForms()
-        self._values: list[ir.Value] = []
+        self._values: list[Value] = []
         self.ranges = self._forms.ranges
-        self._number: dict[ir.Value, int] = {}
+        self._number: dict[Value, int] = {}
         for argument in body.block.arguments:
             if isinstance(argument.type, ir.IndexType):
                 self._variable(argument)
         self._read(body.block)
 
-    def _variable(self, value: ir.Value) -> int:
+    def _variable(self, value: Value) -> int:
         number = self._number[value] = len(self._values)
         self._values.append(value)
         self._forms.set(value, Linear.variable(number))
@@ -62,14 +62,14 @@ class IndexForms:
                 for inner in region.blocks:
                     self._read(inner)
 
-    def of(self, value: ir.Value) -> Linear | None:
+    def of(self, value: Value) -> Linear | None:
         return self._forms.get(value)
 
-    def number(self, value: ir.Value) -> int:
+    def number(self, value: Value) -> int:
         """The number of a variable."""
         return self._number[value]
 
-    def inside(self, loop: ir.Operation) -> set[int]:
+    def inside(self, loop: Operation) -> set[int]:
         """The variables that get their values inside a loop."""
         own = set()
         for number, value in enumerate(self._values):
@@ -78,9 +78,9 @@ class IndexForms:
                 own.add(number)
         return own
 
-    def write(self, form: Linear) -> ir.Value:
+    def write(self, form: Linear) -> Value:
         """Compute a form where code is being written."""
-        total: ir.Value | None = None
+        total: Value | None = None
         for number, factor in form.terms:
             value = self._values[number]
             part = value if factor == 1 else arith.MulIOp(value, constant(factor)).result
@@ -90,12 +90,12 @@ class IndexForms:
         return arith.AddIOp(total, constant(form.constant)).result if form.constant else total
 
 
-def is_within(op: ir.Operation, loop: ir.Operation) -> bool:
+def is_within(op: Operation, loop: Operation) -> bool:
     """Return whether an operation is a loop or lies inside it."""
     return any(outer == loop for outer in (op, *around(op)))
 
 
-def accesses(loop: ir.Operation, array: ir.Value, others: Sequence[str] = ()) -> list[ir.Operation]:
+def accesses(loop: Operation, array: Value, others: Sequence[str] = ()) -> list[Operation]:
     """The loads and stores of an array in a loop, and what else is accepted.
 
     Raises:
@@ -112,13 +112,13 @@ def accesses(loop: ir.Operation, array: ir.Value, others: Sequence[str] = ()) ->
     return found
 
 
-def indices(op: ir.Operation) -> list[ir.Value]:
+def indices(op: Operation) -> list[Value]:
     """Return the indices of a load or store."""
     operands = list(op.operands)
     return operands[2:] if op.name == "memref.store" else operands[1:]
 
 
-def windows(forms: IndexForms, ops: Sequence[ir.Operation], shape: Sequence[int], moving: set[int]) -> list[Window]:
+def windows(forms: IndexForms, ops: Sequence[Operation], shape: Sequence[int], moving: set[int]) -> list[Window]:
     """Return the window of the accesses along each dimension, over all values of the variables in `moving`.
 
     A dimension whose accesses are not one box that moves as a whole gets a window from end to end.
@@ -151,14 +151,14 @@ class _Part(Struct, frozen=True):
     """
 
     found: Found
-    array: ir.Value
-    ops: list[ir.Operation]
+    array: Value
+    ops: list[Operation]
     writes: bool
     forms: IndexForms
     used: list[Window]
 
     @staticmethod
-    def of(found: Found, array: ir.Value, name: str) -> _Part:
+    def of(found: Found, array: Value, name: str) -> _Part:
         ops = accesses(found.op, array)
         if not ops:
             raise ProgramError(f"loop `{found.name}` does not use `{name}`")
@@ -175,7 +175,7 @@ class _Part(Struct, frozen=True):
     def sizes(self) -> list[int]:
         return [self.used[axis].size for axis in self.kept]
 
-    def buffer(self, name: str) -> ir.Value:
+    def buffer(self, name: str) -> Value:
         """New memory for it, to which the accesses go."""
         buffer = _new_array(self.found, self.array, self.sizes, name)
         for op in self.ops:
@@ -184,14 +184,14 @@ class _Part(Struct, frozen=True):
             _readdress(op, buffer, where)
         return buffer
 
-    def _inside(self, axis: int, index: ir.Value) -> ir.Value:
+    def _inside(self, axis: int, index: Value) -> Value:
         """The index in the buffer of an index in the array."""
         form, window = self.forms.of(index), self.used[axis]
         if form is None or form.derived:
             return index  # the dimension is there from end to end
         return self.forms.write(form + window.base.scaled(-1) + Linear((), -window.low))
 
-    def element(self, position: Sequence[ir.Value]) -> list[ir.Value]:
+    def element(self, position: Sequence[Value]) -> list[Value]:
         """Return the position in the array of an element of the buffer."""
         inner, found = dict(zip(self.kept, position, strict=True)), []
         for axis, window in enumerate(self.used):
@@ -204,12 +204,12 @@ class _Part(Struct, frozen=True):
                 found.append(arith.AddIOp(self.forms.write(start), inner[axis]).result)
         return found
 
-    def load(self, position: Sequence[ir.Value]) -> ir.Value:
+    def load(self, position: Sequence[Value]) -> Value:
         """The element of the array that belongs at a position of the buffer."""
         return memref.LoadOp(self.array, self.element(position)).result
 
 
-def _readdress(op: ir.Operation, memory: ir.Value, where: Sequence[ir.Value]) -> None:
+def _readdress(op: Operation, memory: Value, where: Sequence[Value]) -> None:
     """Let a load or store go to an element of other memory."""
     with ir.InsertionPoint(op):
         if op.name == "memref.load":
@@ -219,7 +219,7 @@ def _readdress(op: ir.Operation, memory: ir.Value, where: Sequence[ir.Value]) ->
     op.erase()
 
 
-def buffer_at(found: Found, array: ir.Value, name: str) -> str:
+def buffer_at(found: Found, array: Value, name: str) -> str:
     """Buffer the part of an array that the iterations of a loop use; returns the buffer's name.
 
     before:  for i: for k: for j: C[i, j] += ...
@@ -240,7 +240,7 @@ def buffer_at(found: Found, array: ir.Value, name: str) -> str:
     return found.body.name_of(buffer)
 
 
-def reuse_at(found: Found, array: ir.Value, name: str) -> str:
+def reuse_at(found: Found, array: Value, name: str) -> str:
     """Elements of an array that the next rounds of a loop read again lie in a buffer; returns the buffer's name.
 
     before:  for i: ... A[i] + A[i + 1] + A[i + 2]
@@ -260,10 +260,10 @@ def reuse_at(found: Found, array: ir.Value, name: str) -> str:
     buffer, place = part.buffer(f"{name}_reuse_{found.name}"), part.kept.index(axis)
     stays, others = part.sizes[place] - stride, [*part.sizes[:place], *part.sizes[place + 1 :]]
 
-    def at(rest: Sequence[ir.Value], slot: int) -> list[ir.Value]:
+    def at(rest: Sequence[Value], slot: int) -> list[Value]:
         return [*rest[:place], constant(slot), *rest[place:]]
 
-    def fill(rest: Sequence[ir.Value], slots: range) -> None:
+    def fill(rest: Sequence[Value], slots: range) -> None:
         for slot in slots:
             where = at(rest, slot)
             memref.StoreOp(part.load(where), buffer, where)
@@ -284,7 +284,7 @@ def reuse_at(found: Found, array: ir.Value, name: str) -> str:
     return found.body.name_of(buffer)
 
 
-def _new_array(found: Found, like: ir.Value, sizes: Sequence[int], name: str) -> ir.Value:
+def _new_array(found: Found, like: Value, sizes: Sequence[int], name: str) -> Value:
     """A local array, known by a name in the function of the loop."""
     body, source = found.body, found.body.source(found.op)
     type_ = ir.MemRefType.get(sizes, ir.MemRefType(like.type).element_type)
@@ -303,10 +303,10 @@ def _new_array(found: Found, like: ir.Value, sizes: Sequence[int], name: str) ->
 
 
 @contextmanager
-def _loops(found: Found, sizes: Sequence[int], what: str) -> Iterator[list[ir.Value]]:
+def _loops(found: Found, sizes: Sequence[int], what: str) -> Iterator[list[Value]]:
     """A nest of new named loops around the code that is written inside the block."""
     body, source = found.body, found.body.source(found.op)
-    variables: list[ir.Value] = []
+    variables: list[Value] = []
     with ExitStack() as stack:
         for depth, size in enumerate(sizes):
             own = f"{source.name}_{what}" + (f"_{depth}" if depth else "")
@@ -317,7 +317,7 @@ def _loops(found: Found, sizes: Sequence[int], what: str) -> Iterator[list[ir.Va
         yield variables
 
 
-def reshape(body: Body, array: ir.Value, name: str, shape: Sequence[int]) -> None:
+def reshape(body: Body, array: Value, name: str, shape: Sequence[int]) -> None:
     """Another shape of an array, with the elements in the same order.
 
     before:  B: int32[10, 10] ... B[x, y]        after reshape(B, (20, 5)):  B: int32[20, 5] ... B[flat // 5, flat % 5]
@@ -340,13 +340,13 @@ def reshape(body: Body, array: ir.Value, name: str, shape: Sequence[int]) -> Non
         array.owner.erase()
 
 
-def returned(body: Body, array: ir.Value) -> list[ir.Value]:
+def returned(body: Body, array: Value) -> list[Value]:
     """The arguments that a local array is copied to, element by element, to return it."""
 
-    def is_copy(use: ir.Operation) -> bool:
+    def is_copy(use: Operation) -> bool:
         source = use.operands[0].owner if use.name == "memref.store" else None
         return (
-            isinstance(source, ir.Operation | ir.OpView)
+            isinstance(source, Operation | ir.OpView)
             and source.operation.name == "memref.load"
             and (source.operands[0], indices(source.operation)) == (array, indices(use))
         )
@@ -355,7 +355,7 @@ def returned(body: Body, array: ir.Value) -> list[ir.Value]:
     return [one for one, found in uses.items() if found and one != array and all(map(is_copy, found))]
 
 
-def _reshaped(body: Body, array: ir.Value, shape: Sequence[int]) -> ir.Value:
+def _reshaped(body: Body, array: Value, shape: Sequence[int]) -> Value:
     """The memory in its new shape: an argument is changed, of a local array there is a new one."""
     element = ir.MemRefType(array.type).element_type
     if isinstance(array, ir.BlockArgument):
@@ -370,7 +370,7 @@ def _reshaped(body: Body, array: ir.Value, shape: Sequence[int]) -> ir.Value:
     return made.results[0]
 
 
-def _flat(where: Sequence[ir.Value], shape: Sequence[int]) -> ir.Value:
+def _flat(where: Sequence[Value], shape: Sequence[int]) -> Value:
     """The position of an element in memory."""
     total = constant(0)
     for index, size in zip(where, shape, strict=False):
@@ -378,9 +378,9 @@ def _flat(where: Sequence[ir.Value], shape: Sequence[int]) -> ir.Value:
     return total
 
 
-def _unflat(flat: ir.Value, shape: Sequence[int]) -> list[ir.Value]:
+def _unflat(flat: Value, shape: Sequence[int]) -> list[Value]:
     """The indices of the element at a position."""
-    found: list[ir.Value] = []
+    found: list[Value] = []
     for size in reversed(shape):
         quotient = arith.FloorDivSIOp(flat, constant(size)).result
         found.insert(0, arith.SubIOp(flat, arith.MulIOp(quotient, constant(size)).result).result)

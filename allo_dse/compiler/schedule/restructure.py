@@ -15,9 +15,9 @@ from typing import Literal
 from msgspec import Struct
 
 from allo_dse.common.errors import ProgramError
-from allo_dse.common.mlir.bindings import arith, ir, nested_ops, scf
+from allo_dse.common.mlir.bindings import Operation, arith, ir, nested_ops, scf
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.records import replace
+from allo_dse.common.records import Ints, replace
 
 from ..ir.affine import extent
 from ..ir.nest import LOOP
@@ -27,7 +27,9 @@ from .find import Found
 from .loops import (
     Pairing,
     bounds,
+    check_merged,
     check_order,
+    compute_at,
     constant,
     erase_unused,
     known,
@@ -40,7 +42,6 @@ from .loops import (
     variable,
 )
 from .memories import IndexForms
-from .nests import check_merged, compute_at
 
 ALL_ORDERS = 3
 """Most loops of a nest that offers all orders. A deeper nest offers to move each loop to the inside."""
@@ -105,7 +106,7 @@ def orders(kernel: Kernel) -> tuple[tuple[int, tuple[tuple[str, ...], ...]], ...
 
 
 @lru_cache(maxsize=512)
-def fusible(kernel: Kernel) -> tuple[int, ...]:
+def fusible(kernel: Kernel) -> Ints:
     """Return the positions of nests that can become one with the nest before."""
     with _opened(kernel) as body:
         pairs = enumerate(pairwise(_nests(body)), 1)
@@ -113,7 +114,7 @@ def fusible(kernel: Kernel) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=512)
-def cuts(kernel: Kernel) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def cuts(kernel: Kernel) -> tuple[tuple[int, Ints], ...]:
     """Nests that carry a value from round to round innermost, with the cuts that leave a part without one.
 
     Returns:
@@ -143,7 +144,7 @@ def _opened(kernel: Kernel) -> Iterator[Body]:
         yield body
 
 
-def _serial(body: Body) -> Iterator[tuple[int, list[ir.Operation]]]:
+def _serial(body: Body) -> Iterator[tuple[int, list[Operation]]]:
     """Nests of several loops whose innermost one carries a value from round to round, with their positions."""
     for number, chain in enumerate(_nests(body)):
         if len(chain) > 1 and _carries(body, chain, len(chain) - 1):
@@ -188,7 +189,7 @@ def _rewritten(kernel: Kernel, rewrites: tuple[Rewrite, ...]) -> Kernel:
         return replace(kernel, classes=(body.finished(),))
 
 
-def _triangles(body: Body) -> Iterator[ir.Operation]:
+def _triangles(body: Body) -> Iterator[Operation]:
     """Loops that count by one between bounds that depend on loops around them, which are bounded themselves."""
     forms = IndexForms(body)
     for loop in body.loops():
@@ -203,7 +204,7 @@ def _triangles(body: Body) -> Iterator[ir.Operation]:
             yield loop
 
 
-def _make_rectangle(body: Body, loop: ir.Operation) -> None:
+def _make_rectangle(body: Body, loop: Operation) -> None:
     forms = IndexForms(body)
     low, high, _ = bounds(loop)
     first, last = (forms.of(value) for value in (low, high))
@@ -227,19 +228,19 @@ def _make_rectangle(body: Body, loop: ir.Operation) -> None:
     loop.erase()
 
 
-def _are_alike(first: Sequence[ir.Operation], second: Sequence[ir.Operation]) -> bool:
+def _are_alike(first: Sequence[Operation], second: Sequence[Operation]) -> bool:
     """Return whether two nests have the same rounds, and at most one of them uses streams."""
     ends = [[[known(value) for value in bounds(loop)] for loop in chain] for chain in (first, second)]
     named = ({op.name for op in nested_ops(chain[0]) if op.name.startswith("df.")} for chain in (first, second))
     return ends[0] == ends[1] and not all(names - {"df.cost"} for names in named)
 
 
-def _effects(loop: ir.Operation) -> list[ir.Operation]:
+def _effects(loop: Operation) -> list[Operation]:
     """The statements of a loop that do more than compute values."""
     return [op for op in statements(inner_block(loop)) if not is_pure(op) and op.name not in ("memref.load", "df.cost")]
 
 
-def _distribute(body: Body, chain: Sequence[ir.Operation], cut: int) -> tuple[list[ir.Operation], list[ir.Operation]]:
+def _distribute(body: Body, chain: Sequence[Operation], cut: int) -> tuple[list[Operation], list[Operation]]:
     """Make two nests of one, the second with the statements after the first `cut`.
 
     before:  for i: f(i); g(i)        after:  for i: f(i)    for i: g(i)
@@ -270,7 +271,7 @@ def _distribute(body: Body, chain: Sequence[ir.Operation], cut: int) -> tuple[li
     return copied, list(chain)
 
 
-def _erase(ops: Sequence[ir.Operation]) -> None:
+def _erase(ops: Sequence[Operation]) -> None:
     """Erase statements, the last one first; loads whose values others use stay."""
     for op in reversed(ops):
         if not any(list(result.uses) for result in op.results):
@@ -279,7 +280,7 @@ def _erase(ops: Sequence[ir.Operation]) -> None:
             raise ProgramError("a part of the loop uses a result of the other one")
 
 
-def _nests(body: Body) -> Iterator[list[ir.Operation]]:
+def _nests(body: Body) -> Iterator[list[Operation]]:
     """The outermost loops, each with the loops inside that nothing but index computations is beside."""
     for op in body.operations():
         if LOOP not in op.attributes or op.name != "scf.for":
@@ -301,7 +302,7 @@ def every_order(names: Sequence[str]) -> list[tuple[str, ...]]:
     return [tuple(names), *(tuple(names[loop] for loop in order) for order in _wanted(len(names)))]
 
 
-def _wanted(depth: int) -> Iterator[tuple[int, ...]]:
+def _wanted(depth: int) -> Iterator[Ints]:
     """Orders other than that of the program."""
     every = tuple(range(depth))
     if depth <= ALL_ORDERS:
@@ -318,7 +319,7 @@ def _is_legal(check: Callable[..., None], *args: object) -> bool:
     return True
 
 
-def _carries(body: Body, chain: Sequence[ir.Operation], position: int) -> bool:
+def _carries(body: Body, chain: Sequence[Operation], position: int) -> bool:
     """Return whether rounds of a loop, those around it being equal, hand values on to each other."""
     nest = body.nest()
     if nest.unsupported is not None:

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import Struct
 
 from allo_dse.common.errors import ProgramError, warn
-from allo_dse.common.mlir.bindings import ir, memref, nested_ops
+from allo_dse.common.mlir.bindings import Operation, Value, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.records import replace
+from allo_dse.common.records import Ints, replace
 from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.schedule import Array, Axis, Primitive
 
@@ -23,9 +23,8 @@ from ..program.tensors import IndexMap, TensorPort
 from . import find
 from .body import NAME, Body, around
 from .find import Found
-from .loops import erase_unused, fuse, references, reorder, share_constants, split
+from .loops import compute_at, erase_unused, fuse, references, reorder, share_constants, split
 from .memories import buffer_at, reshape, returned, reuse_at
-from .nests import compute_at
 from .printed import PrintedModule, loop_directive, partition_directive
 from .streams import check_fifo, constant_dims
 from .unfold import copy_of, outline, unfold
@@ -36,13 +35,13 @@ from .unfold import copy_of, outline, unfold
 class Reader(Struct, frozen=True):
     """A copy of an unfolded nest, by its rounds, and how it uses an array, or an array of its own in its place."""
 
-    place: tuple[int, ...]
-    memory: ir.Value
-    loads: list[ir.Operation]
-    fill: ir.Operation | None
+    place: Ints
+    memory: Value
+    loads: list[Operation]
+    fill: Operation | None
 
 
-def hand_on(body: Body, memories: Iterable[ir.Value], axis: int, names: dict[str, str]) -> list[ir.Value]:
+def hand_on(body: Body, memories: Iterable[Value], axis: int, names: dict[str, str]) -> list[Value]:
     """Chain the copies along an axis that read the same elements; returns the FIFOs between them.
 
     before:  for k: a[k] = A[k];  for k: f(a[k]);  for k: g(a[k])
@@ -73,7 +72,7 @@ def hand_on(body: Body, memories: Iterable[ir.Value], axis: int, names: dict[str
     return made
 
 
-def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> ir.Value:
+def branch(body: Body, memory: Value, reader: str, names: dict[str, str]) -> Value:
     """Give one of several nests that read an array its own memory; writes go to both.
 
     before:  for i: b[i] = A[i];  for i: C[i] = b[i];  for i: D[i] = b[i]
@@ -85,7 +84,7 @@ def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> 
     if isinstance(memory, ir.BlockArgument):
         return memory
     users = [use.owner.operation for use in memory.uses]
-    loads: dict[ir.Operation, list[ir.Operation]] = {}
+    loads: dict[Operation, list[Operation]] = {}
     for op in users:
         if op.name == "memref.load":
             loads.setdefault([op, *around(op)][-2], []).append(op)
@@ -102,12 +101,12 @@ def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> 
     return made
 
 
-def _behind(op: ir.Operation) -> ir.InsertionPoint:
+def _behind(op: Operation) -> ir.InsertionPoint:
     point: ir.InsertionPoint = ir.InsertionPoint.after(op)  # type: ignore[attr-defined]  # newer than its stubs
     return point
 
 
-def _called(body: Body, nest: ir.Operation) -> set[str]:
+def _called(body: Body, nest: Operation) -> set[str]:
     """Names of a nest: its own, its function's, and those of the arrays that it writes."""
     found = set()
     for op in nested_ops(nest):
@@ -118,17 +117,17 @@ def _called(body: Body, nest: ir.Operation) -> set[str]:
     return found
 
 
-def _others(reader: Reader, axis: int) -> tuple[int, ...]:
+def _others(reader: Reader, axis: int) -> Ints:
     """Return a reader's position without one axis: it is equal for all copies in a line along that axis."""
     return reader.place[:axis] + reader.place[axis + 1 :]
 
 
-def _readers(body: Body, memory: ir.Value) -> Iterator[Reader]:
+def _readers(body: Body, memory: Value) -> Iterator[Reader]:
     """The copies that read an array, if they do nothing else with it but fill it where it is their own."""
     if isinstance(memory, ir.BlockArgument):
         return
-    loads: dict[int, list[ir.Operation]] = {}
-    fills: dict[int, ir.Operation] = {}
+    loads: dict[int, list[Operation]] = {}
+    fills: dict[int, Operation] = {}
     for use in memory.uses:
         op = use.owner.operation
         copy = _copy(body, op)
@@ -144,7 +143,7 @@ def _readers(body: Body, memory: ir.Value) -> Iterator[Reader]:
         yield Reader(body.copies[call], memory, ops[::-1], fills.get(call))
 
 
-def _copy(body: Body, op: ir.Operation) -> ir.Operation | None:
+def _copy(body: Body, op: Operation) -> Operation | None:
     """The outermost loop around an operation that belongs to a copy."""
     loops = (outer for outer in around(op) if LOOP in outer.attributes)
     return next(reversed([loop for loop in loops if body.source(loop).call in body.copies]), None)
@@ -163,13 +162,13 @@ def _check_same(body: Body, first: Reader, other: Reader) -> None:
             raise ProgramError(f"to: what `{name}` is filled from is written, and may differ from copy to copy")
 
 
-def _root(array: ir.Value) -> ir.Value:
+def _root(array: Value) -> Value:
     while not isinstance(array, ir.BlockArgument) and array.owner.name in ("memref.subview", "memref.cast"):
         array = array.owner.operands[0]
     return array
 
 
-def _same_op(one: ir.Operation, other: ir.Operation, pairs: dict[ir.Value, ir.Value]) -> bool:
+def _same_op(one: Operation, other: Operation, pairs: dict[Value, Value]) -> bool:
     """Return whether two operations are equal, with the second value of each pair in place of the first."""
     attributes = ({str(a): str(op.attributes[a]) for a in op.attributes if str(a) != LOOP} for op in (one, other))
     if one.name != other.name or next(attributes) != next(attributes) or len(one.regions) != len(other.regions):
@@ -188,7 +187,7 @@ def _same_op(one: ir.Operation, other: ir.Operation, pairs: dict[ir.Value, ir.Va
     return True
 
 
-def _same_ops(one: Sequence[ir.Operation], other: Sequence[ir.Operation], pairs: dict[ir.Value, ir.Value]) -> bool:
+def _same_ops(one: Sequence[Operation], other: Sequence[Operation], pairs: dict[Value, Value]) -> bool:
     return len(one) == len(other) and all(_same_op(a, b, pairs) for a, b in zip(one, other, strict=True))
 
 
@@ -212,7 +211,7 @@ class Session:
         ]
         self._directives: list[Directive] = []
         self._unfolded: set[tuple[object, ...]] = set()
-        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._shapes: dict[str, Ints] = {}
         for body in self._bodies:
             find.name_bands(body)
             _tell_apart(body)
@@ -332,7 +331,7 @@ class Session:
                     self._shapes[body.name_of(array)] = tuple(shape)
                 reshape(body, array, name, shape)
 
-    def _beside(self, make: Callable[[Found, ir.Value, str], str], target: object, axis: object) -> Array:
+    def _beside(self, make: Callable[[Found, Value, str], str], target: object, axis: object) -> Array:
         """A small memory beside an array, for each call of the function of the loop; its name in that function."""
         array = find.array(target, self.top)
         made: Array | None = None
@@ -391,7 +390,7 @@ class Session:
     def _apply_to(self, target: object, dst: object, axis: object, depth: object) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int):
             raise ProgramError(f"to({target}): depth must be an integer, not {depth!r}")
-        arrays: dict[Body, list[ir.Value]] = {}
+        arrays: dict[Body, list[Value]] = {}
         for body, array in find.arrays(self._bodies, target, self.top):
             own = arrays.setdefault(body, [])
             own += [array] if array not in own else []
@@ -408,9 +407,7 @@ class Session:
             if axis is not None or find.array(target, self.top).function == self.top:
                 self._add(Directive(DATAFLOW, kernel, self.top))  # nests that pass on a stream run at once
 
-    def _check_fifos(
-        self, body: Body, arrays: Sequence[ir.Value], *, split: bool
-    ) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def _check_fifos(self, body: Body, arrays: Sequence[Value], *, split: bool) -> Iterator[tuple[str, Ints]]:
         """Arrays, and the dimensions along which each is several FIFOs, after it is checked that they can be."""
         nest = body.nest()
         users: dict[str, list[Node]] = {}
@@ -445,7 +442,7 @@ class Session:
             raise ProgramError(f"there is no function `{function}`", hint=f"known: {', '.join(known)}")
 
 
-def _with_shapes(program: CompiledProgram, shapes: Mapping[str, tuple[int, ...]]) -> CompiledProgram:
+def _with_shapes(program: CompiledProgram, shapes: Mapping[str, Ints]) -> CompiledProgram:
     """The program of a function, some of its arguments of other shapes."""
     changed = {one: replace(one, shape=shapes[one.name]) for one in program.tensors if one.name in shapes}
     if not changed:
@@ -474,7 +471,7 @@ def _part(axis: object, part: str) -> object:
 def _tell_apart(body: Body) -> None:
     """Give local arrays of one name different ones."""
     taken = set(body.parameters)
-    seen: set[ir.Value] = set()
+    seen: set[Value] = set()
     for (_, _, name), value in body.arrays.items():
         if isinstance(value, ir.BlockArgument) or value in seen:
             continue

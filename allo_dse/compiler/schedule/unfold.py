@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from allo_dse.common.errors import ProgramError
-from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.common.mlir.bindings import Operation, Value, ir, nested_ops
 from allo_dse.common.records import replace
 
 from ..ir.nest import LOOP, Loop, Node
@@ -71,9 +71,9 @@ def outline(found: Found, name: str) -> None:
 
 def as_call(
     body: Body,
-    group: Sequence[ir.Operation],
+    group: Sequence[Operation],
     function: str | None = None,
-    memory: Mapping[ir.Value, ir.Value] | None = None,
+    memory: Mapping[Value, Value] | None = None,
 ) -> dict[tuple[str, int], int]:
     """Number the calls that a part of a body makes anew, itself as one of them; the new numbers by function and call.
 
@@ -102,7 +102,7 @@ def as_call(
     return calls
 
 
-def _peeled(loop: ir.Operation) -> list[list[ir.Operation]]:
+def _peeled(loop: Operation) -> list[list[Operation]]:
     """The rounds of a loop in its place; the statements of each."""
     low, _, step = (known(value) for value in bounds(loop))
     trips = trips_of(loop)
@@ -124,7 +124,7 @@ def _peeled(loop: ir.Operation) -> list[list[ir.Operation]]:
     return rounds
 
 
-def _memory_of_rounds(body: Body, loop: ir.Operation) -> list[ir.Operation]:
+def _memory_of_rounds(body: Body, loop: Operation) -> list[Operation]:
     """The memory that only the rounds of a loop use, and that each fills before it reads it."""
     nest = body.nest()
     if nest.unsupported is not None:
@@ -140,7 +140,7 @@ def _memory_of_rounds(body: Body, loop: ir.Operation) -> list[ir.Operation]:
     ]
 
 
-def _users(op: ir.Operation) -> Iterator[ir.Operation]:
+def _users(op: Operation) -> Iterator[Operation]:
     return (use.owner.operation for use in op.results[0].uses)
 
 
@@ -153,11 +153,9 @@ def _filled_first(rounds: Sequence[Node], array: str, shape: Sequence[int]) -> b
     return written is not None and len(set(written.tolist())) == math.prod(shape)
 
 
-def _memory_of(
-    group: Sequence[ir.Operation], own: Sequence[ir.Operation], names: dict[str, str]
-) -> dict[ir.Value, ir.Value]:
+def _memory_of(group: Sequence[Operation], own: Sequence[Operation], names: dict[str, str]) -> dict[Value, Value]:
     """Memory of its own for a round, by what it is in place of."""
-    made: dict[ir.Value, ir.Value] = {memory.results[0]: copy_of(memory, names) for memory in own}
+    made: dict[Value, Value] = {memory.results[0]: copy_of(memory, names) for memory in own}
     for op in (inner for top in group for inner in nested_ops(top)):
         for position, operand in enumerate(op.operands):
             if operand in made:
@@ -165,7 +163,7 @@ def _memory_of(
     return made
 
 
-def copy_of(memory: ir.Operation, names: dict[str, str]) -> ir.Value:
+def copy_of(memory: Operation, names: dict[str, str]) -> Value:
     """Other memory of the same kind; its name is added to `names`, with that of the first."""
     copy = memory.clone(ir.InsertionPoint(memory)).operation
     if NAME in memory.attributes:

@@ -33,8 +33,17 @@ from ..model.values import (
 from ..program.compiled import StateVariable
 from ..regions.task_state import Split, Task
 from .expressions import OPERATORS, facts_of
-from .jumps import break_or_continue, decides, intrinsic_called, return_, split_further, unless_raised
-from .loops import for_loop, unrolled_range, while_loop
+from .loops import (
+    break_or_continue,
+    decides,
+    for_loop,
+    intrinsic_called,
+    return_,
+    split_further,
+    unless_raised,
+    unrolled_range,
+    while_loop,
+)
 
 # Variables are declared as `name: type = value`, or take the type of their first value.
 
@@ -210,7 +219,7 @@ def _lower(task: Task, node: ast.stmt) -> None:
             if node.decorator_list:
                 task.fail(node.decorator_list[0], "a function inside a kernel has no decorators")
             task.declare(node.name, LocalFunction(node, tuple(task.scopes)))
-        case ast.Nonlocal(names):  # names that a function inside a kernel shares with it; see `helpers.own_names`
+        case ast.Nonlocal(names):  # names that a function inside a kernel shares with it; see `calls.own_names`
             for name in names:
                 if task.find(name) is None:
                     task.fail(node, f"unknown name `{name}`")

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import arith, ir
+from allo_dse.common.mlir.bindings import Value, arith, ir
 from allo_dse.common.records import Array
 from allo_dse.compiler.program.tensors import IntArray
 
@@ -223,7 +223,7 @@ class PathLog(Entries):
         return found
 
 
-def as_bits(value: ir.Value) -> ir.Value:
+def as_bits(value: Value) -> Value:
     """Return a number in the log's representation, at the insertion point."""
     word, type_ = ir.IntegerType.get_signless(NUMBER_BITS), value.type
     if isinstance(type_, ir.IntegerType):
@@ -235,7 +235,7 @@ def as_bits(value: ir.Value) -> ir.Value:
     return arith.ExtUIOp(word, arith.BitcastOp(ir.IntegerType.get_signless(64), exact).result).result
 
 
-def from_bits(bits: ir.Value, type_: ir.Type) -> ir.Value:
+def from_bits(bits: Value, type_: ir.Type) -> Value:
     """Return a number of a type from the log's representation."""
     if isinstance(type_, ir.IntegerType):
         return bits if _width(type_) == NUMBER_BITS else arith.TruncIOp(type_, bits).result

@@ -27,7 +27,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import CompileLimit, SimulationError, TimeLimitError
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Ints, replace
 from allo_dse.compiler.ir.nest import Loop, Node, read_nest
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
@@ -131,7 +131,7 @@ def _counted(own: Sequence[Array]) -> tuple[int, int]:
     return first, second
 
 
-def _initial_state(vmg: VMG, domain: Constants, words: tuple[int, ...], undefined: int) -> State:
+def _initial_state(vmg: VMG, domain: Constants, words: Ints, undefined: int) -> State:
     """Variables as they are before the first call, as words, and behind them each task's own words."""
     variables: dict[tuple[str, str], list[Array]] = {}
     rng, counts_degrees = np.random.default_rng([words[0], undefined]), bool(words[3])
@@ -181,7 +181,7 @@ class Difference:
     """
 
     tensor: str
-    index: tuple[int, ...]
+    index: Ints
     elements: int
     size: int
     values: tuple[int, int]
@@ -521,7 +521,7 @@ def _writer(vmg: VMG, position: int, element: int) -> str:
     return ", ".join(f"{task} ({place})" for task, place in found[:2]) or "no task"
 
 
-def _holds(offset: IntArray, shape: tuple[int, ...], strides: tuple[int, ...], element: int) -> BoolArray:
+def _holds(offset: IntArray, shape: Ints, strides: Ints, element: int) -> BoolArray:
     """Return a mask of the tiles, given by their first elements, that hold an element."""
     rest, inside = element - offset, np.ones(len(offset), np.bool_)
     for size, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: -axis[1]):

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 from msgspec import Struct, field
 
+from allo_dse.common.records import Ints
 from allo_dse.compiler.program.tensors import IntArray
 
 from .by_path import ENTRY_WORDS, FUNCTIONS, Entries
@@ -94,7 +95,7 @@ def _logged(name: str, words: int, code: int | None = None) -> str:
 class FormulaLog(Entries):
     """The operations of one run, each with its operands; the first entries are the elements of the tensors."""
 
-    def __init__(self, domain: FormulaDomain, shapes: list[tuple[str, tuple[int, ...]]], operations: int) -> None:
+    def __init__(self, domain: FormulaDomain, shapes: list[tuple[str, Ints]], operations: int) -> None:
         self._domain, self._shapes = domain, shapes
         sizes = [int(np.prod(shape)) for _, shape in shapes]
         self._firsts = np.cumsum([1, *sizes])
@@ -108,7 +109,7 @@ class FormulaLog(Entries):
     def constant(self, value: Fraction | float) -> int:
         return self._domain.constant(value)
 
-    def entry(self, word: int) -> tuple[str, tuple[int, ...]]:
+    def entry(self, word: int) -> tuple[str, Ints]:
         """The text of a leaf, or the name of an operation and its operands."""
         if word == 0:
             return "0", ()
@@ -191,7 +192,7 @@ class _Texts:
                 todo += missing
         return self._known[word]
 
-    def _written(self, word: int, name: str, operands: tuple[int, ...]) -> _Term:
+    def _written(self, word: int, name: str, operands: Ints) -> _Term:
         if not operands:
             return _Term(name, 3, hash(name))
         if name in ("add", "sub"):

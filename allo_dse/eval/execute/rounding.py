@@ -28,7 +28,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.mlir.bindings import arith, func, ir, memref
+from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import Arguments
@@ -323,7 +323,7 @@ class _Rewriter:
         self._word = ir.Type.parse(_WORD)
         main = next(f for f in find(module, lambda n: n == "func.func") if _name(f) == symbol)
         self._own = next(a for a in main.regions[0].blocks[0].arguments if str(a.type) == _OWN)
-        self._constant_arrays: set[ir.Value] = set()
+        self._constant_arrays: set[Value] = set()
 
     def rewrite(self) -> None:
         ops = find(self._module, lambda name: name not in ("builtin.module", "memref.global"))
@@ -361,7 +361,7 @@ class _Rewriter:
                 return ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
         return type_
 
-    def _follow(self, op: ir.Operation, before: list[ir.Type], results: list[ir.Type]) -> None:
+    def _follow(self, op: Operation, before: list[ir.Type], results: list[ir.Type]) -> None:
         name = op.name
         if name == "arith.constant":
             if isinstance(results[0], ir.FloatType):
@@ -374,14 +374,14 @@ class _Rewriter:
         elif name.startswith(("arith.", "math.")) and any(isinstance(t, ir.FloatType) for t in [*before, *results]):
             self._compute(op, before, results[0])
 
-    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
+    def _replace(self, op: Operation, value: Value) -> None:
         op.results[0].replace_all_uses_with(value)
         op.erase()
 
-    def _call(self, name: str, types: list[ir.Type], *arguments: ir.Value) -> list[ir.Value]:
+    def _call(self, name: str, types: list[ir.Type], *arguments: Value) -> list[Value]:
         return list(func.CallOp(types, ir.FlatSymbolRefAttr.get(name), list(arguments)).results)
 
-    def _constant(self, op: ir.Operation, type_: ir.Type) -> None:
+    def _constant(self, op: Operation, type_: ir.Type) -> None:
         rounded = ir.FloatAttr(op.attributes["value"]).value
         exact = ir.FloatAttr(op.attributes["df.exact"]).value if "df.exact" in op.attributes else rounded
         difference = abs(exact - rounded) if exact != rounded else 0.0
@@ -390,7 +390,7 @@ class _Rewriter:
         attribute = ir.Attribute.parse(f"{number - (1 << 320) if number >> 319 else number} : {_WORD}")
         self._replace(op, arith.ConstantOp(self._word, attribute).result)
 
-    def _lift(self, op: ir.Operation, type_: ir.Type) -> None:
+    def _lift(self, op: Operation, type_: ir.Type) -> None:
         """An element of a constant array: of the digits that the source has, those of its type are left."""
         op.results[0].set_type(type_)
         with ir.InsertionPoint(op):
@@ -400,7 +400,7 @@ class _Rewriter:
             self.helpers[name] = _Helper(name, [str(type_)]).lift(str(type_))
         self._replace(op, self._call(name, [self._word], copy.results[0])[0])
 
-    def _select(self, op: ir.Operation, before: list[ir.Type]) -> None:
+    def _select(self, op: Operation, before: list[ir.Type]) -> None:
         if not isinstance(before[1], ir.FloatType):
             return
         decides = op.operands[0]
@@ -412,7 +412,7 @@ class _Rewriter:
             self.helpers["df_select"] = _Helper("df_select", ["i1", "i1", _WORD, _WORD]).select()
         self._replace(op, self._call("df_select", [self._word], decides, exact, op.operands[1], op.operands[2])[0])
 
-    def _compute(self, op: ir.Operation, before: list[ir.Type], result: ir.Type) -> None:
+    def _compute(self, op: Operation, before: list[ir.Type], result: ir.Type) -> None:
         if op.name == "arith.extf":
             self._replace(op, op.operands[0])
             return
@@ -439,23 +439,23 @@ class _Rewriter:
             self._count(differs)
             self._replace(op, number)
 
-    def _by_exact(self) -> ir.Value:
+    def _by_exact(self) -> Value:
         """Return the flag by which this run decides with exact values."""
         own = memref.LoadOp(self._own, [_index(1)]).result
         return arith.TruncIOp(ir.IntegerType.get_signless(1), own).result
 
-    def _count(self, holds: ir.Value) -> None:
+    def _count(self, holds: Value) -> None:
         zero = _index(0)
         old = memref.LoadOp(self._own, [zero]).result
         one = arith.ExtUIOp(ir.IntegerType.get_signless(64), holds).result
         memref.StoreOp(arith.AddIOp(old, one).result, self._own, [zero])
 
 
-def _index(value: int) -> ir.Value:
+def _index(value: int) -> Value:
     return arith.ConstantOp(ir.IndexType.get(), ir.IntegerAttr.get(ir.IndexType.get(), value)).result
 
 
-def _name(function: ir.Operation) -> str:
+def _name(function: Operation) -> str:
     return ir.StringAttr(function.attributes["sym_name"]).value
 
 

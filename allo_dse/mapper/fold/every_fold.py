@@ -16,7 +16,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Ints, JsonObject
 from allo_dse.compiler.program.compiled import CompiledProgram
 
 from ..axes import AxisRule
@@ -73,7 +73,7 @@ MOST_CHAININGS = 2048
 MOST_LISTED, MOST_LISTS = 4096, 64
 """Sizes that a unit keeps for one budget of nodes, and budgets."""
 
-Sizes = dict[int, tuple[int, ...]]
+Sizes = dict[int, Ints]
 """Per kernel how many nodes it has along each axis."""
 
 
@@ -85,7 +85,7 @@ def add_needs(first: Needs, second: Needs) -> Needs:
     return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
-def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> list[tuple[tuple[int, ...], Chains]]:
+def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> list[tuple[Ints, Chains]]:
     """Kernels in parts that fold independently of each other, with the chains of each part."""
     first: dict[int, int] = {}
     ties = list(itertools.chain.from_iterable(itertools.pairwise(members) for members in chains))
@@ -117,11 +117,11 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
     graph: KernelGraph
     rules: Sequence[Sequence[AxisRule]]
     spaces: Sequence[KernelSpace]
-    kernels: tuple[int, ...]
+    kernels: Ints
     chains: Chains
     _counted: dict[Limits, Counter[Needs]] = {}
     _listed: dict[Limits, list[tuple[Needs, Sizes]]] = {}
-    _known_orders: dict[tuple[tuple[int, ...], ...], list[tuple[tuple[int, ...], ...]]] = {}
+    _known_orders: dict[tuple[Ints, ...], list[tuple[Ints, ...]]] = {}
 
     @cached_property
     def sets(self) -> list[Sequence[int]]:
@@ -231,7 +231,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         # Kernels that share nodes end with equal grids; until all are set, the largest one is a lower bound.
         return sum(max(math.prod(sizes[kernel]) for kernel in members) for members in self.sets)
 
-    def _same_grid(self, members: tuple[int, ...], sizes: Sizes) -> bool:
+    def _same_grid(self, members: Ints, sizes: Sizes) -> bool:
         """Return whether a chain's kernels are laid out along the same links, and along nothing else."""
         grids = {
             frozenset(rule.link for rule, nodes in zip(self.rules[kernel], sizes[kernel], strict=True) if nodes > 1)
@@ -239,7 +239,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         }
         return len(grids) == 1 and None not in grids.pop()
 
-    def _linked_loops(self, sizes: Sizes) -> tuple[tuple[int, ...], ...]:
+    def _linked_loops(self, sizes: Sizes) -> tuple[Ints, ...]:
         """Per kernel the links along which it has a temporal loop."""
         return tuple(
             tuple(
@@ -250,19 +250,19 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
             for kernel in self.kernels
         )
 
-    def _loops(self, kernel: int, sizes: tuple[int, ...]) -> tuple[list[int], tuple[int, ...]]:
+    def _loops(self, kernel: int, sizes: Ints) -> tuple[list[int], Ints]:
         """The axes of a kernel that are bundled loops of its own, in any order; and the one that is its innermost loop,
         because it follows a chain of another kernel."""
         axes, rules = self.spaces[kernel].axes, self.rules[kernel]
         loops = [a for a, n in enumerate(sizes) if axes[a].is_loop(n)]
         return [a for a in loops if rules[a].link is None], tuple(a for a in loops if rules[a].follows)
 
-    def _orders(self, links: tuple[tuple[int, ...], ...]) -> list[tuple[tuple[int, ...], ...]]:
+    def _orders(self, links: tuple[Ints, ...]) -> list[tuple[Ints, ...]]:
         if links not in self._known_orders:
             self._known_orders[links] = joint_orders(self.graph, self.kernels, links, self.chains)
         return self._known_orders[links]
 
-    def _loop_orders(self, sizes: Sizes) -> Iterator[dict[int, tuple[int, ...]]]:
+    def _loop_orders(self, sizes: Sizes) -> Iterator[dict[int, Ints]]:
         """Per kernel the axes of its bundled loops, outermost first."""
         loops = [self._loops(kernel, sizes[kernel]) for kernel in self.kernels]
         own = [list(itertools.permutations(free)) for free, _ in loops]
@@ -287,7 +287,7 @@ class Layout(Struct, frozen=True):
 
     names: tuple[tuple[str, ...], ...]
     chains: Chains
-    sizes: tuple[tuple[int, ...], ...]
+    sizes: tuple[Ints, ...]
     _units: tuple[FoldUnit, ...]
 
     @property
@@ -315,7 +315,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
     max_nodes: int | None
     kernels: tuple[KernelSpace, ...]
     bounds: FoldBounds | None = None
-    _units: dict[tuple[tuple[int, ...], Chains], FoldUnit] = {}
+    _units: dict[tuple[Ints, Chains], FoldUnit] = {}
 
     @property
     def least_nodes(self) -> int:
@@ -366,7 +366,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return self.program_graph.kernels
 
     @property
-    def heads(self) -> tuple[tuple[int, ...], ...]:
+    def heads(self) -> tuple[Ints, ...]:
         """Per kernel the kernels that can begin a chain that it is part of, in program order."""
         found: list[set[int]] = [set() for _ in self.kernels]
         for first, *others in self.graph.single_chains():
@@ -375,14 +375,14 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
                     found[kernel].add(first)
         return tuple(tuple(sorted(heads)) for heads in found)
 
-    def _can_share(self, kernels: tuple[int, ...]) -> bool:
+    def _can_share(self, kernels: Ints) -> bool:
         """Return whether kernels can share their nodes, judged by their axes and the limits of one core."""
         sizes = [(k, tuple(axis.spatial[0] for axis in self.kernels[k].axes)) for k in kernels]
         links = [{rule.link for rule, nodes in zip(self.rules[k], own, strict=True) if nodes > 1} for k, own in sizes]
         alike = all(own == links[0] and None not in own for own in links)
         return alike and (self.bounds is None or self.bounds.core_fits(sizes))
 
-    def joint_orders(self, wanted: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    def joint_orders(self, wanted: Sequence[Ints]) -> list[Ints]:
         """Loop orders near the wanted ones (permutations of each kernel's axes) in which linked loops agree.
 
         Linked loops are outermost; those that more kernels share come first, otherwise as the first kernel wants them.

@@ -23,7 +23,7 @@ from typing import Literal, get_args
 from msgspec import Struct, to_builtins
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.records import JsonObject, divisors_of
+from allo_dse.common.records import Ints, JsonObject, divisors_of
 from allo_dse.compiler.program.compiled import CompiledProgram
 
 from ..axes import AxisRule, How
@@ -52,13 +52,13 @@ class KernelFold(Struct, frozen=True):
 
     kernel: str
     axes: tuple[AxisFold, ...]
-    order: tuple[int, ...] = ()
+    order: Ints = ()
 
     @property
     def node_count(self) -> int:
         return math.prod(axis.spatial for axis in self.axes)
 
-    def normalised(self, mesh: tuple[int, ...]) -> KernelFold:
+    def normalised(self, mesh: Ints) -> KernelFold:
         """The same fold with everything that makes no difference set to one value.
 
         An axis with one task per node has no pattern and no kind, one on a single node has no pattern, and only bundled
@@ -181,7 +181,7 @@ class AxisSpace(Struct, frozen=True):
     axis: int
     extent: int
     how: How | None
-    spatial: tuple[int, ...]
+    spatial: Ints
     reason: str
     block_only: bool = False
 
@@ -213,14 +213,14 @@ class KernelSpace(Struct, frozen=True):
         """The fewest nodes the kernel can be folded onto."""
         return math.prod(axis.spatial[0] for axis in self.axes)
 
-    def fold(self, axes: tuple[AxisFold, ...], order: tuple[int, ...] = ()) -> KernelFold:
+    def fold(self, axes: tuple[AxisFold, ...], order: Ints = ()) -> KernelFold:
         """The kernel's fold, normalised; `order` can be any permutation of mesh axes, only bundled loops count."""
         return KernelFold(self.kernel, axes, order).normalised(tuple(axis.extent for axis in self.axes))
 
 
 def axis_space(axis: int, rule: AxisRule) -> AxisSpace:
     if rule.how is None:
-        spatial: tuple[int, ...] = (rule.extent,)
+        spatial: Ints = (rule.extent,)
     elif rule.how == "chain" and not rule.partial:
         spatial = (1, rule.extent)
     else:
@@ -339,7 +339,7 @@ class Step(Struct, frozen=True):
     """One step of a fold across kernels: a bundle along a link, or a chain of kernels."""
 
     link: int | None = None
-    chain: tuple[int, ...] = ()
+    chain: Ints = ()
 
 
 def shared_loops(members: Sequence[Sequence[Loop]]) -> int:
@@ -392,7 +392,7 @@ def in_step(first: Sequence[Loop], second: Sequence[Loop]) -> bool:
 
 def joint_orders(
     graph: KernelGraph, kernels: Sequence[int], links: Sequence[Sequence[int]], chains: Chains
-) -> list[tuple[tuple[int, ...], ...]]:
+) -> list[tuple[Ints, ...]]:
     """The orders of linked loops that are legal together: per kernel its links, outermost first.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Ints, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel
 from allo_dse.compiler.program.tensors import IntArray
 
@@ -102,10 +102,10 @@ def kernel_groups(
     return groups
 
 
-def _shared_groups(joint: JointFold, members: tuple[int, ...]) -> list[NodeGroup]:
+def _shared_groups(joint: JointFold, members: Ints) -> list[NodeGroup]:
     """Groups of the nodes that chained kernels share."""
     program, shared = joint.graph.program, joint.shared_loops(members)
-    trips: tuple[int, ...] = ()
+    trips: Ints = ()
     parts, trees, kinds = [], [], []
     for kernel in members:
         fold = joint.fold.kernels[kernel]
@@ -131,7 +131,7 @@ def _shared_groups(joint: JointFold, members: tuple[int, ...]) -> list[NodeGroup
     return groups
 
 
-def chained_axes(fold: KernelFold, mesh: tuple[int, ...]) -> tuple[int, ...]:
+def chained_axes(fold: KernelFold, mesh: Ints) -> Ints:
     """The axes a normalised fold chains, as loops from the outermost to the innermost."""
     return tuple(a for a, axis in enumerate(fold.axes) if axis.how == "chain" and axis.spatial < mesh[a])
 
@@ -142,7 +142,7 @@ def axis_steps(pattern: str, spatial: int, trip_count: int) -> tuple[int, int]:
     return (1, spatial) if pattern == "cyclic" else (trip_count, 1)
 
 
-def _distinct(rows: IntArray) -> tuple[list[tuple[int, ...]], IntArray]:
+def _distinct(rows: IntArray) -> tuple[list[Ints], IntArray]:
     """The different rows in lexicographic order, and which of them each row is: for a handful, where sorting an array
     takes longer."""
     listed = list(map(tuple, rows.tolist()))
@@ -152,14 +152,14 @@ def _distinct(rows: IntArray) -> tuple[list[tuple[int, ...]], IntArray]:
 
 
 @lru_cache(maxsize=4096)
-def _tree(kernel: int, bundled: int, classes: tuple[int, ...]) -> Tree:
+def _tree(kernel: int, bundled: int, classes: Ints) -> Tree:
     """A chain of tasks of these classes, repeated; shared, because trees of thousands of tasks recur in a search."""
     return repeat(bundled, seq([Task(kernel, cls) for cls in classes]))
 
 
 def _class_sequences(
-    table: IntArray, mesh: tuple[int, ...], fold: KernelFold, chained: tuple[int, ...], rules: tuple[AxisRule, ...]
-) -> tuple[IntArray, tuple[int, ...]]:
+    table: IntArray, mesh: Ints, fold: KernelFold, chained: Ints, rules: tuple[AxisRule, ...]
+) -> tuple[IntArray, Ints]:
     """Per spatial coordinate the classes in execution order: (coordinates, chain length), and the coordinates' shape.
 
     Axes along which the class does not vary (of length 1 in `table`) have one coordinate.
@@ -202,10 +202,10 @@ class Plan(Struct, frozen=True):
     kernel: Kernel
     fold: KernelFold
     rules: Sequence[AxisRule]
-    chained: tuple[int, ...]
-    bundled: tuple[int, ...]
-    linked: tuple[int, ...]
-    free: tuple[int, ...]
+    chained: Ints
+    bundled: Ints
+    linked: Ints
+    free: Ints
 
     def places(self, axis: int, made: Made) -> Sequence[int]:
         """The tasks along an axis that is not chained which a walk looks at."""

@@ -21,6 +21,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import Ints
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
 
@@ -156,7 +157,7 @@ class Leaves(Protocol):
         """The number of tasks that each node executes."""
 
     @property
-    def loops(self) -> tuple[int, ...] | None:
+    def loops(self) -> Ints | None:
         """Trip counts of the temporal loops, outermost first (product: `leaf_count`); None if not a loop nest."""
 
     def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
@@ -173,7 +174,7 @@ class ArrayLeaves(Struct, frozen=True, eq=False):
         return int(self.array.shape[1])
 
     @property
-    def loops(self) -> tuple[int, ...] | None:
+    def loops(self) -> Ints | None:
         return None
 
     def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
@@ -196,11 +197,11 @@ class MeshLeaves(Struct, frozen=True, eq=False, dict=True):
 
     kernel: int
     first: int
-    spatial: tuple[int, ...]
-    spatial_stride: tuple[int, ...]
-    loops: tuple[int, ...]
-    loop_axes: tuple[int, ...]
-    loop_stride: tuple[int, ...]
+    spatial: Ints
+    spatial_stride: Ints
+    loops: Ints
+    loop_axes: Ints
+    loop_stride: Ints
     group_of: IntArray
     group: int
 
@@ -254,9 +255,9 @@ class ChainPart(Struct, frozen=True, eq=False):
     """
 
     base: IntArray
-    shared_stride: tuple[int, ...]
-    loops: tuple[int, ...]
-    loop_stride: tuple[int, ...]
+    shared_stride: Ints
+    loops: Ints
+    loop_stride: Ints
 
     @property
     def leaf_count(self) -> int:
@@ -272,7 +273,7 @@ class ChainLeaves(Struct, frozen=True, eq=False, dict=True):
     """
 
     parts: tuple[ChainPart, ...]
-    shared: tuple[int, ...]
+    shared: Ints
 
     @cached_property
     def round_length(self) -> int:
@@ -283,7 +284,7 @@ class ChainLeaves(Struct, frozen=True, eq=False, dict=True):
         return math.prod(self.shared) * self.round_length
 
     @property
-    def loops(self) -> tuple[int, ...]:
+    def loops(self) -> Ints:
         return (*self.shared, self.round_length)
 
     @cached_property

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct, field
 
+from allo_dse.common.records import Ints
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, StreamPort, TensorPort
 
@@ -30,7 +31,7 @@ class ClassTasks(Struct, frozen=True):
     task_class: TaskClass
     tasks: IntArray
     pid: tuple[IntArray, ...]
-    tiles: tuple[tuple[str, IntArray, tuple[int, ...]], ...]
+    tiles: tuple[tuple[str, IntArray, Ints], ...]
     streams: tuple[IntArray | int, ...]
 
 
@@ -65,7 +66,7 @@ def _group(program: CompiledProgram, task_class: TaskClass, tasks: IntArray, pid
 
 Direction = Literal["in", "out"]
 
-PortKey = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
+PortKey = tuple[str, Direction, tuple[int | None, ...], Ints]
 """Tensor name, direction, layout and tile shape: tensor ports of a node that agree in it share their tiles."""
 
 
@@ -79,7 +80,7 @@ class PortFamily(Struct, frozen=True, eq=False):
     """
 
     port: StreamPort
-    members: tuple[int, ...]
+    members: Ints
     steps: IntArray
 
     def streams(self, program: CompiledProgram, pids: IntArray) -> IntArray:
@@ -116,7 +117,7 @@ class PortSide(Struct, frozen=True, eq=False):
 
     key: PortKey
     port: TensorPort
-    factors: tuple[int, ...] | None
+    factors: Ints | None
     offset: int
 
     def first_bytes(self, pids: IntArray) -> IntArray:
