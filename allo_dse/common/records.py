@@ -13,14 +13,19 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, dataclass_transform
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _R = TypeVar("_R")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Frozen(Struct, frozen=True):
+    """An immutable record: a struct of msgspec, whose fields are those of its class."""
 
 
 def replace(record: _R, /, **changes: Any) -> _R:

@@ -10,10 +10,9 @@ from traceback import walk_tb
 from types import FunctionType
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import ProgramError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.memory import Memory
 from allo_dse.lang.region import Instance, Region, as_region
 from allo_dse.lang.schedule import DIRECTIVES, Schedule
@@ -271,7 +270,7 @@ def index_map(task: Task, stream: StreamArray, index: tuple[Meta, ...]) -> Index
 MAX_DEPTH = 16
 
 
-class CompiledPart(Struct, frozen=True, eq=False):
+class CompiledPart(Frozen, eq=False):
     """The kernels that one region contributes to a program."""
 
     source: RegionSource

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import Struct
-
-from allo_dse.common.records import Ints
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
 from allo_dse.mapper.program import Program
@@ -16,7 +14,7 @@ from allo_dse.space.design import Design
 UNLIMITED = 1_000_000
 
 
-class Part(Struct, frozen=True):
+class Part(Frozen):
     """A design in a launch.
 
     Attributes:

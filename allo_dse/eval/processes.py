@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
-
-from allo_dse.common.records import Ints
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.mapper.fold.vmg import VMG
 
 from .execute.run import wiring_of
 
 
-class Folding(Struct, frozen=True):
+class Folding(Frozen):
     """Assignment of tasks to processes and of streams to FIFOs.
 
     Attributes:

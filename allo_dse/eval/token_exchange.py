@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import IntArray, SourceLocation
 from allo_dse.mapper.fold.node_edges import FoldFifos
 from allo_dse.mapper.fold.vmg import VMG
@@ -34,7 +33,7 @@ MOST_NAMED = 4
 """Waiting tasks that a message names."""
 
 
-class NeededDepths(Struct, frozen=True):
+class NeededDepths(Frozen):
     """FIFO depths that a graph needs to run.
 
     Attributes:
@@ -98,7 +97,7 @@ def stream_deadlock(needed: NeededDepths | None) -> Iterator[Violation]:
         )
 
 
-class TokenExchange(Struct, frozen=True, eq=False, dict=True):
+class TokenExchange(Frozen, eq=False, dict=True):
     """Runs of a graph's token exchange at different depths.
 
     Attributes:

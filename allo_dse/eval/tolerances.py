@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Frozen
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.mapper.program import Program
 
@@ -29,7 +28,7 @@ _LEAST = 4
 """Unit roundoffs of its type that a result may always be off."""
 
 
-class Tolerance(Struct, frozen=True):
+class Tolerance(Frozen):
     """Allowed difference of a tensor from its expected values, over the root mean square of the finite ones.
 
     Attributes:

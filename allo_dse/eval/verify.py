@@ -19,10 +19,9 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError, of_the_study
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Frozen, replace
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import BoolArray, Tensor
@@ -54,7 +53,7 @@ _NARROWER = 2.0
 _Result = TypeVar("_Result")
 
 
-class VerifyResult(Struct, frozen=True):
+class VerifyResult(Frozen):
     """The result of a check.
 
     Attributes:
@@ -232,7 +231,7 @@ def _compare(
     return True, "; ".join([message, *said]), max(largest.values(), default=None)
 
 
-class Largest(Struct, frozen=True, order=True):
+class Largest(Frozen, order=True):
     """The largest rounding error of a tensor, over its largest exact value.
 
     Attributes:
@@ -255,7 +254,7 @@ class Largest(Struct, frozen=True, order=True):
         )
 
 
-class _Expected(Struct, frozen=True):
+class _Expected(Frozen):
     """A program's results on inputs.
 
     Attributes:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import Ints, replace
+from allo_dse.common.records import Frozen, Ints, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import BoolArray, IndexMap, StreamArray, StreamPort
 
@@ -23,7 +22,7 @@ from .graph_algorithms import DisjointSets
 How = Literal["bundle", "chain"]
 
 
-class AxisRule(Struct, frozen=True):
+class AxisRule(Frozen):
     """The legal folds of one mesh axis.
 
     Attributes:
@@ -125,7 +124,7 @@ def _obstacle(
 __all__ = ["AxisRule", "How", "axis_rules", "class_varies", "computed_arrays", "kernel_feeds"]
 
 
-class _Endpoint(Struct, frozen=True):
+class _Endpoint(Frozen):
     """A stream port of one class of one kernel; `computed` if its stream is only one of those a task may use."""
 
     kernel: int
@@ -313,7 +312,7 @@ def class_varies(kernel: Kernel, axis: int) -> bool:
     return bool(kernel.varying_classes.shape[axis] > 1)
 
 
-class _Irregular(Struct, frozen=True):
+class _Irregular(Frozen):
     """A pair of ports whose tasks have no fixed distance along `axes`."""
 
     axes: Ints

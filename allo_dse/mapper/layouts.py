@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Frozen, replace
 from allo_dse.compiler.program.tensors import IntArray
 
 Shape = tuple[int, ...]
@@ -34,7 +33,7 @@ class Loop(NamedTuple):
 Digits = tuple[Loop, ...]
 
 
-class Walk(Struct, frozen=True):
+class Walk(Frozen):
     """Elements of a buffer in the order of the result, in canonical form: no loop of one, none that continues another.
 
     Attributes:
@@ -64,7 +63,7 @@ class Walk(Struct, frozen=True):
         return result
 
 
-class Arrangement(Struct, frozen=True):
+class Arrangement(Frozen):
     """A rearranged array: the composition of layout operations on a contiguous one.
 
     Attributes:

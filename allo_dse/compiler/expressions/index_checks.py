@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
+
+from allo_dse.common.records import Frozen
 
 from ..model import index_forms
 from ..model.index_forms import Form, Number
@@ -68,7 +70,7 @@ def _in_tasks(task: Task, number: Number) -> Number:
     return number if isinstance(number, int) or np.ndim(number) == 0 else selected(np.asarray(number), task.mask)
 
 
-class Wrong(Struct, frozen=True):
+class Wrong(Frozen):
     """An index that is out of range for certain, and where: the values of the loops' variables."""
 
     value: int

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.types import DType, Int, UInt, bfloat16, float32, float64, index, int32
 from allo_dse.lang.types import bool as bool_
 
@@ -296,7 +295,7 @@ def binary_as(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar
     return _integer_power(task, a, b, dtype)
 
 
-class Number(Struct, frozen=True, eq=False):
+class Number(Frozen, eq=False):
     """A scalar in a formula: operators write the code of operations in one type.
 
     Attributes:

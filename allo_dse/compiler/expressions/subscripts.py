@@ -9,9 +9,8 @@ from types import FunctionType, NoneType
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Frozen
 from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.types import DType, UInt, index
 
@@ -174,7 +173,7 @@ def reversed_bits(task: Task, value: Scalar) -> Scalar:
     return Scalar(f"{result}#1", value.dtype)
 
 
-class Range(Struct, frozen=True, eq=False):
+class Range(Frozen, eq=False):
     """A slice along one dimension: where it starts, how many elements it has, and its step."""
 
     start: Value
@@ -187,7 +186,7 @@ def parts_of(node: ast.Subscript) -> list[ast.expr]:
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-class Position(Struct, frozen=True):
+class Position(Frozen):
     """The position of an element, as MLIR writes it.
 
     Attributes:

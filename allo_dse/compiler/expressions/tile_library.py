@@ -7,9 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from msgspec import Struct
-
-from allo_dse.common.records import Ints
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.lang.types import DType, float32, index, int32
 from allo_dse.lang.types import bool as bool_
 
@@ -25,7 +23,7 @@ EPSILON = 1e-5
 # -- what the operations mean ----------------------------------------------------------------------------------------
 
 
-class Call(Struct, frozen=True):
+class Call(Frozen):
     """A call of an operation of the library, with the arguments that it needs at least."""
 
     task: Task

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import reduce
 
-from msgspec import Struct
-
-from allo_dse.common.records import Ints
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.lang.types import DType, float32, index, int64
 
 from ..model.values import Buffer, Const, Meta, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
@@ -48,7 +46,7 @@ LINEAR = frozenset(
 PRODUCTS = frozenset({"matmul", "bmm", "conv2d"})
 
 
-class Spread(Struct, frozen=True):
+class Spread(Frozen):
     """The distribution of a tile over the mesh.
 
     Attributes:
@@ -490,7 +488,7 @@ def _gelu(task: Task, x: Scalar) -> Scalar:
     return (number * task.number(0.5, dtype) * inner).scalar
 
 
-class TileCode(Struct, frozen=True, eq=False):
+class TileCode(Frozen, eq=False):
     """Writes the loops of an operation on tiles.
 
     Attributes:

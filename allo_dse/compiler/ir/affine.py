@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import Operation, Value, ir
+from allo_dse.common.records import Frozen
 
 PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _HOLDS: Mapping[str, Callable[[int], bool]] = {
@@ -29,7 +29,7 @@ _MODULAR = ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.trunc
 SHIFTS = ("arith.shli", "arith.shrsi", "arith.shrui")
 
 
-class Linear(Struct, frozen=True):
+class Linear(Frozen):
     """The sum of `coefficient * variable` over `terms`, plus a constant; variables are value numbers.
 
     Attributes:
@@ -113,7 +113,7 @@ class Linear(Struct, frozen=True):
         return total
 
 
-class Derived(Struct, frozen=True):
+class Derived(Frozen):
     """A control expression that is not a sum: `left // right`, a shift, or the minimum or maximum of two forms."""
 
     name: str
@@ -178,7 +178,7 @@ def holds(predicate: str, difference: int) -> bool:
     return _HOLDS[predicate.lstrip("su") if predicate not in ("eq", "ne") else predicate](difference)
 
 
-class Compare(Struct, frozen=True):
+class Compare(Frozen):
     """A comparison: `left predicate right`, where `difference` is left - right."""
 
     predicate: str
@@ -430,7 +430,7 @@ def _expression(expression: ir.AffineExpr, operands: list[Linear | None], dims: 
 # Execution counts in a task body, from loops with known bounds and conditions on their variables.
 
 
-class Around(Struct, frozen=True):
+class Around(Frozen):
     """A loop around an operation. A bound without a linear form is None, so is an unknown step (0)."""
 
     variable: int
@@ -443,7 +443,7 @@ class Around(Struct, frozen=True):
         return {v for bound in (self.lower, self.upper) if bound is not None for v in bound.variables}
 
 
-class Under(Struct, frozen=True):
+class Under(Frozen):
     """A side of a condition around an operation; `test` is None where data decides."""
 
     test: Test | None

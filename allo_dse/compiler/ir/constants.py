@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import Operation, Value, ir
+from allo_dse.common.records import Frozen
 
 from .affine import PREDICATES, Linear, LinearForms, Test, everywhere, forms_of, holds, replaced
 
@@ -35,7 +35,7 @@ _EVALUATE: Mapping[str, Callable[..., Any]] = {
 _UNSIGNED = ("arith.divui", "arith.remui", "arith.shrui", "arith.extui", "arith.minui", "arith.maxui", "arith.uitofp")
 
 
-class Computed(Struct, frozen=True, dict=True):
+class Computed(Frozen, dict=True):
     """An operation on constants, loop variables and process ids.
 
     Attributes:

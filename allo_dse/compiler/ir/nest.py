@@ -16,11 +16,10 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import Operation, Value, ir
 from allo_dse.common.mlir.dialect import text_context
-from allo_dse.common.records import Ints
+from allo_dse.common.records import Frozen, Ints
 
 from .affine import SHIFTS, Around, Linear, LinearForms, Path, Test, Under
 from .constants import Computed, Constants
@@ -43,7 +42,7 @@ LOOP = "df.loop"
 _STREAM_KINDS = {"df.get": "get", "df.get_block": "get", "df.put": "put", "df.put_block": "put"}
 
 
-class Array(Struct, frozen=True):
+class Array(Frozen):
     """An array of a task: an argument (a tile of a tensor), or its own.
 
     Attributes:
@@ -58,7 +57,7 @@ class Array(Struct, frozen=True):
     values: Ints = ()
 
 
-class Access(Struct, frozen=True):
+class Access(Frozen):
     """A load or a store of an element of an array.
 
     Attributes:
@@ -71,7 +70,7 @@ class Access(Struct, frozen=True):
     spread: bool = False
 
 
-class Op(Struct, frozen=True):
+class Op(Frozen):
     """An operation that takes time or space.
 
     Attributes:
@@ -102,7 +101,7 @@ class Op(Struct, frozen=True):
         return _STREAM_KINDS.get(self.name)
 
 
-class Loop(Struct, frozen=True):
+class Loop(Frozen):
     """A counted loop.
 
     Attributes:
@@ -131,7 +130,7 @@ class Loop(Struct, frozen=True):
         return length if self.step == 1 else None
 
 
-class Branch(Struct, frozen=True):
+class Branch(Frozen):
     """A condition with its two sides.
 
     Attributes:
@@ -156,7 +155,7 @@ View: TypeAlias = tuple[str, tuple[Linear | None, ...]]
 """An array, and the index of the first element of a part of it."""
 
 
-class Unsupported(Struct, frozen=True):
+class Unsupported(Frozen):
     """The reason that a body has no static times.
 
     Attributes:
@@ -168,7 +167,7 @@ class Unsupported(Struct, frozen=True):
     op: int | None = None
 
 
-class Nest(Struct, frozen=True):
+class Nest(Frozen):
     """A task body.
 
     Attributes:

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import Array, Ints
+from allo_dse.common.records import Array, Frozen, Ints
 from allo_dse.lang.region import Region
 from allo_dse.lang.types import DType, Int, index
 
@@ -28,7 +27,7 @@ from .mlir_text import FunctionText
 Tree = tuple[Any, ...]
 
 
-class Meta(Struct, frozen=True, eq=False):
+class Meta(Frozen, eq=False):
     """A compile-time value per task.
 
     Attributes:
@@ -139,13 +138,13 @@ def selected(array: Array, mask: NDArray[np.bool_]) -> Array:
     return np.broadcast_to(array, shape)[np.broadcast_to(mask, shape)]
 
 
-class Const(Struct, frozen=True, eq=False):
+class Const(Frozen, eq=False):
     """A compile-time value that is the same for all tasks: any Python object."""
 
     value: Any
 
 
-class Walk(Struct, frozen=True, eq=False):
+class Walk(Frozen, eq=False):
     """The values of an index that moves with a loop: `base + values[k]` in iteration k.
 
     Attributes:
@@ -158,7 +157,7 @@ class Walk(Struct, frozen=True, eq=False):
     base: Meta | None = None
 
 
-class Scalar(Struct, frozen=True, eq=False):
+class Scalar(Frozen, eq=False):
     """A run-time scalar.
 
     Attributes:
@@ -174,14 +173,14 @@ class Scalar(Struct, frozen=True, eq=False):
     facts: tuple[tuple[Form, ...], tuple[Form, ...]] = ((), ())
 
 
-class Variable(Struct, frozen=True, eq=False):
+class Variable(Frozen, eq=False):
     """A mutable scalar: a rank-0 memref."""
 
     ssa: str
     dtype: DType
 
 
-class Buffer(Struct, frozen=True, eq=False):
+class Buffer(Frozen, eq=False):
     """A tile in memory: a kernel argument, a local array, or a part of either.
 
     Attributes:
@@ -202,7 +201,7 @@ class Buffer(Struct, frozen=True, eq=False):
     is_updated: bool = False
 
 
-class TileExpr(Struct, frozen=True, eq=False):
+class TileExpr(Frozen, eq=False):
     """An operation on tiles that is computed when it is known where the result goes.
 
     Attributes:
@@ -221,7 +220,7 @@ class TileExpr(Struct, frozen=True, eq=False):
     options: tuple[Any, ...] = ()
 
 
-class StreamRef(Struct, frozen=True, eq=False):
+class StreamRef(Frozen, eq=False):
     """A stream, or an array of streams with some indices still missing."""
 
     stream: StreamArray
@@ -233,7 +232,7 @@ class StreamRef(Struct, frozen=True, eq=False):
         return len(self.indices) == len(self.stream.shape)
 
 
-class PendingGet(Struct, frozen=True, eq=False):
+class PendingGet(Frozen, eq=False):
     """A `get` of a block that is performed when it is known where the block goes."""
 
     ref: StreamRef
@@ -248,7 +247,7 @@ class PendingGet(Struct, frozen=True, eq=False):
         return self.ref.stream.block
 
 
-class StreamGroup(Struct, frozen=True, eq=False):
+class StreamGroup(Frozen, eq=False):
     """Several streams of one type, in the order in which collective operations serve them.
 
     Attributes:
@@ -260,7 +259,7 @@ class StreamGroup(Struct, frozen=True, eq=False):
     node: ast.AST
 
 
-class PendingGather(PendingGet, frozen=True, eq=False):
+class PendingGather(PendingGet):
     """A `gather` that is performed when it is known where the tokens go.
 
     The tile has the grid of the streams before the shape of a token; the same tokens end to end along the first
@@ -280,7 +279,7 @@ class PendingGather(PendingGet, frozen=True, eq=False):
         return (len(self.group.streams) * block[0], *block[1:]) if block else (len(self.group.streams),)
 
 
-class LocalFunction(Struct, frozen=True, eq=False):
+class LocalFunction(Frozen, eq=False):
     """A function defined inside a kernel; it sees the names of the blocks around it.
 
     Attributes:
@@ -291,19 +290,19 @@ class LocalFunction(Struct, frozen=True, eq=False):
     scopes: tuple[Any, ...]
 
 
-class Tuple(Struct, frozen=True, eq=False):
+class Tuple(Frozen, eq=False):
     """Several values."""
 
     items: tuple[Value, ...]
 
 
-class Record(Struct, frozen=True, eq=False):
+class Record(Frozen, eq=False):
     """A variable of several parts, each a scalar."""
 
     fields: Mapping[str, Variable]
 
 
-class RegionCall(Struct, frozen=True, eq=False):
+class RegionCall(Frozen, eq=False):
     """A region that a task calls: it runs in the task's place, on tensors of the task's kernel.
 
     Attributes:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError, SimulationError
-from allo_dse.common.records import Array, Ints, collection_text, hashed_once, replace
+from allo_dse.common.records import Array, Frozen, Ints, collection_text, hashed_once, replace
 from allo_dse.lang.types import DType
 
 from .tensors import (
@@ -45,7 +45,7 @@ from .tensors import (
 # Kernels: a mesh of tasks, and the class of each task.
 
 
-class TileUse(Struct, frozen=True):
+class TileUse(Frozen):
     """The operands and the target of a tile operation.
 
     Attributes:
@@ -110,7 +110,7 @@ class StateVariable:
     initial: Array = field(compare=False)
 
 
-class ExternalCall(Struct, frozen=True):
+class ExternalCall(Frozen):
     """A call of a vendor kernel; the program does not define its results.
 
     Attributes:
@@ -126,7 +126,7 @@ class ExternalCall(Struct, frozen=True):
     location: SourceLocation | None = None
 
 
-class TaskBody(Struct, frozen=True):
+class TaskBody(Frozen):
     """The MLIR function of a task class (see `allo_dse/common/mlir/dialect.py` for the operations it uses).
 
     Arguments in order: one `index` per mesh axis (the pid); one memref per kernel argument (the task's local tile); one
@@ -158,7 +158,7 @@ class TaskBody(Struct, frozen=True):
         return head + opening + ", %".join(names) + closing + code
 
 
-class TaskClass(Struct, frozen=True):
+class TaskClass(Frozen):
     """Tasks of one kernel with the same outcomes of meta conditions.
 
     Attributes:
@@ -304,7 +304,7 @@ def _doing(cls: TaskClass, counts: list[int]) -> TaskClass:
 # A tensor that one kernel writes and another one uses has one on-chip memory for both.
 
 
-class CommonTensor(Struct, frozen=True):
+class CommonTensor(Frozen):
     """A tensor that one kernel writes and another one uses.
 
     Attributes:
@@ -352,7 +352,7 @@ def _ports(kernels: Sequence[Kernel]) -> Iterable[tuple[Kernel, TensorPort, IntA
 Pid = tuple[int, ...]
 
 
-class Decisions(Struct, frozen=True):
+class Decisions(Frozen):
     """One run.
 
     Attributes:
@@ -653,7 +653,7 @@ def of_region(program: CompiledProgram, directives: Sequence[Directive]) -> tupl
     )
 
 
-class Conflict(Struct, frozen=True):
+class Conflict(Frozen):
     """Two kernels that want one memory split in different ways along an axis.
 
     Attributes:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import Ints
+from allo_dse.common.records import Frozen, Ints
 
 from ..program.compiled import Kernel
 from ..program.tensors import IntArray, StreamArray
@@ -21,7 +20,7 @@ from .task_state import PortUse, Task
 # Arrays in this module broadcast against the shape of a stream array: length 1 stands for "the same for all".
 
 
-class Endpoint(Struct, frozen=True, eq=False):
+class Endpoint(Frozen, eq=False):
     """One put or get side: the use of an array's streams by tasks of a class.
 
     Attributes:

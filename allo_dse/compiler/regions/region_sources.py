@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from allo_dse.common.records import Array, Ints, replace
+from allo_dse.common.records import Array, Frozen, Ints, replace
 from allo_dse.lang.memory import Memory
 from allo_dse.lang.rules import Rules, current_rules
 from allo_dse.lang.types import DType
@@ -21,7 +21,7 @@ from ..model.source_file import SourceFile, names_of
 from ..program.tensors import IndexMap, IntArray, SourceLocation, StreamArray, Tensor
 
 
-class Part(Struct, frozen=True):
+class Part(Frozen):
     """The value of a region's argument: a tensor, or one tile of it when a task passes its tile on.
 
     Attributes:
@@ -41,7 +41,7 @@ class Part(Struct, frozen=True):
         return Part(tensor, tensor.shape, (1,) * rank, (0,) * rank)
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Frozen):
     """A kernel's parameter: the region's tensor it stands for, and the tile of it that each task sees."""
 
     name: str
@@ -59,7 +59,7 @@ class Parameter(Struct, frozen=True):
         return Part(self.tensor, self.tile_shape, self.tile.grid, position)
 
 
-class SharedArray(Struct, frozen=True):
+class SharedArray(Frozen):
     """A local array of a task that regions called by it work on as well: a tensor that is no argument of the program.
 
     Attributes:
@@ -82,7 +82,7 @@ class SharedArray(Struct, frozen=True):
         return SharedArray(parameter, np.tile(initial, (tasks, *(1,) * (len(shape) - 1))))
 
 
-class Sync(Struct, frozen=True):
+class Sync(Frozen):
     """The streams that start the tasks of a called region and report their end.
 
     Attributes:
@@ -101,7 +101,7 @@ class Sync(Struct, frozen=True):
     first: int = 0
 
 
-class KernelSource(Struct, frozen=True, eq=False):
+class KernelSource(Frozen, eq=False):
     """A kernel before compilation.
 
     Attributes:

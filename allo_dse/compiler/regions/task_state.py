@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import ProgramError
-from allo_dse.common.records import Array, Ints
+from allo_dse.common.records import Array, Frozen, Ints
 from allo_dse.lang.memory import Memory
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
@@ -169,7 +169,7 @@ class Split(Exception):
 _REARRANGING = ("transpose", "view")
 
 
-class _Note(Struct, frozen=True):
+class _Note(Frozen):
     """An operation that fills the array `target` with a rearrangement of `source` (of `shape`)."""
 
     source: str

@@ -7,11 +7,10 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import Operation, Value, ir, nested_ops
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 from ..ir.nest import accesses_of, read_nest
 from ..program.compiled import CompiledProgram, Kernel, TaskBody, TaskClass
@@ -23,7 +22,7 @@ EDGE_DEPTH = 2
 """Depth of the FIFO between a task and the process that moves its tensor; what is under way is in the adapter."""
 
 
-class EdgeTensor(Struct, frozen=True):
+class EdgeTensor(Frozen):
     """A tensor whose only task accesses each element once, in row-major order.
 
     Attributes:
@@ -112,7 +111,7 @@ def _expression(value: Value) -> object:
     return owner.name, str(owner.attributes), tuple(_expression(operand) for operand in owner.operands)
 
 
-class Edged(Struct, frozen=True, eq=False):
+class Edged(Frozen, eq=False):
     """A program with streams at its edge.
 
     Attributes:

@@ -6,11 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from msgspec import Struct
-
 from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import Operation, Value
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.allo.ir_utils import MockBuffer
 from allo_dse.lang.schedule import Array, Axis
 
@@ -18,7 +16,7 @@ from ..regions.schedules import near_or_known
 from .body import Body, around, number_of
 
 
-class Found(Struct, frozen=True):
+class Found(Frozen):
     """A loop of a body."""
 
     body: Body

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Literal
 
-from msgspec import Struct
-
 from allo_dse.common.errors import ProgramError, warn
 from allo_dse.common.mlir.bindings import Operation, Value, arith, ir, nested_ops, scf
+from allo_dse.common.records import Frozen
 
 from ..ir.affine import UNKNOWN, Linear, Ranges, extent
 from ..ir.nest import LOOP, Access, Loop, Node, Op, blocks_of, with_loops
@@ -32,7 +31,7 @@ _ORDERLESS = ("add", "mul", "min", "max", "and", "or", "xor")
 _WIDTHS = ("arith.extsi", "arith.extui", "arith.trunci", "arith.extf", "arith.truncf")
 
 
-class Reference(Struct, frozen=True, eq=False):
+class Reference(Frozen, eq=False):
     """An access in a nest.
 
     Attributes:
@@ -106,7 +105,7 @@ def value_ranges(loops: Sequence[Loop], known: Ranges) -> dict[int, tuple[int, i
     return ranges
 
 
-class Pairing(Struct, frozen=True):
+class Pairing(Frozen):
     """Corresponding loops of two accesses: the variables of `left[i]` and `right[i]` are compared.
 
     Attributes:

@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from msgspec import Struct
-
 from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import Operation, Value, arith, ir, memref, scf
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 from ..ir.affine import Linear, LinearForms, Ranges, extent
 from .body import NAME, Body, around, inner_block, is_pure
@@ -21,7 +19,7 @@ from .loops import bounds, constant, known, new_loop, variable
 # `low` and `size` give the elements that all accesses together use.
 
 
-class Window(Struct, frozen=True):
+class Window(Frozen):
     """The indices that are used along one dimension: `base + low`, ..., `base + low + size - 1`."""
 
     base: Linear
@@ -142,7 +140,7 @@ def _window(used: Sequence[Linear | None], size: int, ranges: Ranges, moving: se
     return Window(Linear(()), 0, size)
 
 
-class _Part(Struct, frozen=True):
+class _Part(Frozen):
     """The part of an array that each iteration of a loop uses.
 
     Attributes:

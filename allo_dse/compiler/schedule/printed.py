@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct
-
 from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.records import Frozen
 
 from ..ir.nest import LOOP
 from ..program.compiled import CompiledProgram, Directive
@@ -23,7 +22,7 @@ _VALUE = re.compile(
 _LOOP = re.compile(r"scf\.for (?P<name>%\w+) = (?P<low>%\w+) to (?P<high>%\w+) step (?P<step>%\w+) {$")
 
 
-class PrintedModule(Struct, frozen=True):
+class PrintedModule(Frozen):
     """MLIR text: a function per task class. Loops have names (`loop_name`, `op_name` of a nest) and directives.
 
     Loops whose bounds are known, or follow the pid, are `affine.for`, their bounds where one looks for them.

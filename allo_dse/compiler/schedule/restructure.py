@@ -12,12 +12,10 @@ from functools import lru_cache
 from itertools import pairwise, permutations
 from typing import Literal
 
-from msgspec import Struct
-
 from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import Operation, arith, ir, nested_ops, scf
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.records import Ints, replace
+from allo_dse.common.records import Frozen, Ints, replace
 
 from ..ir.affine import extent
 from ..ir.nest import LOOP
@@ -50,7 +48,7 @@ MOST_CUT = 8
 _FAR = 1 << 32
 
 
-class Rewrite(Struct, frozen=True):
+class Rewrite(Frozen):
     """A rewrite of a kernel's loops.
 
     Attributes:

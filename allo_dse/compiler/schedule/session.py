@@ -7,12 +7,10 @@ from functools import partialmethod
 from itertools import groupby, pairwise
 from typing import Any
 
-from msgspec import Struct
-
 from allo_dse.common.errors import ProgramError, warn
 from allo_dse.common.mlir.bindings import Operation, Value, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.records import Ints, replace
+from allo_dse.common.records import Frozen, Ints, replace
 from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.schedule import Array, Axis, Primitive
 
@@ -32,7 +30,7 @@ from .unfold import copy_of, outline, unfold
 # The primitive `to` along an axis: each copy passes elements on to the next, as in a systolic array.
 
 
-class Reader(Struct, frozen=True):
+class Reader(Frozen):
     """A copy of an unfolded nest, by its rounds, and how it uses an array, or an array of its own in its place."""
 
     place: Ints

@@ -20,10 +20,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import ProgramError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.intrinsics import intrinsic_of
 from allo_dse.lang.types import DType, TensorType, index
 from allo_dse.lang.types import bool as bool_
@@ -40,7 +39,7 @@ from ..program.tensors import SourceLoop
 from ..regions.task_state import Count, Frame, Loop, Mask, Task
 
 
-class JumpsOf(Struct, frozen=True):
+class JumpsOf(Frozen):
     """The kinds of jumps in the source of a loop."""
 
     leaves: bool

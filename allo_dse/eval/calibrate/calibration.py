@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import DeviceError
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
 from allo_dse.space.design import Design
@@ -43,7 +42,7 @@ class Measurement:
     label: str = ""
 
 
-class Judged(Struct, frozen=True):
+class Judged(Frozen):
     """A measurement with the model's predictions: by the original device, by the fitted one, and by a fit without it.
 
     Attributes:
@@ -68,7 +67,7 @@ class Judged(Struct, frozen=True):
         }
 
 
-class FittedParameter(Struct, frozen=True):
+class FittedParameter(Frozen):
     """A number of the device before and after the fit.
 
     Attributes:
@@ -106,7 +105,7 @@ class FittedParameter(Struct, frozen=True):
         }
 
 
-class Calibration(Struct, frozen=True, dict=True):
+class Calibration(Frozen, dict=True):
     """The result of a fit.
 
     Attributes:

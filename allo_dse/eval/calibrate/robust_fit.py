@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import IntArray
 
 Vector = NDArray[np.float64]
@@ -50,7 +49,7 @@ _End = tuple[Vector, Vector, Matrix]
 """Coordinates, residuals and slopes at the end of a descent."""
 
 
-class Problem(Struct, frozen=True):
+class Problem(Frozen):
     """A fitting problem.
 
     Attributes:
@@ -89,7 +88,7 @@ class Problem(Struct, frozen=True):
         return replace(self, residuals_at=residuals_at)
 
 
-class Selection(Struct, frozen=True):
+class Selection(Frozen):
     """The parameters that the data determines.
 
     Attributes:
@@ -101,7 +100,7 @@ class Selection(Struct, frozen=True):
     alike: dict[int, list[int]]
 
 
-class Fit(Struct, frozen=True):
+class Fit(Frozen):
     """The end of a fit: coordinates, residuals, slopes, scale and the selection of free coordinates."""
 
     at: Vector

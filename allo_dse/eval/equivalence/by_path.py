@@ -10,10 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import Value, arith, ir
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Frozen
 from allo_dse.compiler.program.tensors import IntArray
 
 from .data_values import HINT, Undecidable
@@ -155,7 +154,7 @@ func.func private @deciding(%w: {WORDS_TYPE}, %word: i64) -> i64 {{
 third word of the first entry says whether such a number decided on control."""
 
 
-class PathDomain(Struct, frozen=True):
+class PathDomain(Frozen):
     """Numbers of log entries; constants and codes are those of the domain of the formulas."""
 
     formulas: Domain

@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import CompileLimit, SimulationError, TimeLimitError
-from allo_dse.common.records import Array, Ints, replace
+from allo_dse.common.records import Array, Frozen, Ints, replace
 from allo_dse.compiler.ir.nest import Loop, Node, read_nest
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
@@ -58,7 +57,7 @@ class EndedEarly(SimulationError):
     """A program that started but did not reach its end: it deadlocks, or leaves its arrays."""
 
 
-class Side(Struct, frozen=True, dict=True):
+class Side(Frozen, dict=True):
     """One of the two programs that are compared: a graph, with stream depths where they differ from the declared."""
 
     vmg: VMG
@@ -305,7 +304,7 @@ def equivalent(
     return found
 
 
-class _Limits(Struct, frozen=True):
+class _Limits(Frozen):
     """The seed, and the limits of runs."""
 
     seed: int

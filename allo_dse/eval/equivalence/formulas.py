@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 
-from allo_dse.common.records import Ints
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.tensors import IntArray
 
 from .by_path import ENTRY_WORDS, FUNCTIONS, Entries
@@ -31,7 +31,7 @@ _SIGNS = {"arith.addf": "+", "arith.mulf": "*", "arith.divf": "/", "arith.divsi"
 _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 
 
-class FormulaDomain(Struct, frozen=True, eq=False):
+class FormulaDomain(Frozen, eq=False):
     """Numbers of log entries; constants are negative numbers.
 
     Attributes:
@@ -131,7 +131,7 @@ class FormulaLog(Entries):
         return name, tuple(o for o in operands if o != _NOTHING)
 
 
-class _Term(Struct, frozen=True, order=True):
+class _Term(Frozen, order=True):
     """The text of a value, cut if it is long, and its precedence; `key` is equal for equal formulas."""
 
     text: str

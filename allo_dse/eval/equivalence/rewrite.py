@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from fractions import Fraction
 
-from msgspec import Struct
-
 from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref, scf
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.mlir.jit import run_passes
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import find
@@ -174,14 +173,14 @@ def _rewritten(task_class: TaskClass, domain: Code, allow_reassociation: bool) -
     return Body(task_class.body.symbol, str(module))
 
 
-class _Operand(Struct, frozen=True):
+class _Operand(Frozen):
     """An operand before the rewrite: whether it is data already, and its type."""
 
     is_data: bool
     type: ir.Type
 
 
-class _Plan(Struct, frozen=True):
+class _Plan(Frozen):
     """The rewrite of an operation, decided before anything is rewritten.
 
     Attributes:

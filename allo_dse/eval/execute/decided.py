@@ -6,17 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StaticControlError
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.nest import Branch, Loop, Node, Op
 from allo_dse.compiler.program.tensors import BoolArray
 
 IntArray = NDArray[np.int64]
 
 
-class Asked(Struct, frozen=True):
+class Asked(Frozen):
     """A condition on data, in one copy of the unrolled loops around it.
 
     Attributes:

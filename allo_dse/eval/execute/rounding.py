@@ -25,12 +25,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref
 from allo_dse.common.mlir.dialect import text_context
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.lang.externals import External
@@ -69,7 +68,7 @@ Library manual, Errors in Math Functions)."""
 _KEPT_ENGINES = 64
 
 
-class Analysed(Struct, frozen=True):
+class Analysed(Frozen):
     """A tensor after a run, element by element.
 
     Attributes:
@@ -110,7 +109,7 @@ class Analysed(Struct, frozen=True):
             return found
 
 
-class Analysis(Struct, frozen=True):
+class Analysis(Frozen):
     """The analysed tensors of a run.
 
     Attributes:
@@ -470,7 +469,7 @@ _EXTREMES = ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf
 _TO_INTEGER = ("arith.fptosi", "arith.fptoui")
 
 
-class _Double(Struct, frozen=True, eq=False):
+class _Double(Frozen, eq=False):
     """A double in the text of a function; operators write operations on it."""
 
     helper: _Helper

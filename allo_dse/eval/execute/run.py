@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import CompileLimit, SimulationError
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Frozen
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
@@ -37,7 +36,7 @@ from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.run_time.fifo import Variant
 
 
-class State(Struct, frozen=True):
+class State(Frozen):
     """Values that persist from call to call.
 
     Attributes:
@@ -61,7 +60,7 @@ def initial_state(program: CompiledProgram) -> State:
     return State(result, {one.tensor.name: stored(one.initial, one.tensor.dtype) for one in program.shared})
 
 
-class Wiring(Struct, frozen=True):
+class Wiring(Frozen):
     """The FIFOs of a folded graph with their depths.
 
     Attributes:
@@ -325,7 +324,7 @@ def run_graph(
     return result
 
 
-class Run(Struct, frozen=True):
+class Run(Frozen):
     """A graph and everything that a run of it needs.
 
     Attributes:

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import field
 
-from allo_dse.common.records import Ints, JsonObject
+from allo_dse.common.records import Frozen, Ints, JsonObject
 from allo_dse.compiler.program.compiled import CompiledProgram
 
 from ..axes import AxisRule
@@ -98,14 +98,14 @@ def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> li
     return [(kernels, tuple(members for members in chains if members[0] in kernels)) for kernels in parts]
 
 
-class _Variable(Struct, frozen=True):
+class _Variable(Frozen):
     """An axis whose number of nodes is chosen by itself, and all places that follow the choice."""
 
     space: AxisSpace
     places: tuple[tuple[int, int], ...]
 
 
-class FoldUnit(Struct, frozen=True, eq=False, dict=True):
+class FoldUnit(Frozen, eq=False, dict=True):
     """The folds of some kernels that depend on each other.
 
     Attributes:
@@ -119,9 +119,9 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
     spaces: Sequence[KernelSpace]
     kernels: Ints
     chains: Chains
-    _counted: dict[Limits, Counter[Needs]] = {}
-    _listed: dict[Limits, list[tuple[Needs, Sizes]]] = {}
-    _known_orders: dict[tuple[Ints, ...], list[tuple[Ints, ...]]] = {}
+    _counted: dict[Limits, Counter[Needs]] = field(default_factory=dict)
+    _listed: dict[Limits, list[tuple[Needs, Sizes]]] = field(default_factory=dict)
+    _known_orders: dict[tuple[Ints, ...], list[tuple[Ints, ...]]] = field(default_factory=dict)
 
     @cached_property
     def sets(self) -> list[Sequence[int]]:
@@ -276,7 +276,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
 __all__ = ["AxisFold", "AxisSpace", "FoldSpace", "KernelFold", "KernelSpace", "MeshFold", "fold_choices", "unfolded"]
 
 
-class Layout(Struct, frozen=True):
+class Layout(Frozen):
     """Folds onto the same nodes: they differ in the order of loops, and in which tasks of an axis share a node.
 
     Attributes:
@@ -302,7 +302,7 @@ class Layout(Struct, frozen=True):
             yield MeshFold(tuple(found[k] for k in range(len(found))), self.names)
 
 
-class FoldSpace(Struct, frozen=True, eq=False, dict=True):
+class FoldSpace(Frozen, eq=False, dict=True):
     """All mesh folds of a program onto at most `max_nodes` nodes that can fit a device.
 
     Attributes:
@@ -315,7 +315,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
     max_nodes: int | None
     kernels: tuple[KernelSpace, ...]
     bounds: FoldBounds | None = None
-    _units: dict[tuple[Ints, Chains], FoldUnit] = {}
+    _units: dict[tuple[Ints, Chains], FoldUnit] = field(default_factory=dict)
 
     @property
     def least_nodes(self) -> int:

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.records import Ints, JsonObject
+from allo_dse.common.records import Frozen, Ints, JsonObject
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 
 from ..graph.groups import chain_name
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 # Folds of irregular programs, which assign single tasks to nodes.
 
 
-class NodeFold(Struct, frozen=True):
+class NodeFold(Frozen):
     """An assignment of tasks to nodes, each of which runs its tasks in the order of streams.
 
     Attributes:

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal, get_args
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.records import Ints, JsonObject, divisors_of
+from allo_dse.common.records import Frozen, Ints, JsonObject, divisors_of
 from allo_dse.compiler.program.compiled import CompiledProgram
 
 from ..axes import AxisRule, How
@@ -33,7 +33,7 @@ from ..graph.program_graph import ProgramGraph
 Pattern = Literal["cyclic", "block"]
 
 
-class AxisFold(Struct, frozen=True):
+class AxisFold(Frozen):
     """Fold of one mesh axis onto `spatial` nodes, each with a block of tasks or every `spatial`-th task."""
 
     spatial: int
@@ -41,7 +41,7 @@ class AxisFold(Struct, frozen=True):
     how: How = "bundle"
 
 
-class KernelFold(Struct, frozen=True):
+class KernelFold(Frozen):
     """Fold of one kernel.
 
     Attributes:
@@ -91,7 +91,7 @@ class KernelFold(Struct, frozen=True):
         return KernelFold(self.kernel, tuple(axes), order)
 
 
-class MeshFold(Struct, frozen=True, dict=True):
+class MeshFold(Frozen, dict=True):
     """Folds of all kernels of a program, in program order.
 
     Attributes:
@@ -166,7 +166,7 @@ def violations(fold: KernelFold, rules: tuple[AxisRule, ...]) -> Iterator[str]:
 # Legal folds of single axes and kernels, derived from the axis rules.
 
 
-class AxisSpace(Struct, frozen=True):
+class AxisSpace(Frozen):
     """The legal folds of one mesh axis.
 
     Attributes:
@@ -202,7 +202,7 @@ class AxisSpace(Struct, frozen=True):
         return self.how == "bundle" and spatial < self.extent
 
 
-class KernelSpace(Struct, frozen=True):
+class KernelSpace(Frozen):
     """The legal folds of one kernel."""
 
     kernel: str
@@ -260,7 +260,7 @@ def grid_of(fold: KernelFold, rules: Sequence[AxisRule]) -> tuple[tuple[int, Axi
     return tuple(sorted(grid, key=lambda item: item[0]))
 
 
-class JointFold(Struct, frozen=True, dict=True):
+class JointFold(Frozen, dict=True):
     """A normalised fold of all kernels of a program.
 
     Attributes:
@@ -335,7 +335,7 @@ class JointFold(Struct, frozen=True, dict=True):
         return fold_steps(self.loops, self.chains)
 
 
-class Step(Struct, frozen=True):
+class Step(Frozen):
     """One step of a fold across kernels: a bundle along a link, or a chain of kernels."""
 
     link: int | None = None

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import BoolArray, IntArray, TensorPort
 
@@ -21,7 +21,7 @@ from ..graph_algorithms import topological_levels
 from .fold import KernelFold, MeshFold
 
 
-class NodeEdges(Struct, frozen=True):
+class NodeEdges(Frozen):
     """Streams from node to node, one entry per (source node, target node, stream array), sorted in that order.
 
     Attributes:
@@ -124,7 +124,7 @@ def _kernel_edges(
 _UNKNOWN_TOKENS = 1024  # assumed tokens that a task puts to a stream, if the number depends on data
 
 
-class FoldFifos(Struct, frozen=True):
+class FoldFifos(Frozen):
     """The FIFOs of a folded graph.
 
     Attributes:

@@ -14,9 +14,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import Ints, replace
+from allo_dse.common.records import Frozen, Ints, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel
 from allo_dse.compiler.program.tensors import IntArray
 
@@ -189,7 +188,7 @@ Primitives = list[tuple[str, list[Any]]]
 Rules = Sequence[Sequence[AxisRule]]
 
 
-class Plan(Struct, frozen=True):
+class Plan(Frozen):
     """One kernel's fold as roles of its axes.
 
     Attributes:

@@ -18,10 +18,9 @@ from itertools import groupby
 from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.common.records import Ints
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
 
@@ -35,7 +34,7 @@ from allo_dse.compiler.program.tensors import IntArray
 # immutable, hashable and canonical, so that equal schedules are equal trees: build them with `seq` and `repeat`.
 
 
-class Task(Struct, frozen=True):
+class Task(Frozen):
     """One task of class `cls` of the kernel at position `kernel`."""
 
     kernel: int
@@ -164,7 +163,7 @@ class Leaves(Protocol):
         """Task ids of leaves `start` to `stop` (excluded) of every node, in execution order: (count, stop - start)."""
 
 
-class ArrayLeaves(Struct, frozen=True, eq=False):
+class ArrayLeaves(Frozen, eq=False):
     """Leaves given as an array of task ids, of shape (count, leaf_count)."""
 
     array: IntArray
@@ -181,7 +180,7 @@ class ArrayLeaves(Struct, frozen=True, eq=False):
         return self.array[:, start:stop]
 
 
-class MeshLeaves(Struct, frozen=True, eq=False, dict=True):
+class MeshLeaves(Frozen, eq=False, dict=True):
     """Leaves of a mesh fold: `tasks()[node, leaf] == base[node] + offsets()[leaf]`.
 
     Attributes:
@@ -245,7 +244,7 @@ class MeshLeaves(Struct, frozen=True, eq=False, dict=True):
         return self.base[:, None] + self.offsets(start, stop)[None, :]
 
 
-class ChainPart(Struct, frozen=True, eq=False):
+class ChainPart(Frozen, eq=False):
     """The tasks of one kernel in nodes that several kernels share.
 
     Attributes:
@@ -265,7 +264,7 @@ class ChainPart(Struct, frozen=True, eq=False):
         return math.prod(self.loops)
 
 
-class ChainLeaves(Struct, frozen=True, eq=False, dict=True):
+class ChainLeaves(Frozen, eq=False, dict=True):
     """Leaves of nodes that run tasks of several kernels, one kernel after the other, in loops that they share.
 
     Attributes:

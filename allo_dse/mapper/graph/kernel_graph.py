@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.common.records import Ints
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import BoolArray, IntArray, StreamPort
 
@@ -26,7 +25,7 @@ MOST_EDGES = 4_000_000
 """More edges than this are not listed: they only arise where stream indices are computed at run time."""
 
 
-class StreamEdges(Struct, frozen=True):
+class StreamEdges(Frozen):
     """Streams that connect tasks, one entry each.
 
     Attributes:
@@ -180,7 +179,7 @@ def node_sets(chains: Sequence[Sequence[int]], kernels: Sequence[int]) -> list[S
     return [*chains, *((kernel,) for kernel in kernels if kernel not in chained)]
 
 
-class KernelGraph(Struct, frozen=True, eq=False, dict=True):
+class KernelGraph(Frozen, eq=False, dict=True):
     """The kernels of a program, as far as streams order them.
 
     Attributes:

@@ -15,9 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import keep
+from allo_dse.common.records import Frozen, keep
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Grid, IntArray, piece_grids, pieces_of
 
@@ -100,7 +99,7 @@ class ProgramGraph(TaskGraph, Shared):
         return min(_MOST_GROUPS, max(_FEWEST_GROUPS, _TASKS_OF_GROUPS // self.program.task_count))
 
 
-class TensorPieces(Struct, frozen=True):
+class TensorPieces(Frozen):
     """The pieces of each tensor that tasks read, and those that they write, in ascending order.
 
     Attributes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
 from allo_dse.simulator.codegen.signature import Body
@@ -15,7 +15,7 @@ from allo_dse.simulator.codegen.static_steps import Move, Repeat, Steps, static_
 from .ports import ClassTasks
 
 
-class ClassOrder(Struct, frozen=True, eq=False):
+class ClassOrder(Frozen, eq=False):
     """The stream operations of the tasks of one class.
 
     Attributes:
