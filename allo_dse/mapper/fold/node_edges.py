@@ -152,7 +152,7 @@ def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) 
         used = np.isin(numbers, edges.stream)
         return FoldFifos(numbers, numbers, np.zeros_like(numbers), used)
     source, target = node_of_task[edges.source], node_of_task[edges.target]
-    put_place, get_place, single = _places(program)
+    put_place, get_place, single = graph.once(_places)
     order = np.lexsort((put_place[edges.stream], position[edges.source], edges.array, target, source))
     key = np.stack([source, target, edges.array], axis=1)[order]
     new = np.concatenate(([True], (key[1:] != key[:-1]).any(axis=1)))
@@ -170,17 +170,16 @@ def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) 
     # In half tasks: puts come after the task's gets, which make room, unless the task puts first.
     put = 2 * position[edges.source] + 1 - 2 * graph.early_puts[edges.stream]
     turns = np.concatenate([put[order][inside], 2 * consumed[inside]])
-    return _joined(program, edges.stream[order], of_edge, inside, turns)
+    return _joined(graph, edges.stream[order], of_edge, inside, turns)
 
 
-def _joined(
-    program: CompiledProgram, streams: IntArray, of_edge: IntArray, inside: BoolArray, turns: IntArray
-) -> FoldFifos:
+def _joined(graph: ProgramGraph, streams: IntArray, of_edge: IntArray, inside: BoolArray, turns: IntArray) -> FoldFifos:
     """FIFOs numbered by the edges they carry; streams without an edge, which nothing uses, have the last ones.
 
     Args:
         turns: of the edges within a node, when in its schedule each is put to, and then when each is got from.
     """
+    program = graph.program
     used = int(of_edge[-1]) + 1
     unused = np.setdiff1d(np.arange(program.stream_count), streams, assume_unique=True)
     fifo = np.empty(program.stream_count, np.int64)
@@ -190,19 +189,20 @@ def _joined(
     held = np.zeros(used + len(unused), np.int64)
     numbers = of_edge[inside]
     np.maximum.at(held, numbers, 1)
-    tokens = tokens_of(program)[streams[inside]]
+    tokens = graph.once(_tokens)[streams[inside]]
     change, of = np.concatenate([tokens, -tokens]), np.concatenate([numbers, numbers])
     in_time = np.lexsort((turns, of))
     np.maximum.at(held, of[in_time], np.cumsum(change[in_time]))
     return FoldFifos(fifo, np.concatenate([streams[first], unused]), held, np.arange(len(held)) < used)
 
 
-def _places(program: CompiledProgram) -> tuple[IntArray, IntArray, BoolArray]:
+def _places(graph: ProgramGraph) -> tuple[IntArray, IntArray, BoolArray]:
     """Per stream: its place among the ports of the task that puts to it, and among those of the one that gets from it.
 
     Also whether it carries exactly one token: the tokens of streams that one task uses come in the order of their ports
     only if each carries one.
     """
+    program = graph.program
     places = np.zeros((2, program.stream_count), np.int64)
     single = np.ones(program.stream_count, np.bool_)
     for task_class, _, pids in tasks_by_class(program):
@@ -211,6 +211,10 @@ def _places(program: CompiledProgram) -> tuple[IntArray, IntArray, BoolArray]:
             places[int(port.direction == "get"), streams] = place
             single[streams] &= port.tokens == 1
     return places[0], places[1], single
+
+
+def _tokens(graph: ProgramGraph) -> IntArray:
+    return tokens_of(graph.program)
 
 
 def tokens_of(program: CompiledProgram) -> IntArray:
