@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import field
 
 from allo_dse.common.errors import CompileLimit, SimulationError
 from allo_dse.common.records import Array, Frozen, replace
@@ -46,7 +47,7 @@ class State(Frozen):
 
     variables: dict[tuple[str, str], list[Array]]
     shared: dict[str, Array]
-    before: list[Before] = []
+    before: list[Before] = field(default_factory=list)
 
 
 def initial_state(program: CompiledProgram) -> State:

@@ -13,9 +13,8 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from allo_dse.common.errors import SimulationError, TimeLimitError
+from allo_dse.common.records import Frozen
 
 from ..codegen.signature import ANY_TOKEN, Body, CompiledBodies, Signature
 from ..network.memory_image import Arena
@@ -218,7 +217,7 @@ class Engine:
                 )
 
 
-class _Code(Struct, frozen=True):
+class _Code(Frozen):
     """Machine code of the run time, and of task bodies, where there are any, with the function that starts them."""
 
     run: Callable[[int], None]
@@ -228,7 +227,7 @@ class _Code(Struct, frozen=True):
     compiled: CompiledBodies
 
 
-class _Watch(Struct, frozen=True):
+class _Watch(Frozen):
     """Recording options and limits of a run.
 
     Attributes:

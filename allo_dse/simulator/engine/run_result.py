@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import IndexRangeError, SimulationError
+from allo_dse.common.records import Frozen
 
 from ..codegen.signature import Signature
 from ..deadlock import Blocked, Deadlock, DeadlockError, Growth, Increase, NoDepthHelps, OutOfWork, Search, deadlock_of
@@ -82,7 +82,7 @@ class _Runs:
         return result
 
 
-class IndexFault(Struct, frozen=True):
+class IndexFault(Frozen):
     """An index that was out of range when a task computed it.
 
     Attributes:

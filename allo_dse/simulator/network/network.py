@@ -15,11 +15,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Frozen, replace
 
 from ..codegen.signature import Signature
 from ..run_time.records import Code, Op
@@ -73,7 +72,7 @@ def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
     return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
 
 
-class Tasks(Struct, frozen=True):
+class Tasks(Frozen):
     """Consecutive tasks of one compiled body; `words` has one row per task (see `Signature.words`)."""
 
     body: str
@@ -83,7 +82,7 @@ class Tasks(Struct, frozen=True):
         return len(self.words)
 
 
-class Processes(Struct, frozen=True):
+class Processes(Frozen):
     """Consecutive table processes: per process the first row of its table, and where its bindings and log begin."""
 
     first_row: IntArray
@@ -470,7 +469,7 @@ def node_label(labels: Labels, network: Network, node: int) -> str:
 UNKNOWN = -1
 
 
-class Ends(Struct, frozen=True):
+class Ends(Frozen):
     """Per stream the task at each end, or `UNKNOWN`."""
 
     producer: IntArray

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import overload
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import structs
 from numpy.typing import ArrayLike
+
+from allo_dse.common.records import Frozen
 
 from ..deadlock import Blocked, Deadlock, Increase
 from ..engine.engine import table_engine
@@ -38,7 +40,7 @@ UNBOUNDED_RING = 1 << 16
 """Tokens waiting in a stream that can hold all it ever carries, at most."""
 
 
-class RegularResult(Struct, frozen=True, eq=False):
+class RegularResult(Frozen, eq=False):
     """Times of a replay that did not list its events.
 
     Attributes:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from msgspec import Struct
-
 from allo_dse.common.mlir.bindings import Op, arith, cf, func, ir, llvm
+from allo_dse.common.records import Frozen
 
 _PREDICATES = {"==": 0, "!=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5}
 
@@ -25,7 +24,7 @@ RARELY = (1, 100)
 USUALLY = RARELY[::-1]
 
 
-class Variable(Struct, frozen=True):
+class Variable(Frozen):
     """A mutable local of one type."""
 
     address: ir.Value
