@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +28,10 @@ from ..compose import Composition
 from ..launches import Launch, Run
 from ..network import Arrange, Array, Arrays, Convert, Host, Network, Reference, Step
 from ..onnx.host import OnnxHost
-from ..operators.execute import Work, interface, loaded
+from ..operators.execute import interface, loaded
 from ..strided import order_of
 from . import driver
-from .page import page_html
+from .page import in_order, page_html
 
 # FPGA projects: one kernel for each design, all linked into one configuration. Kernels access DRAM, or stream tensors
 # to each other as the composition says.
@@ -302,22 +302,6 @@ def export(
 def _conversion(work: Convert) -> JsonObject:
     """The type, and how far an element may be off, over the largest one; 0 for whole numbers."""
     return {"dtype": work.dtype.name, "rounding": unit_roundoff(work.dtype) if work.dtype.is_float else 0.0}
-
-
-def in_order(composition: Composition) -> Iterator[Step]:
-    """Yield the network's steps launch by launch; other steps follow as soon as their inputs are there."""
-    network = composition.network
-    known, made = {*network.inputs, *network.constants}, {step.output: step for step, _ in network.worked}
-    waiting = [step for step in network.steps if not isinstance(step.work, Work)]
-    for run in (None, *(run for launch in composition.launches for run in launch.runs)):
-        if run is not None:
-            known.add(run.step.output)
-            yield made[run.step.output]
-        for step in list(waiting):  # topological order
-            if known.issuperset(step.inputs):
-                waiting.remove(step)
-                known.add(step.output)
-                yield step
 
 
 def _orders(network: Network) -> Arrays:

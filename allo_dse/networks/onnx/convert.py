@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from .elementwise import Groups, add_group
 from .evaluate import NotComputed, evaluate
 from .graph import Graph, Node, read_graph
 from .host import host_step, indices_outside, joined_hosts
-from .images import batch_norm, conv, pooling, resize
+from .images import batch_norm, conv, pool, resize
 from .patterns import parts_of, with_patterns
 from .quantized import in_whole_numbers
 from .reductions import REDUCTIONS, group_norm, reduction
@@ -193,16 +194,16 @@ class Conversion:
         floats = graph.is_float(node.output) or node.output in graph.whole
         more = [name for name in node.outputs if name != node.output and name]
         read = any(name in self._reads for name in more)
-        if node.op in CONVERTERS and node.is_standard and (node.op in LAYOUTS or (floats and not read)):
+        if node.op in CONVERTERS and node.is_standard and floats and not read:
             with self.builder.attempt() as failed, self.builder.typed(node):
                 CONVERTERS[node.op](self.builder, node)
             if not failed:
                 return None
             why = why or failed[0]
-        elif not floats:
-            why = self.builder.refuse(node, "its elements are not floating-point numbers")
-        if not read and node.proto is not None and node.op in MOVERS and _moved(self.builder, node):
+        if node.is_standard and node.op in MOVERS and _moved(self.builder, node):
             return None
+        if not floats:
+            why = self.builder.refuse(node, "its elements are not floating-point numbers")
         if node.proto is None:  # what a pattern has found has no program: its parts may have
             names = {one.output for one in parts_of(node, self.read)} - self.builder.net.shapes.keys()
             parts = [one for one in self.read.nodes if one.output in names]
@@ -433,66 +434,45 @@ def _attention(builder: Builder, node: Node) -> None:
     builder.rearrange(node, lambda one: heads_of(one, kv_heads, rows)[:, :asked], out)
 
 
-def _by_onnx(builder: Builder, node: Node, output: str) -> tuple[Callable[..., Array], list[str]]:
-    """A node as a function of the tensors that are not known, and their names."""
-    versions, every = builder.graph.versions, builder.graph.known
-    assert node.proto is not None
-    proto = node.proto
-    # Constants of a Concat are elements, and zeros need not be read; constants of other nodes are sizes and axes.
-    known = {n: every[n] for n in node.inputs if n in every and not (node.op == "Concat" and every[n].any())}
-    names = [name for name in dict.fromkeys(node.inputs) if name and name not in known]
-
-    def function(*arrays: Array) -> Array:
-        shaped = (a.reshape(builder.shape(n)) for a, n in zip(arrays, names, strict=True))
-        return evaluate(proto, {**known, **dict(zip(names, shaped, strict=True))}, versions)[output]
-
-    return function, names
-
-
-def _layout(builder: Builder, node: Node) -> None:
-    assert node.proto is not None
-    for output in filter(None, node.proto.output):
-        function, names = _by_onnx(builder, node, output)
-        work = arrange(function, [builder.shape(name) for name in names])
-        builder.net.add(
-            work, *map(builder.read, names), output=output, shape=builder.shape(output),
-            name=builder.graph.new_name(f"{node.name or node.op}:{output}"),
-        )  # fmt: skip
-
-
 def _moved(builder: Builder, node: Node) -> bool:
-    """Add a rearrangement if a node only moves elements of its first tensor; return whether it does.
+    """Add rearrangements if a node only moves elements of tensors; return whether it does.
 
-    It is evaluated on random numbers: none is a mean of others.
+    It is evaluated on roots of whole numbers: none is a mean of others.
     """
-    x, known = node.inputs[0], builder.graph.known
-    if any(name and name not in known for name in node.inputs[1:]) or node.proto is None:
+    known, tensors = builder.graph.known, node.inputs if node.op == "Concat" else node.inputs[:1]
+    if any(name and name not in {*known, *tensors} for name in node.inputs) or node.proto is None:
         return False
-    rng, size = np.random.default_rng(0), math.prod(builder.shape(x))
-    values = np.concatenate([[0.0], rng.random(size) + 0.5])
-    given = {**{name: known[name] for name in node.inputs if name in known}, x: values[1:].reshape(builder.shape(x))}
+    names = [name for name in dict.fromkeys(tensors) if name not in known or known[name].any()]
+    ends = np.cumsum([math.prod(builder.shape(name)) for name in names])
+    values = np.sqrt(np.arange(1.0 + sum(ends[-1:])))
+    parts = [one.reshape(builder.shape(n)) for n, one in zip(names, np.split(values[1:], ends[:-1]), strict=True)]
+    given = {**{name: known[name] for name in node.inputs if name in known}, **dict(zip(names, parts, strict=True))}
     try:
-        found = evaluate(node.proto, given, builder.graph.versions)[node.output]
+        found = evaluate(node.proto, given, builder.graph.versions)
     except NotComputed:
         return False
-    if found.shape != builder.shape(node.output) or found.dtype != values.dtype:
-        return False
-    by_size = np.argsort(values)
-    place = by_size[np.minimum(np.searchsorted(values, found, sorter=by_size), size)]
-    if not np.array_equal(values[place], found):
-        return False
-
-    def function(one: Array) -> Array:
-        return np.concatenate([np.zeros(1, one.dtype), one.ravel()])[place]
-
-    builder.rearrange(node, function, builder.read(x))
+    works = {}
+    for output, one in found.items():
+        with np.errstate(invalid="ignore"):
+            place = np.clip(np.rint(one**2), 0, len(values) - 1).astype(np.int32) if one.dtype == float else None
+        if place is None or one.shape != builder.shape(output) or not np.array_equal(values[place], one):
+            return False
+        works[output] = arrange(partial(_taken, place), [builder.shape(name) for name in names])
+    for output, work in works.items():
+        label = builder.graph.new_name(f"{node.name or node.op}:{output}")
+        builder.net.add(work, *map(builder.read, names), output=output, shape=builder.shape(output), name=label)
     return True
 
 
-LAYOUTS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice", "Expand", "Identity")
+def _taken(place: NDArray[np.int32], *arrays: Array) -> Array:
+    """Elements of arrays by their number, from 1; 0 stands for a zero."""
+    return np.concatenate([np.zeros(1, arrays[0].dtype), *(one.ravel() for one in arrays)])[place]
+
+
 MOVERS = {
-    *("CenterCropPad", "DepthToSpace", "Gather", "GatherElements", "GatherND", "Pad", "Resize", "ReverseSequence"),
-    *("SpaceToDepth", "Tile", "Trilu", "Upsample"),
+    *("CenterCropPad", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"),
+    *("Identity", "Pad", "Reshape", "Resize", "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Squeeze"),
+    *("Tile", "Transpose", "Trilu", "Unsqueeze", "Upsample"),
 }
 """Operators that may only move elements."""
 CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
@@ -506,16 +486,13 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Attention": _attention,
     "Conv": conv,
     "BatchNormalization": batch_norm,
-    "MaxPool": pooling("max"),
-    "AveragePool": pooling("mean"),
-    "GlobalAveragePool": pooling("mean", whole=True),
-    "GlobalMaxPool": pooling("max", whole=True),
+    "MaxPool": pool,
+    "AveragePool": pool,
     "ConvTranspose": conv,
     "Resize": resize,
     "InstanceNormalization": group_norm,
     "GroupNormalization": group_norm,
     **dict.fromkeys(REDUCTIONS, reduction),
-    **dict.fromkeys(LAYOUTS, _layout),
 }
 """Functions that make a step of a node, by its type."""
 

@@ -250,23 +250,17 @@ def _codes(
     """Return what the result of a known node was quantized to; None if it was not, or is more than rearranged."""
     assert node.proto is not None
     if node.op == "DequantizeLinear":
-        array, scale = (known[name] for name in node.inputs[:2])
-        zero = known[node.inputs[2]] if node.inputs[2:] else np.zeros(scale.shape, array.dtype)
-        axis, block = int(node.number("axis", 1)), int(node.number("block_size", 0))
-
-        def spread(one: Array) -> Array:
-            if block:
-                one = np.repeat(one, block, axis).take(range(array.shape[axis]), axis)
-            elif one.size > 1:
-                one = one.reshape([-1 if at == axis % array.ndim else 1 for at in range(array.ndim)])
-            return np.broadcast_to(one, array.shape)
-
-        return Codes(array, spread(scale), spread(zero).astype(np.int32))
+        array, scale, *zero = (known[name] for name in node.inputs)
+        by_scale = np.ones_like(array), scale, *map(np.zeros_like, zero)
+        by_zero = np.zeros_like(array), np.ones_like(scale), *zero
+        arrays = (dict(zip(node.inputs, one, strict=True)) for one in (by_scale, by_zero))
+        scales, zeros = (evaluate(node.proto, one, versions)[node.output] for one in arrays)
+        return Codes(array, scales, -zeros.astype(np.int32))
     if node.op not in ("Transpose", "Reshape", "Identity") or node.inputs[0] not in codes:
         return None
     given, before = {name: known[name] for name in node.inputs[1:]}, codes[node.inputs[0]]
-    parts = (before.codes, before.scale, before.zero)
-    return Codes(*(evaluate(node.proto, {node.inputs[0]: one, **given}, versions)[node.output] for one in parts))
+    every = (before.codes, before.scale, before.zero)
+    return Codes(*(evaluate(node.proto, {node.inputs[0]: one, **given}, versions)[node.output] for one in every))
 
 
 def _example(graph: Graph, wanted: Sequence[str]) -> dict[str, Array]:

@@ -17,12 +17,16 @@ X: Expr = ("in", 0)
 FULL, COLUMN = Operand("full"), Operand("column")
 Parts = tuple[Expr, str, Callable[[Expr, int], Expr]]
 
+_MEAN: Parts = (X, "row_sum", lambda one, size: ("mul", one, number(1 / size)))
+_MAX: Parts = (X, "row_max", lambda one, _: one)
 REDUCTIONS: dict[str, Parts] = {
+    "GlobalAveragePool": _MEAN,
+    "GlobalMaxPool": _MAX,
     "ReduceL1": (("max", X, ("mul", X, number(-1))), "row_sum", lambda one, _: one),
     "ReduceL2": (("mul", X, X), "row_sum", lambda one, _: ("sqrt", one)),
     "ReduceLogSum": (X, "row_sum", lambda one, _: ("log", one)),
-    "ReduceMax": (X, "row_max", lambda one, _: one),
-    "ReduceMean": (X, "row_sum", lambda one, size: ("mul", one, number(1 / size))),
+    "ReduceMax": _MAX,
+    "ReduceMean": _MEAN,
     "ReduceMin": (X, "row_min", lambda one, _: one),
     "ReduceSum": (X, "row_sum", lambda one, _: one),
     "ReduceSumSquare": (("mul", X, X), "row_sum", lambda one, _: one),
@@ -37,6 +41,8 @@ def axes_of(builder: Builder, node: Node) -> list[int]:
         StudyError: if they are not known.
     """
     rank, given = len(builder.shape(node.inputs[0])), node.attributes.get("axes")
+    if node.op.startswith("Global"):
+        return list(range(2, rank))
     if len(node.inputs) > 1:
         known = builder.graph.known.get(node.inputs[1])
         if known is None:
