@@ -25,18 +25,19 @@ from allo_dse.space.design import Design
 
 from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
 from .fronts import Fronts, launches_of
-from .launches import Launch, Run
+from .launches import HOST, Launch, Run, in_turn
 from .network import Array, Arrays, Host, Network, Operator
 from .operators.execute import Work, output_limits, run_program
-from .problem import called_one_by_one, moved_us, origins_of, problem_of
+from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
 from .strided import edges_of, stream_ends, with_strided, written_as
 
 WAITING = "reconfiguration"
-RUNTIMES = ("calls", "launches")
-"""Host programs: Allo's calls operators one by one, and configures the array for each call. Others, as mlir-air and
-IRON have them, run a sequence of launches within one call, each with operators side by side; none is exported."""
+RUNTIMES = ("calls", "sequence", "launches")
+"""Host programs of an NPU: Allo's calls operators one by one, and configures the array for each call. A runtime
+sequence of mlir-aie has several programs in one call, one after another. Both are exported. Launches of operators side
+by side are not: they say what such a host program would take."""
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Shares of an FPGA for which compositions are searched."""
 
@@ -112,10 +113,7 @@ class Composition:
     @cached_property
     def host_us(self) -> dict[str, float]:
         """The time of each step that the host does, by name."""
-        network, device, dtype = self.network, self.fronts.device, float32
-        return {
-            step.name: moved_us(network, step, device, dtype) for step in network.steps if isinstance(step.work, Host)
-        }
+        return {step.name: self.moves_us[step.name] for step in self.network.steps if isinstance(step.work, Host)}
 
     @property
     def device_share(self) -> float:
@@ -153,6 +151,27 @@ class Composition:
         return once * sum(len(launch.runs) for launch in self.launches)
 
     @property
+    def exported(self) -> bool:
+        """True if a driver is exported that runs the network as it is composed."""
+        launches = self.fronts.launches
+        return launches.linked or (self.runtime != "launches" and launches.configuring_us(self.fronts.target) > 0)
+
+    @cached_property
+    def exported_us(self) -> float | None:
+        """The predicted time of the exported driver; None for designs that no tool builds."""
+        if self.exported:
+            return self.latency_us
+        once = self.fronts.launches.configuring_us(self.fronts.target)
+        return in_turn(self.network, self.launches, Calls(once), self.moves_us)[1] if once else None
+
+    @cached_property
+    def moves_us(self) -> dict[str, float]:
+        """The time of each rearrangement, conversion and step of the host, by name."""
+        network, device = self.network, self.fronts.device
+        steps = (step for step in network.steps if not isinstance(step.work, Work))
+        return {step.name: moved_us(network, step, device, float32) for step in steps}
+
+    @property
     def gap(self) -> float:
         """An upper bound on the time that another composition saves, as a share of this one's time."""
         return max(0.0, 1 - self.bound_us / self.takes_us)
@@ -175,9 +194,9 @@ class Composition:
 
         For a batch of one it follows from the latency. More inputs overlap as far as columns and DRAM allow, at best.
         """
-        if self.runtime == "calls":
+        if self.runtime != "launches":
             return 1e6 / self.latency_us
-        between = self._between_us if len(self.launches) > 1 else 0.0
+        between = self.fronts.launches.between_us if len(self.launches) > 1 else 0.0
         more = sum(launch.period_us(self.fronts.device) for launch in self.launches)
         return 1e6 * batch / (self.latency_us + between + (batch - 1) * more)
 
@@ -264,10 +283,13 @@ class Composition:
         The causes are reconfigurations, the host's part of calls, operators on the host, and rearrangements. Other time
         counts for the busiest resource of a running operator: of several, the one that ends last.
         """
-        parts = {WAITING: max(0, len(self.launches) - 1) * self._between_us}
+        runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
+        calls = _calls(self.fronts, self.runtime)
+        begun = 1 + max((run.call for run in runs), default=-1) if self.runtime != "calls" else 0
+        configured = len({(run.call, n.number) for n in self.launches for run in n.runs}) - (not calls.alone)
+        parts = {HOST: begun * calls.call_us, WAITING: max(0, configured) * calls.between_us}
         if self.runtime == "calls":
             parts[WAITING] = self.configuring_us
-        runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
         done = 0.0
         for run in runs:
             alone = max(0.0, run.end_us - max(done, run.start_us))
@@ -278,10 +300,6 @@ class Composition:
         parts["operators on the host"] = min(rest, sum(self.host_us.values()))
         parts["layouts"] = rest - parts["operators on the host"]
         return {name: us for name, us in parts.items() if us >= TICK_US}
-
-    @property
-    def _between_us(self) -> float:
-        return self.fronts.launches.between_us
 
 
 def compose(
@@ -314,9 +332,9 @@ def compose(
     _require_there(fronts.device, columns, share)
     if stream:
         require_streams(fronts.device)
-    fronts = with_strided(fronts)
-    accuracy = accuracy_of(fronts, tolerance, inputs)
     options = Options(_runtime(fronts, runtime), columns, share, work_limit, stream)
+    fronts = with_strided(fronts) if options.runtime == "launches" else fronts
+    accuracy = accuracy_of(fronts, tolerance, inputs)
     return _composed(fronts, _problem(fronts), accuracy, options)
 
 
@@ -328,8 +346,22 @@ def _runtime(fronts: Fronts, wanted: str) -> str:
     """
     if wanted and wanted not in RUNTIMES:
         raise StudyError(f"runtime={wanted!r} is none of {', '.join(RUNTIMES)}", hint=did_you_mean(wanted, RUNTIMES))
-    called = fronts.launches.configuring_us(fronts.target) > 0
-    return wanted or ("calls" if called else "launches")
+    built = fronts.launches.configuring_us(fronts.target) > 0
+    if wanted == "sequence" and not built:
+        raise StudyError(
+            f"a runtime sequence is exported for designs that Allo builds for an NPU, not for target {fronts.target!r}"
+            f" on {fronts.device.name}",
+            hint="leave --runtime (runtime=) out, or take target 'allo'",
+        )
+    return wanted or ("calls" if built else "launches")
+
+
+def _calls(fronts: Fronts, runtime: str) -> Calls:
+    """Return the times of a host program."""
+    launches = fronts.launches
+    if runtime == "calls":
+        return Calls(launches.configuring_us(fronts.target), alone=True)
+    return Calls(-launches.call_us, launches.call_us, launches.between_us, runtime == "sequence")
 
 
 class Options(Struct, frozen=True):
@@ -375,10 +407,8 @@ def _problem(fronts: Fronts) -> Problem:
 def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, options: Options) -> Composition:
     columns, runtime, stream = options.columns, options.runtime, options.stream
     limits = tuple(int(limit * options.share) for limit in problem.limits) if columns is None else (columns,)
-    problem, before_us = replace(problem, limits=limits), 0.0
-    if runtime == "calls":
-        before_us = fronts.launches.configuring_us(fronts.target)
-        problem = called_one_by_one(problem, before_us, limits[0])
+    calls = _calls(fronts, runtime)
+    problem = called(replace(problem, limits=limits), calls)
     made: list[Solution] = []
     if not fronts.candidates:
         origins = origins_of(fronts.network, fronts.device, float32)
@@ -391,7 +421,11 @@ def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, optio
         own, near = replace(problem, effects=tuple(effects)), made[0] if made else None
         made.append(solve(own, work_limit=options.work_limit * part, stream=stream, near=near))
         length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
-        launches = _launches(fronts, problem, made[-1], before_us)
+        launches = _launches(fronts, problem, made[-1], calls.more_us)
+        found = Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
+        if not calls.alone:
+            return found
+        launches, length = in_turn(found.network, launches, calls, found.moves_us)
         return Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
 
     return composed() if accuracy is None else fastest_within(accuracy, composed(), composed)
@@ -409,7 +443,8 @@ def compositions(
 
     The one with the fewest comes first.
     """
-    fronts = with_strided(fronts)
+    runtime = _runtime(fronts, runtime)
+    fronts = with_strided(fronts) if runtime == "launches" else fronts
     accuracy = accuracy_of(fronts, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
     if whole := fronts.launches.columns:
@@ -419,8 +454,7 @@ def compositions(
     found: list[Composition] = []
     for limit in limits:
         try:
-            options = Options(_runtime(fronts, runtime), work_limit=work_limit, **limit)
-            one = _composed(fronts, problem, accuracy, options)
+            one = _composed(fronts, problem, accuracy, Options(runtime, work_limit=work_limit, **limit))
         except StudyError:
             if limit == limits[-1]:
                 raise
@@ -430,11 +464,11 @@ def compositions(
     return found
 
 
-def _launches(fronts: Fronts, problem: Problem, solution: Solution, before_us: float) -> tuple[Launch, ...]:
+def _launches(fronts: Fronts, problem: Problem, solution: Solution, more_us: float) -> tuple[Launch, ...]:
     """Return the launches of a solution.
 
     Args:
-        before_us: time for configuring the device, at the begin of every operator's time in the problem.
+        more_us: as of `Calls`.
     """
     operators, resources = fronts.candidates, fronts.launches.resources
     found: list[Launch] = []
@@ -443,7 +477,7 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution, before_us: f
         members = [o for o in range(len(operators)) if solution.launch[o] == number]
         members.sort(key=lambda o: (solution.start[o], o))
         first = _first_columns(problem, solution, members)
-        runs = [_run(fronts, operators[o], solution, o, first[problem.kinds[o]], before_us) for o in members]
+        runs = [_run(fronts, operators[o], solution, o, first[problem.kinds[o]], more_us) for o in members]
         streamed = [problem.edges[edge] for edge in solution.streams]
         for edge in streamed:
             ends = members.index(edge.source), members.index(edge.target)
@@ -468,11 +502,11 @@ def _first_columns(problem: Problem, solution: Solution, members: Sequence[int])
     return first
 
 
-def _run(fronts: Fronts, one: Operator, solution: Solution, o: int, first_column: int, before_us: float) -> Run:
+def _run(fronts: Fronts, one: Operator, solution: Solution, o: int, first_column: int, more_us: float) -> Run:
     point = fronts.points_of(one)[solution.choice[o]]
     assert point is not None
-    start = solution.start[o] * TICK_US + before_us
-    return Run(one.step, point, first_column, start, start + point.latency_us, one.copy)
+    start = solution.start[o] * TICK_US
+    return Run(one.step, point, first_column, start + max(0.0, more_us), start + more_us + point.latency_us, one.copy)
 
 
 # Sessions: a composed network as a function of its inputs, on the simulator, the host, or a board.

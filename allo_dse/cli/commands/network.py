@@ -57,7 +57,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     front: Annotated[bool, typer.Option("--front", help="Also the fastest on less of the device.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="FPGA: most inputs per second, not least latency.")] = False,
     runtime: Annotated[
-        str, typer.Option(metavar="calls|launches", help="The host program: the exported one by default.")
+        str, typer.Option(metavar="calls|sequence|launches", help="The host program: the exported one by default.")
     ] = "",
     tolerance: Annotated[
         float | None, typer.Option(help="How far outputs may be from float32, over their largest value.")
@@ -134,7 +134,7 @@ def _show(composition: Composition) -> None:
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
         **({} if resources else {"simulated": _simulated(composition)}),
-        **({"runtime": _runtime(composition)} if composition.configuring_us else {}),
+        **({} if resources or not composition.launches else {"runtime": _runtime(composition)}),
         **({"streams": composition.streamed} if composition.streamed else {}),
         **({"on the host": _host(composition)} if composition.host_us else {}),
         **({"strided": composition.strided} if composition.strided else {}),
@@ -164,12 +164,19 @@ MOST_NAMED = 8
 
 
 def _runtime(composition: Composition) -> str:
-    calls = [run.point.latency_us for launch in composition.launches for run in launch.runs]
-    each_us = composition.configuring_us / len(calls)
-    alone = f"{len(calls)} calls, {sum(calls):,.0f} us, and {each_us:,.0f} us for configuring the array before each"
+    runs = [run for launch in composition.launches for run in launch.runs]
+    if composition.runtime == "sequence":
+        calls, launches = len({run.call for run in runs}), len(composition.launches)
+        return f"as exported, one ELF of mlir-aie: {calls} calls of runtime sequences, {launches} programs in a row"
     if composition.runtime == "calls":
-        return f"as exported, Allo's: {alone}; --runtime launches is for several programs within a call"
-    return f"several programs within a call, which is not exported; the exported one takes {alone}"
+        alone, each_us = sum(run.point.latency_us for run in runs), composition.configuring_us / len(runs)
+        return (
+            f"as exported, Allo's: {len(runs)} calls, {alone:,.0f} us, and {each_us:,.0f} us for configuring the array "
+            "before each; --runtime sequence is one ELF with all programs"
+        )
+    us = composition.exported_us
+    driver = "no tool builds the designs of this target" if us is None else f"the driver (calls) takes {us:,.0f} us"
+    return f"launches of several programs side by side in one call, NOT exported: {driver}"
 
 
 def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -17,7 +17,13 @@ computes. Allo's tensors are stored row by row. NumPy rearranges a tensor first 
 
 Allo's host program runs one region, and configures the array for each of its calls. So every design is a build of its
 own, and the operators of a launch run one after another. The time of a launch is the sum of its calls, without
-configuring the array. Kernels on a card share one configuration and run one after another as well, except kernels that
+configuring the array.
+
+For the runtime "sequence" the programs that Allo has generated become devices of one module, `network.mlir`, and
+`network.elf`. A call is a runtime sequence that configures the array for one program after another. This needs an
+mlir-aie with `aiex.configure` beside the one that Allo needs (AIECC is its command line), and pyxrt with ELF files.
+
+Kernels on a card share one configuration and run one after another as well, except kernels that
 stream to each other: these are called at once, each by a process of its own. In C simulation they run one after
 another, and a stream is a file with the elements in order of arrival.
 
@@ -30,11 +36,16 @@ import argparse
 import importlib
 import importlib.util
 import json
+import os
+import re
+import shlex
+import shutil
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,6 +55,7 @@ from numpy.typing import NDArray
 
 HERE = Path(__file__).resolve().parent
 WRONG = 66
+AIECC = "aiecc --get-full-elf --full-elf-name=network.elf --alloc-scheme=basic-sequential"
 
 Array = NDArray[Any]
 Facts = Mapping[str, Any]
@@ -90,6 +102,111 @@ class Built:
         return self.result
 
 
+class Elf:
+    """Programs that Allo has generated, in one ELF file: each call of it is a runtime sequence.
+
+    Attributes:
+        free: tensors that are others in another shape, with these.
+        calls: the designs that run, each with the keys of its buffers.
+        kinds: types of buffers in MLIR, by key: a tensor and an element type.
+        written: keys of the buffers that designs write.
+    """
+
+    def __init__(self, network: Facts, built: Mapping[str, Any], free: Mapping[str, str]) -> None:
+        self.free, self.buffers = free, dict[str, Any]()
+        self.calls: dict[int, list[tuple[str, list[str]]]] = {}
+        self.kinds, self.written = dict[str, str](), set[str]()
+        reads = {step["name"]: step["inputs"] for step in network["steps"]}
+        devices, aliases = dict[str, str](), list[str]()
+        for run in (run for launch in network["launches"] for run in launch["runs"]):
+            name, own, left = run["design"], built[run["folder"]], iter(reads[run["step"]])
+            if name not in devices:
+                alias, devices[name] = _device(name, own.project)
+                aliases.append(alias)
+            tensors, kinds = own.facts["tensors"], re.findall(r"memref<[^>]*>", _arguments(devices[name]))
+            if len(tensors) != len(kinds):
+                raise SystemExit(f"{own.project}: its runtime sequence has other arguments than the program's tensors")
+            names = [self._source(run["writes"] if one["written"] else next(left)) for one in tensors]
+            keys = [f"{tensor}:{one['dtype']}" for tensor, one in zip(names, tensors, strict=True)]
+            self.kinds |= dict(zip(keys, kinds, strict=True))
+            self.written |= {key for key, one in zip(keys, tensors, strict=True) if one["written"]}
+            self.calls.setdefault(run["call"], []).append((name, keys))
+        kind = re.findall(r"aie\.device\((\w+)\)", "".join(devices.values()))[0]
+        main = [f"aie.device({kind}) @main {{", *map(self._sequence, self.calls), "}"]
+        (HERE / "network.mlir").write_text("\n".join([*aliases, "module {", *main, *devices.values(), "}\n"]))
+        command = [*shlex.split(os.environ.get("AIECC", AIECC)), "network.mlir"]
+        subprocess.run(command, cwd=HERE, check=True, stdout=sys.stderr)
+
+    def _source(self, tensor: str) -> str:
+        while tensor in self.free:
+            tensor = self.free[tensor]
+        return tensor
+
+    def _keys(self, call: int) -> list[str]:
+        """The buffers of a call, in the order of its arguments."""
+        return list(dict.fromkeys(key for _, keys in self.calls[call] for key in keys))
+
+    def _sequence(self, call: int) -> str:
+        """The runtime sequence of a call; programs in a row that are alike share a configuration."""
+        names = {key: f"%arg{number}" for number, key in enumerate(self._keys(call))}
+        given = ", ".join(f"{name}: {self.kinds[key]}" for key, name in names.items())
+        lines = [f"  aie.runtime_sequence @call_{call}({given}) {{"]
+        for design, runs in groupby(self.calls[call], lambda one: one[0]):
+            lines.append(f"    aiex.configure @{design} {{")
+            for _, keys in runs:
+                kinds = ", ".join(self.kinds[key] for key in keys)
+                lines.append(f"      aiex.run @run({', '.join(names[key] for key in keys)}) : ({kinds})")
+            lines.append("    }")
+        return "\n".join([*lines, "  }"])
+
+    def run(self, call: int, known: Mapping[str, Array], repetitions: int) -> tuple[dict[str, Array], float]:
+        """Return the tensors that a call writes, and its time in us; constants are in their buffers from the first."""
+        xrt, keys = importlib.import_module("pyxrt"), self._keys(call)
+        if not hasattr(self, "context"):
+            self.device = xrt.device(0)
+            self.context = xrt.hw_context(self.device, xrt.elf(str(HERE / "network.elf")))
+        run = xrt.run(xrt.ext.kernel(self.context, f"main:call_{call}"))
+        types = {key: _dtype(key.rpartition(":")[2]) for key in keys}
+        for number, key in enumerate(keys):
+            size = int(re.findall(r"\d+", self.kinds[key])[0]) * types[key].itemsize
+            if key not in self.buffers:
+                self.buffers[key] = xrt.ext.bo(self.device, size)
+                if (one := known.get(key.rpartition(":")[0])) is not None:
+                    self.buffers[key].write(np.ascontiguousarray(one.astype(types[key])).tobytes(), 0)
+                    self.buffers[key].sync(xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
+            run.set_arg(number, self.buffers[key])
+        times = []
+        for _ in range(repetitions):
+            begun = time.perf_counter()
+            run.start()
+            if run.wait() != xrt.ert_cmd_state.ERT_CMD_STATE_COMPLETED:
+                raise SystemExit(f"call {call} was not completed")
+            times.append((time.perf_counter() - begun) * 1e6)
+        found = {}
+        for key in self.written.intersection(keys):
+            self.buffers[key].sync(xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE)
+            found[key.rpartition(":")[0]] = np.frombuffer(self.buffers[key].map(), types[key]).copy()
+        return found, statistics.median(times)
+
+
+def _device(name: str, project: Path) -> tuple[str, str]:
+    """Return a program of Allo's as a device with a name, and the aliases before it; its objects are copied."""
+    aliases, _, body = (project / "top.mlir").read_text().partition("module")
+    for alias in re.findall(r"^[#!](\w+) =", aliases, re.MULTILINE):
+        aliases, body = (re.sub(rf"([#!]){alias}\b", rf"\1{name}_{alias}", part) for part in (aliases, body))
+    for file in set(re.findall(r'link_with = "([^"]+)"', body)):
+        shutil.copy(project / file, HERE / f"{name}_{file}")
+        body = body.replace(f'"{file}"', f'"{name}_{file}"')
+    body = re.sub(r"aie\.device\((\w+)\)(?: @\w+)?", rf"aie.device(\1) @{name}", body, count=1)
+    body = re.sub(r"aiex?\.runtime_sequence(?: @\w+)?\s*\(", "aie.runtime_sequence @run(", body, count=1)
+    return aliases, body[body.find("aie.device") : body.rfind("}")].rstrip()
+
+
+def _arguments(device: str) -> str:
+    """The arguments of a device's runtime sequence, as text."""
+    return device.partition("aie.runtime_sequence @run(")[2].partition(") {")[0]
+
+
 class Kernel:
     """An FPGA's kernel, in C simulation or on the card."""
 
@@ -132,11 +249,16 @@ def main() -> int:
     started = time.monotonic()
     make = Built if tools.exists() else Kernel
     built = {name: make(folder, options) for name, folder in folders.items()}
+    elf = None
+    if network["runtime"] == "sequence" and built:
+        free = {name for name, order in _arrays("orders").items() if not order.size}
+        same = {step["output"]: step["inputs"][0] for step in network["steps"] if step["name"] in free}
+        elf = Elf(network, built, same)
     found: dict[str, Any] = {"build_s": round(time.monotonic() - started, 3)}
     if not options.build_only:
         try:
             inputs = Path(own.inputs) if own.inputs else HERE / "inputs.npz"
-            timed, made = _run(network, built, options.repetitions, inputs)
+            timed, made = _run(network, built, elf, options.repetitions, inputs)
             found |= timed
             if own.outputs:
                 plain = {name: one.astype(np.float32) if one.dtype.kind == "V" else one for name, one in made.items()}
@@ -173,7 +295,7 @@ def _options() -> argparse.Namespace:
 
 
 def _run(
-    network: Facts, built: Mapping[str, Built | Kernel], repetitions: int, inputs: Path
+    network: Facts, built: Mapping[str, Any], elf: Elf | None, repetitions: int, inputs: Path
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Times of everything that runs, in its order, and the outputs."""
     runs = {run["step"]: (launch["number"], run) for launch in network["launches"] for run in launch["runs"]}
@@ -184,12 +306,18 @@ def _run(
         raise SystemExit(f"{inputs}: has no {', '.join(sorted(missing))}")
     orders = _arrays("orders")
     times: list[list[dict[str, Any]]] = [[] for _ in network["launches"]]
-    host_us = {}
+    host_us, calls_us = {}, dict[int, float]()
     groups, called = _groups(network["launches"]), set[str]()
     reads = {step["name"]: step["inputs"] for step in network["steps"]}
     for step in network["steps"]:
         name = step["name"]
-        if name in runs:
+        if name in runs and elf is not None:
+            number, run = runs[name]
+            if run["call"] not in calls_us:
+                results, calls_us[run["call"]] = elf.run(run["call"], known, repetitions)
+            made = results[run["writes"]]
+            times[number].append({"step": name, "latency_us": None, "predicted_us": run["latency_us"]})
+        elif name in runs:
             number, run = runs[name]
             design = built[run["folder"]]
             at_once = groups[name] if isinstance(design, Kernel) and design.on_card else [name]
@@ -214,7 +342,8 @@ def _run(
         {"launch": number, "latency_us": _sum(own, groups), "runs": own} for number, own in enumerate(times)
     ]
     found = {
-        "latency_us": _total([one["latency_us"] for one in launches]),
+        "latency_us": sum(calls_us.values()) if elf else _total([one["latency_us"] for one in launches]),
+        "calls_us": list(calls_us.values()),
         "launches": launches,
         "host_us": host_us,
     }

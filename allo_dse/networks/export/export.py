@@ -25,13 +25,13 @@ from allo_dse.eval.execute.rounding import unit_roundoff
 
 from ..accuracy import random_inputs
 from ..compose import Composition
-from ..launches import Launch, Run
+from ..launches import Launch, Run, in_order
 from ..network import Arrange, Array, Arrays, Convert, Host, Network, Reference, Step
 from ..onnx.host import OnnxHost
 from ..operators.execute import interface, loaded
 from ..strided import order_of
 from . import driver
-from .page import in_order, page_html
+from .page import page_html
 
 # FPGA projects: one kernel for each design, all linked into one configuration. Kernels access DRAM, or stream tensors
 # to each other as the composition says.
@@ -122,6 +122,8 @@ def facts_of(composition: Composition) -> JsonObject:
         "bound_us": round(composition.bound_us, 1),
         "simulated_us": round(composition.simulated_us, 1),
         "runtime": composition.runtime,
+        "exported": composition.exported,
+        "exported_us": composition.exported_us and round(composition.exported_us, 1),
         "configuring_us": round(composition.configuring_us, 1),
         "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
         "columns": composition.columns,
@@ -175,6 +177,7 @@ def _launch(launch: Launch) -> JsonObject:
                 "writes": run.step.output,
                 "design": run.design,
                 "folder": _folder(launch, run),
+                "call": run.call,
                 "params": {k: v for k, v in run.point.design.params.items() if isinstance(v, int | float | str)},
                 "first_column": run.first_column,
                 "columns": run.point.columns,
@@ -271,7 +274,7 @@ def export(
             {"name": step.name, "kind": step.work.kind, "inputs": step.inputs, "output": step.output,
              "shape": network.shapes[step.output], **({"host": hosts[step.name]} if step.name in hosts else {}),
              **(_conversion(step.work) if isinstance(step.work, Convert) else {})}
-            for step in in_order(composition)
+            for step, _ in in_order(network, composition.launches)
         ],
     }  # fmt: skip
     arrays: dict[str, Mapping[str, Array]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle, groupby, zip_longest
 
 from allo_dse.common.notebooks import columns_html
@@ -10,9 +10,8 @@ from allo_dse.common.quoting import html_text
 from allo_dse.drawing.svg import COLORS, GREY, Canvas, fit, points_svg, text_width
 
 from ..compose import WAITING, Composition
-from ..launches import Run
-from ..network import Arrange, Network, Step
-from ..operators.execute import Work
+from ..launches import Run, in_order
+from ..network import Arrange, Network
 
 _BOX, _HIGH, _GAP, _LEFT = 210.0, 40.0, 26.0, 16.0
 _LANE, _LANES = 9.0, 8  # width and number of lanes for edges beside the boxes
@@ -99,22 +98,6 @@ def _front(front: Sequence[Composition]) -> str:
     return _wide(points_svg(points, share, "latency (us)", tips)) + _wide(columns_html(rows))
 
 
-def in_order(composition: Composition) -> Iterator[Step]:
-    """Yield the network's steps launch by launch; other steps follow as soon as their inputs are there."""
-    network = composition.network
-    known, made = {*network.inputs, *network.constants}, {step.output: step for step, _ in network.worked}
-    waiting = [step for step in network.steps if not isinstance(step.work, Work)]
-    for run in (None, *(run for launch in composition.launches for run in launch.runs)):
-        if run is not None:
-            known.add(run.step.output)
-            yield made[run.step.output]
-        for step in list(waiting):  # topological order
-            if known.issuperset(step.inputs):
-                waiting.remove(step)
-                known.add(step.output)
-                yield step
-
-
 def sources_of(network: Network) -> dict[str, list[tuple[str, bool]]]:
     """Return the tensors that each rearranged tensor is made of; the flag is True if elements are moved in between."""
     found: dict[str, list[tuple[str, bool]]] = {}
@@ -133,7 +116,7 @@ def graph_svg(composition: Composition) -> str:
     network, kinds, canvas = composition.network, _colors(composition), Canvas("operators by launches")
     sources, places, y = sources_of(network), dict[str, float](), 10.0
     runs = {run.step.output: (launch, run) for launch in composition.launches for run in launch.runs}
-    boxes = [step for step in in_order(composition) if not isinstance(step.work, Arrange)]
+    boxes = [step for step, _ in in_order(network, composition.launches) if not isinstance(step.work, Arrange)]
     for launch, group in groupby(boxes, lambda step: runs[step.output][0] if step.output in runs else None):
         own = list(group)
         if launch is not None:
