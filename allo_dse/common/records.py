@@ -83,6 +83,12 @@ def keep(known: dict[K, V], key: K, value: V, most: int = MOST_KEPT) -> V:
     return value
 
 
+def once(known: dict[K, V], key: K, made: Callable[[], V], most: int = MOST_KEPT) -> V:
+    """Return the value kept under a key, made and kept when it is first asked for; None is made each time."""
+    value = known.get(key)
+    return keep(known, key, made(), most) if value is None else value
+
+
 # Texts of data for hashing: equal in every process.
 
 

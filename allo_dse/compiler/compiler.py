@@ -10,14 +10,13 @@ from types import FunctionType
 import numpy as np
 from msgspec import Struct
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.region import Instance, Region, as_region
 from allo_dse.lang.schedule import DIRECTIVES, Schedule
 
 from .model.source_file import function_source, source_file
-from .program.compiled import CompiledProgram, Directive, Watch
-from .program.kernel import Kernel
+from .program.compiled import CompiledProgram, Directive, Kernel, Watch
 from .program.tensors import Construct, SharedTensor, StreamArray
 from .regions.checks import check_program
 from .regions.read_regions import is_typed, read_function, read_region

@@ -18,8 +18,7 @@ from .ir.affine import rounds
 from .ir.nest import Nest, read_nest
 from .model.mlir_text import memref_type
 from .model.values import Buffer, Meta, table
-from .program.compiled import Watch
-from .program.kernel import Kernel, TaskBody, TaskClass, TileOp
+from .program.compiled import Kernel, TaskBody, TaskClass, TileOp, Watch
 from .program.tensors import IndexMap, IntArray, SourceArray, StreamArray, StreamPort, TensorPort
 from .regions.region_sources import KernelSource, Parameter, RegionSource
 from .regions.task_state import Mask, PortUse, Split, Task

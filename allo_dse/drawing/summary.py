@@ -7,8 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup, Task, Tree, leaf_tasks, short_node_name, text

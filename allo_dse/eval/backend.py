@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from allo_dse.space.design import Design
 
     from .execute.observe import Inputs
+    from .inputs import Smaller
     from .recording import Recorded
-    from .verify import Smaller
 
 
 class Asked(Struct, frozen=True):

@@ -12,7 +12,6 @@ on random inputs, or on the study's own. Messages distinguish two statements:
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -24,9 +23,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import SimulationError, StudyError, of_the_study
+from allo_dse.common.errors import SimulationError, of_the_study
 from allo_dse.common.records import replace
-from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
+from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.lang.types import DType
@@ -35,7 +34,6 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.space.design import Design
-from allo_dse.space.params import Assignment
 
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
@@ -43,6 +41,7 @@ from .equivalence.exported import exported_graph
 from .execute.observe import arrays_of, sets_of
 from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, has_floats, unit_of, unit_roundoff
 from .execute.run import run_graph
+from .inputs import LOST, Smaller, asked, directions, positive_arrays, random_arrays, reduced
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, a comparison with a reference replaces the run of the unfolded program."""
@@ -57,13 +56,6 @@ _DOUBLE = 2.0**-53
 
 _RAW = "; it gets and returns raw integers of fixed-point numbers"
 
-_LOST = "nothing is lost: correct it, and the same command verifies the front"
-
-Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
-"""Maps parameters to the changes for a smaller instance with the same mesh."""
-_REDUCED: WeakKeyDictionary[Program, tuple[Smaller, Program]] = WeakKeyDictionary()
-"""The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
-and each is run and proved."""
 
 Arrays = list[NDArray[np.generic]]
 _Result = TypeVar("_Result")
@@ -311,7 +303,7 @@ def _expected(
     if has_floats(program):
         analysis = _deeper(lambda own: analysed(vmg, arrays, depths=own, seconds=seconds), depths)
     expected = _asked_of(reference, [arrays[name] for name in read])
-    with of_the_study("reference", _LOST):
+    with of_the_study("reference", LOST):
         shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in outputs]
         if shapes != wanted_shapes:
             raise ValueError(f"returns shapes {shapes} for {', '.join(written)} of {wanted_shapes}")
@@ -370,7 +362,7 @@ def _ignored(
 
 
 def _asked_of(reference: Callable[..., object], arrays: list[NDArray[np.generic]]) -> Arrays:
-    with of_the_study("reference", _LOST):
+    with of_the_study("reference", LOST):
         given = reference(*map(as_computable, arrays))
         return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
 
@@ -390,103 +382,13 @@ def _given(program: Program, read: list[str], inputs: object, seed: int) -> list
     if inputs is None:
         return [others, positive_arrays(program, read, seed)]
     sets = sets_of(inputs, program)
-    with of_the_study("inputs", _LOST):
+    with of_the_study("inputs", LOST):
         given = [Arguments(program, arrays_of(program, one)).by_name for one in sets]
     return [others | {name: arrays[name] for name in one} for one, arrays in zip(sets, given, strict=True)]
 
 
 def _sizes(program: CompiledProgram) -> str:
     return ", ".join("x".join(map(str, t.shape)) for t in program.tensors if t.shape)
-
-
-def reduced(program: Program, verify_with: Smaller) -> Program:
-    """Return the smaller instance of a program that a study names.
-
-    Raises:
-        StudyError: when it cannot be made, which is not the design's fault.
-    """
-    known = _REDUCED.get(program)
-    if known is not None and known[0] is verify_with:
-        return known[1]
-    with of_the_study("verify_with", _LOST):
-        small_one = program.with_params(**verify_with(Assignment(program.params)))
-    for kernel, small in zip(program.kernels, small_one.kernels, strict=True):
-        if kernel.mesh != small.mesh:
-            raise StudyError(
-                f"verify_with changes the mesh of {kernel.name} from {kernel.mesh} to {small.mesh}",
-                hint="a reduced instance must have the same number of tasks along every axis",
-            )
-    _REDUCED[program] = verify_with, small_one
-    return small_one
-
-
-def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
-    """Return the names of the tensors that are only read, and of those that are written."""
-    written = {port.tensor.name for port in program.tensor_ports if port.writes}
-    names = [tensor.name for tensor in program.tensors]
-    return [name for name in names if name not in written], [name for name in names if name in written]
-
-
-def asked(program: CompiledProgram, reference: Callable[..., object] | None = None) -> list[str]:
-    """Return the names of the tensors that a reference takes, in order, with values before a run.
-
-    These are the tensors that the program reads. Tensors that it also writes are passed all or none: they are left out,
-    and zero, if the reference has parameters for the others only (parameters with defaults are its own).
-    """
-    only = directions(program)[0]
-    read = {port.tensor.name for port in program.tensor_ports if port.reads}
-    every = [tensor.name for tensor in program.tensors if tensor.name in read or tensor.name in only]
-    return every if reference is None or _arguments(reference) == len(every) else only
-
-
-def _arguments(function: Callable[..., object]) -> int:
-    """Return the number of positional arguments that a function must have."""
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 0
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(one.kind in positional and one.default is one.empty for one in found)
-
-
-def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
-    """Random inputs and zeroed outputs."""
-    rng = np.random.default_rng(seed)
-    return {
-        t.name: _random(t, rng) if t.name in inputs else np.zeros(t.shape, numpy_dtype(t.dtype))
-        for t in program.tensors
-    }
-
-
-def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
-    dtype = tensor.dtype
-    if dtype.is_float:
-        return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
-    low, high = (-(1 << dtype.bits - 1), 1 << dtype.bits - 1) if dtype.is_signed else (0, 1 << dtype.bits)
-    return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
-
-
-def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
-    """Random inputs above zero, floats of magnitudes from 1/16 to 1, integers that fit three bits; zeroed outputs.
-
-    At the end of each axis are the largest and the smallest in turn, which a maximum or minimum without its last step
-    would miss.
-    """
-    rng = np.random.default_rng([seed, 1])
-    found = {}
-    for tensor in program.tensors:
-        dtype = tensor.dtype
-        made: NDArray[np.generic] = np.zeros(tensor.shape)
-        if tensor.name in inputs:
-            most = min(8, 1 << max(1, dtype.bits - dtype.is_signed))
-            made = np.exp2(rng.uniform(-4, 0, tensor.shape)) if dtype.is_float else rng.integers(0, most, tensor.shape)
-            for axis in range(made.ndim):
-                end = np.moveaxis(made, axis, 0)[-1:]
-                in_turn = np.indices(end.shape).sum(axis=0) % 2 == 0
-                powers = rng.uniform(0, 1, end.shape) - 5 * ~in_turn
-                end[...] = np.exp2(powers) if dtype.is_float else np.where(in_turn, most - 1, 0)
-        found[tensor.name] = made.astype(numpy_dtype(dtype))
-    return found
 
 
 def _outputs(

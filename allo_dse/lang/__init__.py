@@ -3,10 +3,11 @@
 `install()` makes `import allo` resolve to it when Allo is not installed, so that programs run unchanged.
 
 Imports: common.
-Imported by: allo_dse, backends, compiler, device, eval, networks, space, tune.
+Imported by: allo_dse, backends, compiler, device, eval, networks, tune.
 """
 
-from .diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
+
 from .externals import define_external
 from .install import install, is_installed
 from .region import Region, as_region

@@ -15,9 +15,15 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, Protocol
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import (
+    ProgramError,
+    ProgramStop,
+    SimulationError,
+    UnknownArray,
+    UnknownFunction,
+    running_line,
+)
 
-from .diagnostics import ProgramError, ProgramStop, UnknownArray, UnknownFunction, running_line
 from .region import Instance, variables_around
 from .rules import rules
 

@@ -19,8 +19,8 @@ import allo.dataflow as df
 from allo.ir.types import Fixed, Stream, float32, int8, int32
 from allo.memory import Layout
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.compiler import compile_region
-from allo_dse.lang.diagnostics import ProgramError
 
 from . import samples
 

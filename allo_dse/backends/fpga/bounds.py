@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from allo_dse.common.records import keep
+from allo_dse.common.records import once
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.evaluator import Bounds, Interval
@@ -19,9 +19,9 @@ from allo_dse.space.design import Design
 from .bound_times import ProgramTimes
 from .cost.memory import fifo_resources
 from .mapping import FpgaMapping
+from .network import SMALLEST_DEPTH
 from .shared_costs import SharedCosts
 
-SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _ANYTHING = float("inf")
 _TIMES = ("latency_cycles", "latency_us", "throughput_gops")
 _SHARES = tuple(f"{resource}_utilization" for resource in RESOURCES)
@@ -79,18 +79,14 @@ class FpgaBounds:
         return max(times.copies(mapping.scheduled).cycles, times.paths(mapping.scheduled).cycles(mapping.vmg))
 
     def _of(self, shared: SharedCosts) -> ProgramTimes:
-        if shared not in self._times:
-            self._times[shared] = ProgramTimes(shared)
-        return self._times[shared]
+        return once(self._times, shared, lambda: ProgramTimes(shared))
 
     def _least_saved(self, mapping: FpgaMapping) -> dict[str, float]:
         """Return the least difference of FIFOs with solved depths from their declared depths, per resource.
 
         Empty if no depths are solved.
         """
-        key = mapping.shared, mapping.fifos
-        known = self._saved.get(key)
-        return keep(self._saved, key, _least_saved(mapping)) if known is None else known
+        return once(self._saved, (mapping.shared, mapping.fifos), lambda: _least_saved(mapping))
 
 
 def _times(device: FpgaDevice, cycles: int, operations: int | None = None) -> dict[str, Interval]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from allo_dse.common.records import JsonObject, keep, replace
+from allo_dse.common.records import JsonObject, keep, once, replace
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.evaluator import Metrics, versioned
 from allo_dse.simulator.engine.run_result import RunResult
@@ -71,8 +71,7 @@ class FpgaSimulator:
             return _metrics(mapping, self._timed(mapping, depths))
         # Designs may differ in what takes resources and no time.
         key = mapping.shared, fold, mapping.scheduled.timing_key, None if depths is None else tuple(depths.items())
-        timing = self._timings.get(key)
-        return _metrics(mapping, timing or keep(self._timings, key, self._timed(mapping, depths)))
+        return _metrics(mapping, once(self._timings, key, lambda: self._timed(mapping, depths)))
 
     def _front(self, design: Design, mapping: FpgaMapping) -> DepthFront:
         """Return a design's front of cycles against FIFO memory, which all slowdowns share; the latest are kept."""

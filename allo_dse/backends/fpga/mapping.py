@@ -19,8 +19,7 @@ from msgspec import Struct
 
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.compiled import Directive, conflicts, is_region, kept_in_common, of_region
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import Directive, TaskClass, conflicts, is_region, kept_in_common, of_region
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
 from allo_dse.eval.token_exchange import exchange_depths, stream_deadlock

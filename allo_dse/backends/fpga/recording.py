@@ -189,7 +189,4 @@ def _costs(metrics: Mapping[str, Any], cycles: int) -> str:
 
 def _kind(name: str) -> str:
     """Elements by kernel: "pe_0_1" and "pe_0_2 and 3 more" are both "pe"; copies are of their own kind."""
-    head = name.partition(" and ")[0]
-    while head.rpartition("_")[2].isdigit() and head.rpartition("_")[0]:
-        head = head.rpartition("_")[0]
-    return head
+    return _NUMBERS.sub("", name.partition(" and ")[0])

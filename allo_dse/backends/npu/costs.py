@@ -16,8 +16,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import ExternalCall, TaskClass, TileOp
+from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass, TileOp
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import Board

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
-from msgspec import Struct, msgpack
+from msgspec import msgpack
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import keep
@@ -29,7 +28,7 @@ from .mapping import NpuMapping
 from .movement.movement import Flow, Transport
 from .movement.periods import Cadence, GroupSchedule, PortSchedule
 from .movement.streams import Links
-from .network import TEMPLATE_PERIODS, NpuNetwork, build_npu_network, is_paged, ports_of_nodes
+from .network import build_npu_network, is_paged, ports_of_nodes
 
 # Accuracy of a predicted latency, from comparisons with measurements in the device file.
 
@@ -312,17 +311,15 @@ class NpuSimulator:
         Raises:
             SimulationError: if the design deadlocks.
         """
-        schedules = NpuMapping.of(design).view.periods
-        simulation = _Simulation(design, schedules, NpuMapping.of(design).view.channels, transport)
-        device = NpuDevice.of(design.device)
-        array = network_key(design.program, schedules, simulation.links, transport, device)
+        view, device = NpuMapping.of(design).view, NpuDevice.of(design.device)
+        array = network_key(design.program, view.periods, view.channels, transport, device)
         known = design.vmg.graph.once(_times)
         blocks = []
-        for periods, times in blocks_of(schedules[0].periods, transport, device.board):
+        for periods, times in blocks_of(view.periods[0].periods, transport, device.board):
             key = array, periods
-            timed = known[key] if key in known else keep(known, key, simulation.run(periods), MOST_KNOWN)
+            timed = known.get(key) or keep(known, key, _simulated(design, transport, periods), MOST_KNOWN)
             blocks.append(_Block(periods, times, timed))
-        return _metrics(design, schedules, transport, blocks)
+        return _metrics(design, view.periods, transport, blocks)
 
 
 def _times(graph: ProgramGraph) -> dict[Hashable, _Timed]:
@@ -330,55 +327,39 @@ def _times(graph: ProgramGraph) -> dict[Hashable, _Timed]:
     return {}
 
 
-class _Simulation(Struct, frozen=True, dict=True):
-    """The simulations of one design, which differ in the number of periods only."""
+def _simulated(design: Design, transport: Transport, periods: int) -> _Timed:
+    """Simulate a number of periods of a design.
 
-    design: Design
-    schedules: tuple[GroupSchedule, ...]
-    links: Links
-    transport: Transport
+    Raises:
+        SimulationError: if it deadlocks.
+    """
+    view = NpuMapping.of(design).view
+    built = build_npu_network(view.periods, view.channels, transport, NpuDevice.of(design.device), periods)
+    result = table_engine().run(built.network, extrapolate=True)
+    if not result.finished:
+        raise SimulationError(
+            f"the design deadlocks: {_waiting(design, view.channels, result)}",
+            hint="raise the depths of buffers (`Buffering`), or of the streams where they are declared",
+        )
+    return _Timed(float(result.cycles), max(built.core_ticks), built.channel_ticks, built.dram_ticks)
 
-    def run(self, periods: int) -> _Timed:
-        """Simulate a number of periods."""
-        network = self._network(periods)
-        result = table_engine().run(network.network, extrapolate=True)
-        if not result.finished:
-            raise SimulationError(
-                f"the design deadlocks: {self._waiting(result)}",
-                hint="raise the depths of buffers (`Buffering`), or of the streams where they are declared",
-            )
-        channel = max(network.channel_ticks.values(), default=0.0)
-        core = max(network.core_ticks)
-        return _Timed(float(result.cycles), core, channel, network.dram_ticks)
 
-    def _waiting(self, result: RunResult) -> str:
-        """Describe the nodes that wait and their streams; nodes that wait for tiles of tensors are only counted."""
-        assert result.deadlock is not None
-        names, channels = self.design.vmg.nodes, sorted(self.links.depth)
-        first_stream = result.network.stream_count - 2 * len(channels)
-        first_core = result.network.node_count - len(names)
-        said, others = [], 0
-        for blocked in result.deadlock.cycle or result.deadlock.blocked:
-            place = (blocked.stream - first_stream) // 2
-            if blocked.node < first_core or place < 0:
-                others += 1
-                continue
-            source, target, name = channels[place]
-            way = "room in" if (blocked.stream - first_stream) % 2 else "a token of"
-            depth = self.links.depth[channels[place]]
-            said.append(f"{names[blocked.node - first_core]} waits for {way} {name} (depth {depth}) "
-                        f"from {names[source]} to {names[target]}")  # fmt: skip
-        return "; ".join([*said[:4], *([f"{others} wait for tiles of tensors"] if others else [])])
-
-    def _network(self, periods: int) -> NpuNetwork:
-        return self._built(periods) if periods < TEMPLATE_PERIODS else self._template.with_periods(periods)
-
-    @cached_property
-    def _template(self) -> NpuNetwork:
-        return self._built(TEMPLATE_PERIODS)
-
-    def _built(self, periods: int) -> NpuNetwork:
-        return build_npu_network(self.schedules, self.links, self.transport, NpuDevice.of(self.design.device), periods)
+def _waiting(design: Design, links: Links, result: RunResult) -> str:
+    """Describe the nodes that wait and their streams; nodes that wait for tiles of tensors are only counted."""
+    assert result.deadlock is not None
+    names, channels = design.vmg.nodes, sorted(links.depth)
+    first_stream = result.network.stream_count - 2 * len(channels)
+    first_core = result.network.node_count - len(names)
+    said, others = [], 0
+    for blocked in result.deadlock.cycle or result.deadlock.blocked:
+        place, is_room = divmod(blocked.stream - first_stream, 2)
+        if blocked.node < first_core or place < 0:
+            others += 1
+            continue
+        source, target, name = channels[place]
+        said.append(f"{names[blocked.node - first_core]} waits for {'room in' if is_room else 'a token of'} {name} "
+                    f"(depth {links.depth[channels[place]]}) from {names[source]} to {names[target]}")  # fmt: skip
+    return "; ".join([*said[:4], *([f"{others} wait for tiles of tensors"] if others else [])])
 
 
 def _metrics(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 
 from .tools import Kind, LocalArray, RtlError, RtlKernel, Site
 

@@ -91,7 +91,7 @@ def export(
     study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from allo_dse.tune import opened
+    from allo_dse.tune import rerun
     from allo_dse.tune.results.best import BestDesign
 
     from ..output import designs_and_run, find_design, open_run
@@ -101,7 +101,7 @@ def export(
     key = table.keys[find_design(table, design)]
     where = to or table.path / "export" / key[:8]
     with json_only() if as_json else nullcontext():
-        result = opened.open_run(table.path, study=study)
+        result = rerun.open_run(table.path, study=study)
         record = next(record for record in result.records if record.key == key)
         files = BestDesign(result.study, record, table.path, verification=table.verified.get(record.key)).export(where)
     if as_json:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from allo_dse.lang.types import DType, float32, index, int64
 
 from ..model.values import Buffer, Const, Meta, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
-from ..program.kernel import TileUse
+from ..program.compiled import TileUse
 from ..regions.task_state import Task
 from .scalars import (
     as_scalar,

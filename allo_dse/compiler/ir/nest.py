@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -435,12 +436,28 @@ def bits_of(type_: ir.Type) -> int:
     return int(digits) if digits else 32
 
 
+def walk(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Yield all nodes of some trees, each before those inside it; whatever has a body counts as a loop."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, Op):
+            yield from walk(chain(*node.sides) if isinstance(node, Branch) else node.body)
+
+
+def outermost(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Yield the loops of a block, those under conditions included, without those inside them."""
+    for node in nodes:
+        if isinstance(node, Branch):
+            yield from outermost(chain(*node.sides))
+        elif not isinstance(node, Op):
+            yield node
+
+
+def ops_of(nodes: Iterable[object]) -> Iterator[Op]:
+    """Yield the operations of some trees, in order."""
+    return (node for node in walk(nodes) if isinstance(node, Op))
+
+
 def loops_of(nodes: Iterable[Node]) -> Iterator[Loop]:
     """All loops of a tree, each before those inside it."""
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield node
-            yield from loops_of(node.body)
-        elif isinstance(node, Branch):
-            for side in node.sides:
-                yield from loops_of(side)
+    return (node for node in walk(nodes) if isinstance(node, Loop))

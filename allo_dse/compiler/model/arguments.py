@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import SimulationError
-from allo_dse.lang.diagnostics import warn
+from allo_dse.common.errors import SimulationError, warn
 from allo_dse.lang.storage import is_stored_as_given, is_wide, loaded, numpy_dtype, stored
 from allo_dse.lang.types import DType
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 
 from ..program.tensors import SourceLocation
 

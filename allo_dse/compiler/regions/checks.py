@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from ..program.kernel import Kernel
+from ..program.compiled import Kernel
 from ..program.tensors import IntArray, StreamArray
 from .region_sources import RegionSource
 from .task_state import PortUse, Task

@@ -10,7 +10,7 @@ from types import FunctionType
 
 import numpy as np
 
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 from allo_dse.lang.memory import Layout, Memory
 from allo_dse.lang.region import Region, enclosing_names, kernel, rules_of
 from allo_dse.lang.types import ConstExprType, DType, StreamType, TensorType

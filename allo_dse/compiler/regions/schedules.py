@@ -7,12 +7,11 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 from allo_dse.lang.schedule import Primitive
 
 from ..model.source_file import source_file
-from ..program.compiled import CompiledProgram, Directive
-from ..program.kernel import Kernel
+from ..program.compiled import CompiledProgram, Directive, Kernel
 
 PARTITION_TYPES = {
     "complete": "complete",

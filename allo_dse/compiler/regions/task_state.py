@@ -17,8 +17,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.records import Array
-from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.memory import Memory
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
@@ -38,7 +38,7 @@ from ..model.values import (
     pid_index,
     selected,
 )
-from ..program.kernel import NO_TILES, ExternalCall, StateVariable, TileOp, TileUse
+from ..program.compiled import NO_TILES, ExternalCall, StateVariable, TileOp, TileUse
 from ..program.tensors import (
     Construct,
     IndexCheck,

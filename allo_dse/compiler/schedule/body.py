@@ -10,7 +10,7 @@ from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import replace
 
 from ..ir.nest import Loop, Nest, loops_of, read_nest
-from ..program.kernel import TaskBody, TaskClass
+from ..program.compiled import TaskBody, TaskClass
 from ..program.tensors import SourceLoop
 
 LOOP = "df.loop"

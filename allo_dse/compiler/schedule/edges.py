@@ -14,8 +14,7 @@ from allo_dse.common.mlir.dialect import new_context
 from allo_dse.common.records import replace
 
 from ..ir.nest import Loop, read_nest
-from ..program.compiled import CompiledProgram
-from ..program.kernel import Kernel, TaskBody, TaskClass
+from ..program.compiled import CompiledProgram, Kernel, TaskBody, TaskClass
 from ..program.tensors import IndexMap, StreamArray, StreamPort, Tensor, TensorPort
 from .body import Body, is_pure
 from .streams import accesses

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.records import replace
 from allo_dse.lang.allo.ir_utils import MockBuffer
-from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.schedule import Array, Axis
 
 from .body import LOOP, Body, number_of

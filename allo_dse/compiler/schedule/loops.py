@@ -9,8 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import arith, ir, nested_ops, scf
-from allo_dse.lang.diagnostics import ProgramError
 
 from ..ir.affine import UNKNOWN, Linear, Ranges, extent
 from ..ir.nest import Access, Branch, Loop, Node, Op

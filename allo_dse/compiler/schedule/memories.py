@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import arith, ir, memref, scf
 from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
 
 from ..ir.affine import Linear, LinearForms, Ranges, extent
 from .body import LOOP, NAME, Body, inner_block, is_pure

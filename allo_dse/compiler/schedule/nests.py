@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from allo_dse.common.errors import ProgramError, warn
 from allo_dse.common.mlir.bindings import ir
-from allo_dse.lang.diagnostics import ProgramError, warn
 
 from ..ir.nest import Loop, Node
 from .body import Body, inner_block, is_pure, number_of, numbered, statements

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import ir
-from allo_dse.lang.diagnostics import ProgramError
 
 from ..program.compiled import CompiledProgram, Directive
 from ..program.tensors import SourceLoop

@@ -14,14 +14,13 @@ from typing import Literal
 
 from msgspec import Struct
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import arith, ir, nested_ops, scf
 from allo_dse.common.mlir.dialect import new_context
 from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
 
 from ..ir.affine import extent
-from ..program.compiled import CompiledProgram
-from ..program.kernel import Kernel
+from ..program.compiled import CompiledProgram, Kernel
 from .body import LOOP, Body, inner_block, is_pure, number_of, numbered, statements
 from .find import Found
 from .loops import (

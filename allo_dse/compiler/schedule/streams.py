@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 
 from ..ir.affine import Linear, everywhere, forms_of
 from ..ir.nest import Branch, Loop, Node

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
 
 from ..ir.nest import Loop, Node
 from .body import LOOP, NAME, Body, inner_block, number_of, numbered, statements

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
 
 from ..expressions import scalars, streams, subscripts, tiles
 from ..expressions.arithmetic import apply

@@ -39,7 +39,7 @@ from ..model.values import (
     Walk,
     pid_of,
 )
-from ..program.kernel import ExternalCall
+from ..program.compiled import ExternalCall
 from ..program.tensors import StreamArray
 from ..regions.read_regions import bind_type_parameters, read_region
 from ..regions.region_sources import RegionSource, Sync

@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 from allo_dse.lang.intrinsics import intrinsic_of
 from allo_dse.lang.types import DType, TensorType
 from allo_dse.lang.types import bool as bool_

@@ -33,7 +33,7 @@ from ..model.values import (
     Value,
     Variable,
 )
-from ..program.kernel import StateVariable
+from ..program.compiled import StateVariable
 from ..regions.task_state import Split, Task
 from .expressions import OPERATORS, facts_of
 from .jumps import break_or_continue, decides, intrinsic_called, return_, split_further, unless_raised

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.dialect import POLLS
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.stream_ops import find
 
 HINT = "such programs are compared on numbers: `verify` runs them, `simulate` gives their results"

@@ -11,7 +11,7 @@ its name and its operands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from fractions import Fraction
 
 from msgspec import Struct
@@ -19,15 +19,107 @@ from msgspec import Struct
 from allo_dse.common.mlir.bindings import arith, func, ir, memref, scf
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.mlir.jit import run_passes
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import find
 
-from ..execute.observe import with_own_words
 from .by_path import NUMBER_BITS, PathDomain, as_bits, from_bits
 from .data_values import HINT, MEMORY, DataValues, Undecidable
 from .domains import WORDS_TYPE, Code
-from .widths import EXTENSIONS, Widths, constant_of, width_of
+
+# Integer extensions that change nothing: only the original bits count later, or the value fits.
+
+
+Interval = tuple[int, int]
+EXTENSIONS = ("arith.extsi", "arith.extui")
+_SUMS = ("arith.addi", "arith.subi", "arith.muli")
+
+
+def constant_of(value: ir.Value) -> int | None:
+    """Return the value of an integer constant, signed as its type holds it."""
+    if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
+        return None
+    text = str(value.owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value stops at 64 bits
+    if text in ("true", "false"):
+        return int(text == "true")
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def width_of(type_: ir.Type) -> int:
+    return ir.IntegerType(type_).width
+
+
+def range_of(width: int, *, signed: bool) -> Interval:
+    """Return the values that an integer type holds; one bit is 0 or 1."""
+    return (-(1 << width - 1), (1 << width - 1) - 1) if signed and width > 1 else (0, (1 << width) - 1)
+
+
+class Widths:
+    """Analysis of the integer widths in a body, whose field elements are `data`."""
+
+    def __init__(self, data: Container[ir.Value]) -> None:
+        self._data = data
+        self._needed: dict[ir.Value, int] = {}
+        self._intervals: dict[ir.Value, Interval | None] = {}
+
+    def changes_nothing(self, extension: ir.Operation) -> bool:
+        """Return whether the polynomial of an extended integer stands for the extension as well."""
+        source, result = extension.operands[0], extension.results[0]
+        return self.needed_bits(result) <= width_of(source.type) or self._fits(extension)
+
+    def _fits(self, extension: ir.Operation) -> bool:
+        known = self.interval(extension.operands[0])
+        low, high = range_of(width_of(extension.operands[0].type), signed=extension.name == "arith.extsi")
+        return known is not None and low <= known[0] and known[1] <= high
+
+    def needed_bits(self, value: ir.Value) -> int:
+        """Return the number of an integer's lowest bits that later operations need."""
+        if value not in self._needed:
+            self._needed[value] = max((self._needed_by(use) for use in value.uses), default=0)
+        return self._needed[value]
+
+    def _needed_by(self, use: ir.OpOperand) -> int:
+        op, value = use.owner.operation, use.owner.operands[use.operand_number]
+        shifted = op.name == "arith.shli" and use.operand_number == 0
+        if (
+            op.name in (*_SUMS, *EXTENSIONS, "arith.trunci")
+            or shifted
+            or (op.name == "arith.select" and use.operand_number)
+        ):
+            return min(width_of(value.type), self.needed_bits(op.results[0]))
+        return width_of(value.type)
+
+    def interval(self, value: ir.Value) -> Interval | None:
+        """Bounds of the polynomial itself, where they are known."""
+        if value not in self._intervals:
+            self._intervals[value] = self._interval(value)
+        return self._intervals[value]
+
+    def _interval(self, value: ir.Value) -> Interval | None:
+        if value not in self._data:
+            known = constant_of(value)
+            return range_of(width_of(value.type), signed=True) if known is None else (known, known)
+        if isinstance(value, ir.BlockArgument):
+            return None
+        op = value.owner
+        if op.name in EXTENSIONS:
+            if self.changes_nothing(op):
+                return self.interval(op.operands[0]) if self._fits(op) else None
+            return range_of(width_of(op.operands[0].type), signed=op.name == "arith.extsi")
+        if op.name not in _SUMS:
+            return None
+        a, b = (self.interval(operand) for operand in op.operands)
+        return None if a is None or b is None else _combined(op.name, a, b)
+
+
+def _combined(name: str, a: Interval, b: Interval) -> Interval:
+    if name == "arith.addi":
+        return a[0] + b[0], a[1] + b[1]
+    if name == "arith.subi":
+        return a[0] - b[1], a[1] - b[0]
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
 
 _WORD_BITS = 64
 
@@ -72,7 +164,7 @@ def rewritten(classes: Iterable[TaskClass], domain: Code, *, allow_reassociation
 
 
 def _rewritten(task_class: TaskClass, domain: Code, allow_reassociation: bool) -> Body:
-    module = ir.Module.parse(with_own_words(task_class.body, WORDS_TYPE))
+    module = ir.Module.parse(task_class.body.with_own_words(WORDS_TYPE))
     main = find(module, lambda name: name == "func.func")[0]
     rewriter = _PathRewriter if isinstance(domain, PathDomain) else _Rewriter
     rewriter(main, task_class, domain, allow_reassociation).rewrite()

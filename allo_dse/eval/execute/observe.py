@@ -22,8 +22,7 @@ from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.nest import CONTROL, read_nest
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
-from allo_dse.compiler.program.compiled import CompiledProgram, Decisions, Pid
-from allo_dse.compiler.program.kernel import TaskBody, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, Decisions, Pid, TaskClass
 from allo_dse.mapper.program import Program
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import compile_bodies
@@ -31,24 +30,6 @@ from allo_dse.space.params import Assignment
 
 from .decided import data_sites
 from .run import Externals, Run, compile_places, initial_state, wiring_of
-
-# A rewritten body records its decisions in memory of the task's own, passed as one more argument.
-
-
-def with_own_words(body: TaskBody, type_: str) -> str:
-    """The body with the argument `%df_words`: after its last array, before numbers of streams.
-
-    Args:
-        type_: of the argument, a memref whose layout is `strided<[?], offset: ?>`.
-    """
-    head, opening, rest = body.mlir.partition(f"func.func @{body.symbol}(")
-    arguments, closing, code = rest.partition(") {\n")
-    names = arguments.split(", %")
-    arrays = [k for k, name in enumerate(names) if "memref<" in name]
-    place = arrays[-1] + 1 if arrays else next(k for k, n in enumerate([*names, ""]) if "pid" not in n)
-    names.insert(place, f"df_words: {type_}")
-    return head + opening + ", %".join(names) + closing + code
-
 
 Inputs = Mapping[str, object]
 """Arrays or numbers by tensor name."""
@@ -178,7 +159,7 @@ def _body(task_class: TaskClass, sites: frozenset[int] | None, entries: int) -> 
         return Body(body.symbol, body.mlir)
     type_ = f"memref<{1 + entries * _ENTRY}xi64, strided<[?], offset: ?>>"
     with text_context():
-        module = ir.Module.parse(with_own_words(body, type_))
+        module = ir.Module.parse(body.with_own_words(type_))
         _Writer(next(op for op in module.body.operations if op.operation.name == "func.func").operation, type_).write(
             sites
         )

@@ -32,8 +32,7 @@ from allo_dse.common.mlir.bindings import arith, func, ir, memref
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import Arguments
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import ExternalCall, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.lang.externals import External
 from allo_dse.lang.storage import numpy_dtype, storage_dtype
 from allo_dse.lang.types import DType, bfloat16
@@ -42,7 +41,6 @@ from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import find
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 
-from .observe import with_own_words
 from .run import Externals, Run, apply_meaning, compile_places, initial_state, wiring_of
 
 Array = NDArray[np.generic]
@@ -293,7 +291,7 @@ def _engine(program: CompiledProgram) -> Engine:
 
 
 def _rewritten(task_class: TaskClass) -> Body:
-    text = with_own_words(task_class.body, _OWN)
+    text = task_class.body.with_own_words(_OWN)
     # Attributes of constants keep all digits of the source.
     text = re.sub(r"arith\.constant (\S+) : (bf16|f16|f32)\b", _with_digits, text)
     module = ir.Module.parse(text)

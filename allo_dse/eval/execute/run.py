@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import CompileLimit, SimulationError
 from allo_dse.common.records import Array
 from allo_dse.compiler.model.arguments import Arguments
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import ExternalCall, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
 from allo_dse.lang.externals import External, external
 from allo_dse.lang.storage import storage_dtype, stored

@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.common.records import JsonObject
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 
 from ..graph.groups import chain_name
 from ..graph.program_graph import ProgramGraph

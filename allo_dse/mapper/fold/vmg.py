@@ -25,7 +25,6 @@ from ..graph.program_graph import ProgramGraph
 from .builder import Builder, Primitive
 from .every_node_fold import NodeFold
 from .fold import JointFold, MeshFold, Step, unfolded, violations
-from .mesh_groups import mesh_groups
 from .node_edges import FoldUses, NodeEdges, node_edges
 from .primitives import (
     Coordinate,
@@ -35,6 +34,7 @@ from .primitives import (
     bundle_nodes,
     chain_nodes,
     list_source,
+    mesh_groups,
     mesh_primitives,
     mesh_source,
     plans,

@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct, field
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, StreamPort, TensorPort
 
 from .groups import Seq, Task, Tree, leaf_tasks

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from allo_dse.eval.evaluator import Evaluator
     from allo_dse.eval.target import Target
     from allo_dse.mapper.program import Program
-    from allo_dse.space.choice import Choice, Genes
+    from allo_dse.space.choice import Choice
     from allo_dse.space.choices.folds import FoldChoice
     from allo_dse.space.design import Design
+    from allo_dse.space.genes import Genes
     from allo_dse.space.programs import Programs
 
 MOST_REBUILT = 64

@@ -10,7 +10,7 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from allo_dse.space.choice import Gene
+from allo_dse.space.genes import Gene
 
 from ..declare.spec import StudySpec
 from ..declare.trial_parameters import TrialParameter, TrialParameters

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import optuna
     import pandas
 
-    from allo_dse.space.choice import Genes
+    from allo_dse.space.genes import Genes
 
 
 class RungFailures(Struct, frozen=True):

@@ -11,8 +11,8 @@ import numpy as np
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import keep
-from allo_dse.space.choice import Genes, Suggest
 from allo_dse.space.design import Design
+from allo_dse.space.genes import Genes, Suggest
 from allo_dse.space.regions import regions_of
 from allo_dse.space.sampler.pareto import Individual, Results
 from allo_dse.space.space import Candidate, Space

@@ -20,8 +20,8 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.lang import install
 from allo_dse.networks.operators import attention_work, element_type
-from allo_dse.space.choice import random_suggest
 from allo_dse.space.design import Design
+from allo_dse.space.genes import random_suggest
 from allo_dse.tune.study import Study
 
 install()

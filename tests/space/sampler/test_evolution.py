@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from allo_dse.space.choice import Gene
+from allo_dse.space.genes import Gene
 from allo_dse.space.sampler.evolution import Evolution, EvolutionParameters, Variation
 from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 from allo_dse.space.sampler.pareto import (

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.space.choice import suggest_from
+from allo_dse.space.genes import suggest_from
 from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.run.reproposal import propose_again

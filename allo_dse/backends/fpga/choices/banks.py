@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Branch, Loop, Node, Op, read_nest
-from allo_dse.compiler.program.compiled import REGION
-from allo_dse.compiler.program.kernel import Kernel
+from allo_dse.compiler.program.compiled import REGION, Kernel
 
 from ..cost.memory import Unrolled, addresses_of, split
 

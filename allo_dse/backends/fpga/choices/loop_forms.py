@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.kernel import Kernel
+from allo_dse.compiler.program.compiled import Kernel
 from allo_dse.compiler.schedule.restructure import (
     ALL_ORDERS,
     MOST_CUT,
@@ -16,8 +16,9 @@ from allo_dse.compiler.schedule.restructure import (
     orders,
 )
 from allo_dse.mapper.program import Program
-from allo_dse.space.choice import Ask, Genes, Question, QuestionChoice
+from allo_dse.space.choice import Ask, Question, QuestionChoice
 from allo_dse.space.design import Design, Draft
+from allo_dse.space.genes import Genes
 
 SHAPES = ("as written", "rectangle")
 MERGES = ("apart", "fused")

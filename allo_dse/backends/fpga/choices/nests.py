@@ -9,9 +9,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from allo_dse.compiler.ir.nest import Branch, Loop, Nest, Node, read_nest
-from allo_dse.compiler.program.compiled import Directive
-from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.compiler.ir.nest import Branch, Loop, Nest, Node, outermost, read_nest
+from allo_dse.compiler.program.compiled import Directive, Kernel, TaskClass
 from allo_dse.device.device import FpgaDevice
 from allo_dse.space.choice import Ask, Question
 
@@ -161,7 +160,7 @@ class KernelChains(Struct, frozen=True):
 
 def _chains(nest: Nest, task_class: TaskClass) -> Iterator[Chain]:
     inside: dict[int, int] = {}
-    for loop in _loops(nest.body):
+    for loop in outermost(nest.body):
         _bodies(loop, inside)
     for loops in _paths(nest.body, ()):
         known = [(loop.source, _trips(loop)) for loop in loops]
@@ -178,7 +177,7 @@ def _trips(loop: Loop) -> int | None:
 def _bodies(loop: Loop, found: dict[int, int]) -> int:
     """Note how many copies of innermost bodies the rounds of loops have, pipelined; 0 if they cannot be."""
     counts = []
-    for inner in _loops(loop.body):
+    for inner in outermost(loop.body):
         own, trips = _bodies(inner, found), _trips(inner)
         passes_all = trips is not None and (trips <= MOST_TOKENS or not _passes(inner.body))
         counts.append(own * trips if passes_all and trips else 0)
@@ -200,18 +199,8 @@ def _passes(nodes: Iterable[Node]) -> bool:
     return False
 
 
-def _loops(nodes: Iterable[Node]) -> Iterator[Loop]:
-    """The outermost loops of a block."""
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield node
-        elif isinstance(node, Branch):
-            for side in node.sides:
-                yield from _loops(side)
-
-
 def _paths(nodes: Iterable[Node], outer: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
     """From the outermost to each innermost loop."""
-    for loop in _loops(nodes):
+    for loop in outermost(nodes):
         inner = list(_paths(loop.body, (*outer, loop)))
         yield from inner or [(*outer, loop)]

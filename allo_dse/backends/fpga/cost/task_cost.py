@@ -17,9 +17,8 @@ from msgspec import Struct
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear, decided
-from allo_dse.compiler.ir.nest import Access, Branch, Op, read_nest
-from allo_dse.compiler.program.compiled import CompiledProgram, Directive
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.ir.nest import Access, Branch, Op, outermost, read_nest, walk
+from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
 from allo_dse.compiler.program.tensors import SourceLoop
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
@@ -33,7 +32,7 @@ from .loops.round import KnownRounds
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
-from .plan import Item, Plan, Planned, loops_in, place_of, plan_of, planned, refusal
+from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
 from .simplify import simplified
 
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
@@ -152,15 +151,7 @@ def _values(form: Linear | None, extent: int, values: Mapping[int, range]) -> Co
 
 def _sourced(item: Item) -> Iterator[int]:
     """The loops of the source in an item, outermost first."""
-    if isinstance(item, Planned):
-        if item.source is not None:
-            yield item.source
-        for inner in item.body:
-            yield from _sourced(inner)
-    elif not isinstance(item, Op):
-        for side in item.sides:
-            for nested in side:
-                yield from _sourced(nested)  # type: ignore[arg-type]
+    return (loop.source for loop in walk((item,)) if isinstance(loop, Planned) and loop.source is not None)
 
 
 _ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
@@ -291,14 +282,10 @@ def planned_cost(
 
 def _not_pipelined(items: Iterable[Item], asked: Set[int]) -> Iterator[tuple[str, str]]:
     """Yield the loops of these numbers in the source that are not pipelined, each with the reason."""
-    for item in items:
-        if isinstance(item, Branch):
-            yield from _not_pipelined((*item.sides[0], *item.sides[1]), asked)  # type: ignore[arg-type]
-        elif isinstance(item, Planned):
-            if item.source in asked and item.mode == "sequential":
-                inner = next((one.name for one in loops_in(item.body) if one.varies), "")
-                yield item.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled"
-            yield from _not_pipelined(item.body, asked)
+    for item in walk(items):
+        if isinstance(item, Planned) and item.source in asked and item.mode == "sequential":
+            inner = next((one.name for one in outermost(item.body) if one.varies), "")
+            yield item.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled"
 
 
 @lru_cache(maxsize=4096)

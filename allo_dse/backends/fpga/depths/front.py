@@ -20,10 +20,9 @@ from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.replay.trace_data import TraceError
 from allo_dse.space.design import Design
 
-from ..bounds import SMALLEST_DEPTH
 from ..cost.memory import BRAM18_BITS, fifo_resources, fifo_steps
 from ..mapping import FpgaMapping
-from ..network import FpgaNetwork, fpga_network
+from ..network import SMALLEST_DEPTH, FpgaNetwork, fpga_network
 from .solver import DepthSolver, hopeless, most_tokens
 
 DEFAULT_BITS = 32

@@ -21,9 +21,8 @@ from allo_dse.simulator.engine.frames import repeated
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network
 
-from ..bounds import SMALLEST_DEPTH
 from ..mapping import FpgaMapping
-from ..network import FpgaNetwork, fpga_network
+from ..network import SMALLEST_DEPTH, FpgaNetwork, fpga_network
 
 if TYPE_CHECKING:
     from allo_dse.simulator.depths.front import DepthFront

@@ -155,6 +155,12 @@ def _parts(uses: Sequence[Use]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]]
     return tuple((tuple(gets), tuple(puts)) for gets, puts in parts)
 
 
+def slots(depths: Sequence[int]) -> tuple[IntArray, IntArray]:
+    """Return the depths and first tokens of FIFOs' streams: of each the filled slots, then the free ones."""
+    free = np.repeat(np.array(depths, np.int64), 2)
+    return free, free * (np.arange(len(free)) % 2)
+
+
 class NodeLinks(Struct, frozen=True):
     """Channels of the nodes of one group.
 

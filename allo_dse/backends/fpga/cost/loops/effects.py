@@ -97,9 +97,8 @@ class _Reader:
     def block(self, items: Iterable[Item], unrolled: Unrolled) -> None:
         for item in items:
             if isinstance(item, Planned):
-                values = range(item.first, item.first + item.trips * item.step, item.step)
-                self.ranges[item.variable] = min(values, default=0), max(values, default=0)
-                self.block(item.body, {**unrolled, item.variable: values})
+                self.ranges[item.variable] = min(item.values, default=0), max(item.values, default=0)
+                self.block(item.body, {**unrolled, item.variable: item.values})
             elif isinstance(item, Branch):
                 self._either(item.sides, unrolled)  # type: ignore[arg-type]
             elif item.access is not None and not item.block:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear
-from allo_dse.compiler.ir.nest import Op
+from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
 
 from ..memory import Storage, addresses_of, split
@@ -353,11 +353,10 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int])
 
 def _is_loop_like(item: Item) -> bool:
     """Return whether an item needs a loop of its own: blocks move between array and stream element by element."""
-    if isinstance(item, Op):
-        return item.block > 0
-    if isinstance(item, Planned):
-        return item.mode != "unroll" or any(_is_loop_like(inner) for inner in item.body)
-    return any(_is_loop_like(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
+    return any(
+        inner.block > 0 if isinstance(inner, Op) else isinstance(inner, Planned) and inner.mode != "unroll"
+        for inner in walk((item,))
+    )
 
 
 def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) -> Pipelined:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import StaticControlError
 from allo_dse.compiler.ir.affine import everywhere, forms_of
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.eval.execute.decided import Asked, Observed
 
 from ..plan import place_of, refusal

@@ -9,8 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import ir, nested_ops
-from allo_dse.compiler.program.compiled import Directive
-from allo_dse.compiler.program.kernel import ExternalCall
+from allo_dse.compiler.program.compiled import Directive, ExternalCall
 from allo_dse.compiler.program.tensors import StreamArray, Tensor
 
 from ..cpp.expressions import Element, Names, element_of, element_of_dtype, identifier
