@@ -59,6 +59,7 @@ AIECC = "aiecc --get-full-elf --full-elf-name=network.elf --alloc-scheme=basic-s
 
 Array = NDArray[Any]
 Facts = Mapping[str, Any]
+Buffer = tuple[str, str]
 
 
 class WrongResults(Exception):
@@ -105,76 +106,71 @@ class Built:
 class Elf:
     """Programs that Allo has generated, in one ELF file: each call of it is a runtime sequence.
 
+    Buffers have a tensor's name and its element type. Constants stay in theirs from call to call.
+
     Attributes:
-        free: tensors that are others in another shape, with these.
-        calls: the designs that run, each with the keys of its buffers.
-        kinds: types of buffers in MLIR, by key: a tensor and an element type.
-        written: keys of the buffers that designs write.
+        calls: the designs that run, each with its buffers.
+        kinds: types of buffers in MLIR. written: buffers that designs write.
     """
 
     def __init__(self, network: Facts, built: Mapping[str, Any], free: Mapping[str, str]) -> None:
-        self.free, self.buffers = free, dict[str, Any]()
-        self.calls: dict[int, list[tuple[str, list[str]]]] = {}
-        self.kinds, self.written = dict[str, str](), set[str]()
-        reads = {step["name"]: step["inputs"] for step in network["steps"]}
-        devices, aliases = dict[str, str](), list[str]()
+        self.calls: dict[int, list[tuple[str, list[Buffer]]]] = {}
+        self.kinds, self.written, self.buffers = dict[Buffer, str](), set[Buffer](), dict[Buffer, Any]()
+        reads, devices = {step["name"]: step["inputs"] for step in network["steps"]}, dict[str, str]()
         for run in (run for launch in network["launches"] for run in launch["runs"]):
             name, own, left = run["design"], built[run["folder"]], iter(reads[run["step"]])
-            if name not in devices:
-                alias, devices[name] = _device(name, own.project)
-                aliases.append(alias)
-            tensors, kinds = own.facts["tensors"], re.findall(r"memref<[^>]*>", _arguments(devices[name]))
-            if len(tensors) != len(kinds):
+            devices[name] = devices.get(name) or _device(name, own.project)
+            kinds = re.findall(r"memref<[^>]*>", devices[name].partition("@run(")[2].partition(") {")[0])
+            if len(kinds) != len(own.facts["tensors"]):
                 raise SystemExit(f"{own.project}: its runtime sequence has other arguments than the program's tensors")
-            names = [self._source(run["writes"] if one["written"] else next(left)) for one in tensors]
-            keys = [f"{tensor}:{one['dtype']}" for tensor, one in zip(names, tensors, strict=True)]
-            self.kinds |= dict(zip(keys, kinds, strict=True))
-            self.written |= {key for key, one in zip(keys, tensors, strict=True) if one["written"]}
-            self.calls.setdefault(run["call"], []).append((name, keys))
-        kind = re.findall(r"aie\.device\((\w+)\)", "".join(devices.values()))[0]
-        main = [f"aie.device({kind}) @main {{", *map(self._sequence, self.calls), "}"]
-        (HERE / "network.mlir").write_text("\n".join([*aliases, "module {", *main, *devices.values(), "}\n"]))
+            given = []
+            for tensor, kind in zip(own.facts["tensors"], kinds, strict=True):
+                source = run["writes"] if tensor["written"] else next(left)
+                while source in free:  # in another shape
+                    source = free[source]
+                given.append((source, tensor["dtype"]))
+                self.kinds[given[-1]] = kind
+                self.written |= {given[-1]} if tensor["written"] else set()
+            self.calls.setdefault(run["call"], []).append((name, given))
+        kind = re.findall(r"aie\.device(\(\w+\))", "".join(devices.values()))[0]
+        main = [f"aie.device{kind} @main {{", *map(self._sequence, self.calls), "}\n"]
+        (HERE / "network.mlir").write_text("\n".join([*devices.values(), *main]))
         command = [*shlex.split(os.environ.get("AIECC", AIECC)), "network.mlir"]
         subprocess.run(command, cwd=HERE, check=True, stdout=sys.stderr)
 
-    def _source(self, tensor: str) -> str:
-        while tensor in self.free:
-            tensor = self.free[tensor]
-        return tensor
-
-    def _keys(self, call: int) -> list[str]:
-        """The buffers of a call, in the order of its arguments."""
-        return list(dict.fromkeys(key for _, keys in self.calls[call] for key in keys))
+    def _arguments(self, call: int) -> dict[Buffer, str]:
+        given = dict.fromkeys(one for _, own in self.calls[call] for one in own)
+        return {one: f"%arg{number}" for number, one in enumerate(given)}
 
     def _sequence(self, call: int) -> str:
         """The runtime sequence of a call; programs in a row that are alike share a configuration."""
-        names = {key: f"%arg{number}" for number, key in enumerate(self._keys(call))}
-        given = ", ".join(f"{name}: {self.kinds[key]}" for key, name in names.items())
+        names = self._arguments(call)
+        given = ", ".join(f"{name}: {self.kinds[one]}" for one, name in names.items())
         lines = [f"  aie.runtime_sequence @call_{call}({given}) {{"]
         for design, runs in groupby(self.calls[call], lambda one: one[0]):
             lines.append(f"    aiex.configure @{design} {{")
-            for _, keys in runs:
-                kinds = ", ".join(self.kinds[key] for key in keys)
-                lines.append(f"      aiex.run @run({', '.join(names[key] for key in keys)}) : ({kinds})")
+            for _, own in runs:
+                passed, kinds = (", ".join(by[one] for one in own) for by in (names, self.kinds))
+                lines.append(f"      aiex.run @run({passed}) : ({kinds})")
             lines.append("    }")
         return "\n".join([*lines, "  }"])
 
     def run(self, call: int, known: Mapping[str, Array], repetitions: int) -> tuple[dict[str, Array], float]:
-        """Return the tensors that a call writes, and its time in us; constants are in their buffers from the first."""
-        xrt, keys = importlib.import_module("pyxrt"), self._keys(call)
-        if not hasattr(self, "context"):
+        """Return the tensors that a call writes, and its time in us."""
+        xrt, given = importlib.import_module("pyxrt"), self._arguments(call)
+        if not self.buffers:
             self.device = xrt.device(0)
             self.context = xrt.hw_context(self.device, xrt.elf(str(HERE / "network.elf")))
         run = xrt.run(xrt.ext.kernel(self.context, f"main:call_{call}"))
-        types = {key: _dtype(key.rpartition(":")[2]) for key in keys}
-        for number, key in enumerate(keys):
-            size = int(re.findall(r"\d+", self.kinds[key])[0]) * types[key].itemsize
-            if key not in self.buffers:
-                self.buffers[key] = xrt.ext.bo(self.device, size)
-                if (one := known.get(key.rpartition(":")[0])) is not None:
-                    self.buffers[key].write(np.ascontiguousarray(one.astype(types[key])).tobytes(), 0)
-                    self.buffers[key].sync(xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
-            run.set_arg(number, self.buffers[key])
+        to_device, to_host = (getattr(xrt.xclBOSyncDirection, f"XCL_BO_SYNC_BO_{to}_DEVICE") for to in ("TO", "FROM"))
+        for number, (tensor, dtype) in enumerate(given):
+            if (tensor, dtype) not in self.buffers:
+                size = int(re.findall(r"\d+", self.kinds[tensor, dtype])[0])
+                first = np.zeros(size, _dtype(dtype)) if tensor not in known else known[tensor].astype(_dtype(dtype))
+                self.buffers[tensor, dtype] = made = xrt.ext.bo(self.device, first.nbytes)
+                made.write(first.tobytes(), 0)
+                made.sync(to_device)
+            run.set_arg(number, self.buffers[tensor, dtype])
         times = []
         for _ in range(repetitions):
             begun = time.perf_counter()
@@ -183,28 +179,26 @@ class Elf:
                 raise SystemExit(f"call {call} was not completed")
             times.append((time.perf_counter() - begun) * 1e6)
         found = {}
-        for key in self.written.intersection(keys):
-            self.buffers[key].sync(xrt.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE)
-            found[key.rpartition(":")[0]] = np.frombuffer(self.buffers[key].map(), types[key]).copy()
+        for tensor, dtype in self.written.intersection(given):
+            self.buffers[tensor, dtype].sync(to_host)
+            found[tensor] = np.frombuffer(self.buffers[tensor, dtype].map(), _dtype(dtype)).copy()
         return found, statistics.median(times)
 
 
-def _device(name: str, project: Path) -> tuple[str, str]:
-    """Return a program of Allo's as a device with a name, and the aliases before it; its objects are copied."""
-    aliases, _, body = (project / "top.mlir").read_text().partition("module")
-    for alias in re.findall(r"^[#!](\w+) =", aliases, re.MULTILINE):
-        aliases, body = (re.sub(rf"([#!]){alias}\b", rf"\1{name}_{alias}", part) for part in (aliases, body))
-    for file in set(re.findall(r'link_with = "([^"]+)"', body)):
+def _device(name: str, project: Path) -> str:
+    """Return a program of Allo's as a device with a name; its objects are copied, and have names of their own as well.
+
+    Aliases of attributes come before it: the parser wraps what a file has into a module.
+    """
+    text = (project / "top.mlir").read_text()
+    for alias in re.findall(r"^[#!](\w+) =", text, re.MULTILINE):
+        text = re.sub(rf"([#!]){alias}\b", rf"\1{name}_{alias}", text)
+    for file in set(re.findall(r'link_with = "([^"]+)"', text)):
         shutil.copy(project / file, HERE / f"{name}_{file}")
-        body = body.replace(f'"{file}"', f'"{name}_{file}"')
-    body = re.sub(r"aie\.device\((\w+)\)(?: @\w+)?", rf"aie.device(\1) @{name}", body, count=1)
-    body = re.sub(r"aiex?\.runtime_sequence(?: @\w+)?\s*\(", "aie.runtime_sequence @run(", body, count=1)
-    return aliases, body[body.find("aie.device") : body.rfind("}")].rstrip()
-
-
-def _arguments(device: str) -> str:
-    """The arguments of a device's runtime sequence, as text."""
-    return device.partition("aie.runtime_sequence @run(")[2].partition(") {")[0]
+        text = text.replace(f'"{file}"', f'"{name}_{file}"')
+    text = re.sub(r"aie\.device(\(\w+\))(?: @\w+)?", rf"aie.device\1 @{name}", text, count=1)
+    text = re.sub(r"aiex?\.runtime_sequence(?: @\w+)?\s*\(", "aie.runtime_sequence @run(", text, count=1)
+    return text.partition("module")[0] + text[text.find("aie.device") : text.rfind("}")].rstrip()
 
 
 class Kernel:
