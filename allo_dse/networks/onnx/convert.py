@@ -21,7 +21,7 @@ from allo_dse.tune.study import call, execute_file
 
 from ..network import Network
 from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
-from ..operators.elementwise import layer_norm_work, rms_norm_work, rope_work, softmax
+from ..operators.elementwise import rope_work, softmax
 from ..operators.execute import Operand, Work, element_type
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from ..strided import arrange, simplified
@@ -33,7 +33,7 @@ from .host import host_step, indices_outside, joined_hosts
 from .images import batch_norm, conv, pool, resize
 from .patterns import parts_of, with_patterns
 from .quantized import in_whole_numbers
-from .reductions import REDUCTIONS, group_norm, reduction
+from .reductions import REDUCTIONS, reduction
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -120,7 +120,7 @@ def from_onnx(
     """
     if host not in HOSTS:
         raise StudyError(f"host={host!r} is none of {', '.join(HOSTS)}", hint=did_you_mean(host, HOSTS))
-    read = read_graph(model, sizes)
+    read = read_graph(model, sizes, frozenset(programs or ()))
     graph, own = with_patterns(in_whole_numbers(read)), dict(programs or {})
     needed = _needed(graph)
     require_meant(own, needed, read)
@@ -349,27 +349,6 @@ def _softmax(builder: Builder, node: Node) -> None:
         builder.rearrange(node, lambda one: np.moveaxis(one.reshape(*rest, width), -1, axis), made)
 
 
-def _normed(builder: Builder, node: Node) -> tuple[int, int]:
-    """Return the rows and the width of the matrix that is normed, once its weights are known to be those of a row."""
-    rows, width = builder.rows(node.inputs[0])
-    if not builder.graph.along_last(node) or not all(_is_row(builder.shape(one), width) for one in node.inputs[1:]):
-        raise builder.refuse(node, "a norm must be along the last dimension, with a weight for each of its elements")
-    return rows, width
-
-
-def _rms_norm(builder: Builder, node: Node) -> None:
-    rows, width = _normed(builder, node)
-    builder.add(node, rms_norm_work(rows, width, node.number("epsilon", 1e-5), builder.element), *node.inputs[:2])
-
-
-def _layer_norm(builder: Builder, node: Node) -> None:
-    rows, width = _normed(builder, node)
-    bias = node.inputs[2] if len(node.inputs) > 2 else builder.known(np.zeros(width, np.float32))
-    weights = builder.arranged(lambda *rows: np.stack([row.ravel() for row in rows]), node.inputs[1], bias)
-    work = layer_norm_work(rows, width, node.number("epsilon", 1e-5), builder.element)
-    builder.add(node, work, node.inputs[0], weights)
-
-
 def _rope(builder: Builder, node: Node) -> None:
     x, *tables = node.inputs
     if len(builder.shape(x)) != 4 or any(name not in builder.graph.known for name in tables):
@@ -480,8 +459,6 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "MatMul": _matmul,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
-    "RMSNormalization": _rms_norm,
-    "LayerNormalization": _layer_norm,
     "RotaryEmbedding": _rope,
     "Attention": _attention,
     "Conv": conv,
@@ -490,8 +467,6 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "AveragePool": pool,
     "ConvTranspose": conv,
     "Resize": resize,
-    "InstanceNormalization": group_norm,
-    "GroupNormalization": group_norm,
     **dict.fromkeys(REDUCTIONS, reduction),
 }
 """Functions that make a step of a node, by its type."""

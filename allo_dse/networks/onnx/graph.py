@@ -135,7 +135,9 @@ class Graph:
         return node.number("axis", default) in (-1, len(self.shapes[node.inputs[0]]) - 1)
 
 
-def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None) -> Graph:
+def read_graph(
+    model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None, keep: frozenset[str] = frozenset()
+) -> Graph:
     """Return the graph of a model whose tensors all have known shapes; constants are folded.
 
     Shapes that ONNX's rules do not give are those of a run on random inputs.
@@ -144,6 +146,7 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
         model: a file or a model of `onnx`.
         sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`; and values of
             inputs that are one whole number.
+        keep: names and types of nodes that stay as they are.
 
     Raises:
         StudyError: without `onnx`, for a file that is not a model, or for dimensions that stay open.
@@ -164,11 +167,11 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
     given = [one for one in _bound(place, graph.input, rest) if one.name not in known]
     for one in given:
         _require_shape(place, one.name, one.type)
-    found = _read(graph, given, known, versions)
+    found = _read(graph, given, known, versions, keep)
     foreign = [name for node in found.nodes if not _has_rules(node, versions) for name in node.outputs if name]
     if any(name not in found.shapes for name in foreign):  # no rules of ONNX say what they write
         types = {name: _type_of(array) for name, array in _example(found, foreign).items()}
-        found = _read(graph, given, known, versions, types)
+        found = _read(graph, given, known, versions, keep, types)
     missing = [name for node in found.nodes for name in node.outputs if name and name not in found.shapes]
     example = _example(found, missing) if missing else {}
     return replace(
@@ -184,11 +187,13 @@ def _read(
     given: Sequence[ValueInfoProto],
     constants: Mapping[str, Array],
     versions: dict[str, int],
+    keep: frozenset[str],
     measured: Mapping[str, TypeProto] | None = None,
 ) -> Graph:
     """Return a graph with folded constants, and the shapes that follow from its inputs.
 
     Args:
+        keep: names and types of nodes that stay as they are.
         measured: types of tensors that no rules give.
     """
     known, inputs = dict(constants), [one.name for one in given]
@@ -201,7 +206,14 @@ def _read(
     waiting = deque(one for one in graph.node if one.output)
     while waiting:
         proto = waiting.popleft()
-        parts = _taken_branch(proto, known, same) or _linear_parts(proto) or _einsum_parts(proto, types, same)
+        first = same.get(proto.input[0], proto.input[0]) if proto.input else ""
+        shape = _shape(types[first]) if first in types and not keep & {proto.op_type, proto.name} else None
+        parts = (
+            _taken_branch(proto, known, same)
+            or _linear_parts(proto)
+            or _einsum_parts(proto, types, same)
+            or _norm_parts(proto, shape, versions.get("", 1))
+        )
         if parts is None and (parts := _narrow_parts(proto, known)) is not None:
             widened.add(parts[0].output[0])
         if parts is not None:
@@ -370,6 +382,58 @@ def _einsum_parts(proto: NodeProto, types: Mapping[str, TypeProto], same: Mappin
     product = shaped(product, *order)
     perm = [order.index(one) for one in result]
     return [*made, helper.make_node("Transpose", [product], [output], perm=perm, name=proto.name)]
+
+
+NORMS = {"LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization"}
+
+
+def _norm_parts(proto: NodeProto, shape: Shape | None, version: int) -> list[NodeProto] | None:
+    """Return a norm over the last dimensions, groups of channels or each channel as its definition.
+
+    None for any other node, and for one whose statistics are outputs.
+
+    Args:
+        shape: of its first input.
+    """
+    from onnx import helper
+
+    if proto.op_type not in NORMS or proto.domain not in {"", "ai.onnx"} or not shape or any(proto.output[1:]):
+        return None
+    numbers = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
+    made: list[NodeProto] = []
+    last, output = proto.op_type[0] in "LR", proto.output[0]
+    axes = list(range(numbers.get("axis", -1) % len(shape) if last else 2, len(shape)))
+    groups = 1 if last else numbers.get("num_groups", shape[1])
+    split = not last and groups < shape[1]
+    if not axes:
+        return None
+
+    def step(op: str, *inputs: str, **attributes: object) -> str:
+        made.append(helper.make_node(op, list(inputs), [f"{output}/{len(made)}"], **attributes))
+        return str(made[-1].output[0])
+
+    def constant(values: Sequence[float], element: int = 7) -> str:
+        return step("Constant", value=helper.make_tensor("", element, [len(values)], values))
+
+    def mean(one: str) -> str:
+        return step("ReduceMean", one, axes=axes) if version < 18 else step("ReduceMean", one, constant(axes))
+
+    def of_channels(one: str) -> str:
+        if split and version < 21:  # weights were those of groups
+            one = step("Expand", step("Reshape", one, constant([-1, 1])), constant([groups, shape[1] // groups]))
+        return one if last else step("Reshape", one, constant([shape[1], *(1 for _ in shape[2:])]))
+
+    x = proto.input[0]
+    if split:
+        x, axes = step("Reshape", x, constant([shape[0], groups, -1])), [2]
+    x = x if proto.op_type[0] == "R" else step("Sub", x, mean(x))
+    epsilon = constant([numbers.get("epsilon", 1e-5)], 1)
+    x = step("Div", x, step("Sqrt", step("Add", mean(step("Mul", x, x)), epsilon)))
+    x = step("Reshape", x, constant(shape)) if split else x
+    for op, weight in zip(("Mul", "Add"), filter(None, proto.input[1:]), strict=False):
+        x = step(op, x, of_channels(weight))
+    made[-1].output[0], made[-1].name = output, proto.name
+    return made
 
 
 def _narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> list[NodeProto] | None:
