@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from allo_dse.space.design import Design
 from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
 from .fronts import Fronts, launches_of
 from .launches import HOST, Launch, Run, in_turn
-from .network import Array, Arrays, Host, Network, Operator
+from .network import Array, Arrays, Host, Network
 from .operators.execute import Work, output_limits, run_program
 from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
@@ -157,14 +157,6 @@ class Composition:
         return launches.linked or (self.runtime != "launches" and launches.configuring_us(self.fronts.target) > 0)
 
     @cached_property
-    def exported_us(self) -> float | None:
-        """The predicted time of the exported driver; None for designs that no tool builds."""
-        if self.exported:
-            return self.latency_us
-        once = self.fronts.launches.configuring_us(self.fronts.target)
-        return in_turn(self.network, self.launches, Calls(once), self.moves_us)[1] if once else None
-
-    @cached_property
     def moves_us(self) -> dict[str, float]:
         """The time of each rearrangement, conversion and step of the host, by name."""
         network, device = self.network, self.fronts.device
@@ -270,7 +262,7 @@ class Composition:
         predicted = {run.step.name: run.point.latency_us for launch in self.launches for run in launch.runs}
         predicted |= self.host_us
         if folder is not None:
-            return Session(self.network, on_board(Path(folder), python), predicted)
+            return Session(self.network, partial(_on_board, Path(folder), python), predicted)
         if on == "host":
             whole = self.fronts.network
             return Session(whole, lambda _, inputs: whole.run(inputs, simulated=False), predicted)
@@ -349,9 +341,8 @@ def _runtime(fronts: Fronts, wanted: str) -> str:
     built = fronts.launches.configuring_us(fronts.target) > 0
     if wanted == "sequence" and not built:
         raise StudyError(
-            f"a runtime sequence is exported for designs that Allo builds for an NPU, not for target {fronts.target!r}"
-            f" on {fronts.device.name}",
-            hint="leave --runtime (runtime=) out, or take target 'allo'",
+            f"{fronts.device.name} with target {fronts.target!r} has no runtime sequence",
+            hint="it takes designs that Allo builds for an NPU; leave --runtime (runtime=) out",
         )
     return wanted or ("calls" if built else "launches")
 
@@ -476,8 +467,16 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution, more_us: flo
     for number in sorted(set(solution.launch) - {-1}):
         members = [o for o in range(len(operators)) if solution.launch[o] == number]
         members.sort(key=lambda o: (solution.start[o], o))
-        first = _first_columns(problem, solution, members)
-        runs = [_run(fronts, operators[o], solution, o, first[problem.kinds[o]], more_us) for o in members]
+        first, used, runs = dict[int, int](), 0, list[Run]()
+        for o in members:
+            kind, point = problem.kinds[o], fronts.points_of(operators[o])[solution.choice[o]]
+            assert point is not None
+            if kind not in first:  # kinds are placed side by side
+                first[kind] = used
+                used += problem.choices[kind][solution.choice[o]].needs[0]
+            start = solution.start[o] * TICK_US
+            times = start + max(0.0, more_us), start + more_us + point.latency_us
+            runs.append(Run(operators[o].step, point, first[kind], *times, operators[o].copy))
         streamed = [problem.edges[edge] for edge in solution.streams]
         for edge in streamed:
             ends = members.index(edge.source), members.index(edge.target)
@@ -488,25 +487,6 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution, more_us: flo
         saved = {name: sum(edge.saves[1 + at] for edge in streamed) for at, name in enumerate(resources)}
         found.append(Launch(len(found), tuple(runs), saved if streamed else {}))
     return tuple(found)
-
-
-def _first_columns(problem: Problem, solution: Solution, members: Sequence[int]) -> dict[int, int]:
-    """Place the kinds of a launch side by side; return the first column of each."""
-    first: dict[int, int] = {}
-    used = 0
-    for o in members:
-        kind = problem.kinds[o]
-        if kind not in first:
-            first[kind] = used
-            used += problem.choices[kind][solution.choice[o]].needs[0]
-    return first
-
-
-def _run(fronts: Fronts, one: Operator, solution: Solution, o: int, first_column: int, more_us: float) -> Run:
-    point = fronts.points_of(one)[solution.choice[o]]
-    assert point is not None
-    start = solution.start[o] * TICK_US
-    return Run(one.step, point, first_column, start + max(0.0, more_us), start + more_us + point.latency_us, one.copy)
 
 
 # Sessions: a composed network as a function of its inputs, on the simulator, the host, or a board.
@@ -543,23 +523,19 @@ class Session:
         return {name: found[name] for name in self.network.outputs}
 
 
-def on_board(folder: Path, python: str = sys.executable) -> Callable[[Session, Mapping[str, Array]], Arrays]:
-    """Return what runs an exported network: its `run.py`, in an interpreter that has the board's tools."""
-
-    def compute(session: Session, inputs: Mapping[str, Array]) -> Arrays:
-        with tempfile.TemporaryDirectory() as place:
-            given, made = Path(place, "inputs.npz"), Path(place, "outputs.npz")
-            np.savez(given, **dict(inputs))  # type: ignore[arg-type]
-            command = [python, "run.py", "--json", "--inputs", str(given), "--outputs", str(made)]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            if done.returncode:
-                said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-                raise StudyError(f"{folder / 'run.py'}: exit code {done.returncode}: {said}", hint="run it by itself")
-            facts = json.loads(done.stdout.splitlines()[-1])
-            runs = [run for launch in facts["launches"] for run in launch["runs"]]
-            session.measured_us = {run["step"]: run["latency_us"] for run in runs if run["latency_us"] is not None}
-            session.measured_us |= facts["host_us"]
-            with np.load(made) as data:
-                return dict(data)
-
-    return compute
+def _on_board(folder: Path, python: str, session: Session, inputs: Mapping[str, Array]) -> Arrays:
+    """Run an exported network: its `run.py`, in an interpreter that has the board's tools."""
+    with tempfile.TemporaryDirectory() as place:
+        given, made = Path(place, "inputs.npz"), Path(place, "outputs.npz")
+        np.savez(given, **dict(inputs))  # type: ignore[arg-type]
+        command = [python, "run.py", "--json", "--inputs", str(given), "--outputs", str(made)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+            raise StudyError(f"{folder / 'run.py'}: exit code {done.returncode}: {said}", hint="run it by itself")
+        facts = json.loads(done.stdout.splitlines()[-1])
+        runs = [run for launch in facts["launches"] for run in launch["runs"]]
+        session.measured_us = {run["step"]: run["latency_us"] for run in runs if run["latency_us"] is not None}
+        session.measured_us |= facts["host_us"]
+        with np.load(made) as data:
+            return dict(data)

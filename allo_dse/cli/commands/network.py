@@ -165,18 +165,14 @@ MOST_NAMED = 8
 
 def _runtime(composition: Composition) -> str:
     runs = [run for launch in composition.launches for run in launch.runs]
+    if composition.runtime == "launches":
+        return "several programs side by side in one call, which is NOT exported; --runtime calls, or sequence, is"
+    calls = f"{len({run.call for run in runs})} calls"
     if composition.runtime == "sequence":
-        calls, launches = len({run.call for run in runs}), len(composition.launches)
-        return f"as exported, one ELF of mlir-aie: {calls} calls of runtime sequences, {launches} programs in a row"
-    if composition.runtime == "calls":
-        alone, each_us = sum(run.point.latency_us for run in runs), composition.configuring_us / len(runs)
-        return (
-            f"as exported, Allo's: {len(runs)} calls, {alone:,.0f} us, and {each_us:,.0f} us for configuring the array "
-            "before each; --runtime sequence is one ELF with all programs"
-        )
-    us = composition.exported_us
-    driver = "no tool builds the designs of this target" if us is None else f"the driver (calls) takes {us:,.0f} us"
-    return f"launches of several programs side by side in one call, NOT exported: {driver}"
+        return f"as exported, one ELF of mlir-aie: {calls} with {len(composition.launches)} programs in a row"
+    alone, each_us = sum(run.point.latency_us for run in runs), composition.configuring_us / len(runs)
+    configured = f"{alone:,.0f} us, and {each_us:,.0f} us for configuring the array before each"
+    return f"as exported, Allo's: {calls}, {configured}; --runtime sequence is one ELF with all programs"
 
 
 def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -123,7 +123,6 @@ def facts_of(composition: Composition) -> JsonObject:
         "simulated_us": round(composition.simulated_us, 1),
         "runtime": composition.runtime,
         "exported": composition.exported,
-        "exported_us": composition.exported_us and round(composition.exported_us, 1),
         "configuring_us": round(composition.configuring_us, 1),
         "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
         "columns": composition.columns,

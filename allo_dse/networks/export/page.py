@@ -36,7 +36,9 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     network, device = composition.network, composition.fronts.device
     title = html_text(f"{network.name} on {device.name}")
     streams = "; streams: " + composition.streamed if composition.streamed else ""
-    said = f"{composition.latency_us:,.0f} us on {composition.where}; {composition.certificate}{streams}."
+    runs_as = f"{composition.runtime}{'' if composition.exported else ', NOT exported'}"
+    said = f"{composition.latency_us:,.0f} us on {composition.where} (host program: {runs_as}); "
+    said += f"{composition.certificate}{streams}."
     if composition.strided:
         said += f" As it lies, in another order: {composition.strided}."
     if composition.accuracy is not None:
@@ -184,8 +186,8 @@ def timeline_svg(composition: Composition) -> str:
     for launch in composition.launches:
         start, wide = left + launch.start_us * scale, (launch.end_us - launch.start_us) * scale
         canvas.box(start, top, max(1.0, wide), rows * _ROW, radius=0, opacity=0.06, tip=f"launch {launch.number}")
-        label = next((one for one in (f"launch {launch.number}", str(launch.number)) if text_width(one, 10) < wide), "")
-        canvas.text(start + 2, top - 6, label, size=10, faint=True)
+        if wide > 60:
+            canvas.text(start + 2, top - 6, f"launch {launch.number}", size=10, faint=True)
     between = composition.time_us.get(WAITING, 0.0) / max(1, len(composition.launches) - 1)
     for launch in composition.launches[:-1] if between else ():
         start, wide = left + launch.end_us * scale, between * scale

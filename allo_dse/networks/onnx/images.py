@@ -106,19 +106,19 @@ def pool(builder: Builder, node: Node) -> None:
 def resize(builder: Builder, node: Node) -> None:
     """Convert an interpolation along each dimension by itself: a product with a matrix that is known.
 
-    Raises:
-        StudyError: if dimensions do not separate.
+    Linear and cubic interpolation are defined so.
     """
     x, known, proto = node.inputs[0], builder.graph.known, node.proto
     before, after = builder.shape(x), builder.shape(node.output)
     axes = [axis for axis, size in enumerate(before) if size != after[axis]]
     nearest = node.attributes.get("mode", b"nearest") == b"nearest"
+    nearest |= node.attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize"  # which has borders
     if proto is None or nearest or min(axes, default=0) < 2 or any(n and n not in known for n in node.inputs[1:]):
         raise builder.refuse(node, "the sizes of images must be numbers")
 
-    def resized(image: Array, *own: int) -> NDArray[np.float32]:
-        """An image of one channel, with these dimensions resized."""
-        kept = [axis not in own for axis in range(len(before))]
+    def resized(image: Array, own: int) -> NDArray[np.float32]:
+        """An image of one channel, with a dimension resized."""
+        kept = [axis != own for axis in range(len(before))]
         given = {name: known[name] for name in node.inputs[1:] if name}
         for name, one in given.items():
             if one.size == len(before):
@@ -127,19 +127,13 @@ def resize(builder: Builder, node: Node) -> None:
             np.float32
         )
 
-    shape, matrices = (1, 1, *before[2:]), []
-    wanted = made = np.random.default_rng(0).random(shape, np.float32)
+    sizes, name = list(before), builder.read(x)
     for axis in axes:
         size = before[axis]
         units = np.eye(size, dtype=np.float32).reshape(
-            size, *(size if at == axis else 1 for at in range(1, len(shape)))
+            size, *(size if at == axis else 1 for at in range(1, len(before)))
         )
-        matrices.append(resized(units, axis).reshape(size, -1).T)
-        made = np.moveaxis(np.moveaxis(made, axis, -1) @ matrices[-1].T, -1, axis)
-    if np.abs(made - resized(wanted, *axes)).max() > SEPARATE:
-        raise builder.refuse(node, "only interpolation along each dimension by itself is supported")
-    sizes, name = list(before), builder.read(x)
-    for axis, matrix in zip(axes, matrices, strict=True):
+        matrix = resized(units, axis).reshape(size, -1).T
         first = [axis, *(at for at in range(len(sizes)) if at != axis)]
         turned = builder.arranged(lambda one, own=tuple(sizes), to=first: one.reshape(own).transpose(to), name)
         turned = builder.arranged(lambda one: one.reshape(one.shape[0], -1), turned)
@@ -150,10 +144,6 @@ def resize(builder: Builder, node: Node) -> None:
         made_as, back = [sizes[at] for at in first], np.argsort(first)
         name = builder.arranged(lambda one, own=made_as, to=back: one.reshape(own).transpose(to), sums)
     builder.rearrange(node, lambda one: one, name)
-
-
-SEPARATE = 1e-5
-"""Largest difference between an interpolation of numbers from 0 to 1 and that of its dimensions one by one."""
 
 
 def batch_norm(builder: Builder, node: Node) -> None:

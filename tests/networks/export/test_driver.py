@@ -105,7 +105,7 @@ def test_programs_of_one_call_are_one_elf(found: Composition, tmp_path: Path, mo
     monkeypatch.setenv("AIECC", f"{sys.executable} -c \"import shutil; shutil.copy('network.mlir', 'network.elf')\"")
     one, device = compose(found.fronts, runtime="sequence"), NpuDevice.of(found.fronts.device)
     assert one.exported
-    assert one.exported_us == one.latency_us < found.latency_us
+    assert one.latency_us < found.latency_us
     calls = [run.call for launch in one.launches for run in launch.runs]
     assert calls == [*([0] * (len(calls) - 1)), 1]
     export(one, tmp_path)
