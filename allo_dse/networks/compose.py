@@ -321,7 +321,12 @@ def compose(
         StudyError: if there is no composition within the limit or the tolerance, an operator needs more columns,
             the device has fewer than `columns`, or a stream is asked of an NPU.
     """
-    _require_there(fronts.device, columns, share)
+    there = fronts.launches.columns
+    if (columns or 0) > there or not 0 < share <= 1:
+        wrong = f"share={share:g} of {fronts.device.name} is none from 0 to 1"
+        if columns is not None:
+            wrong = f"columns={columns}: {fronts.device.name} has {there or 'none'}"
+        raise StudyError(wrong, hint="leave it out for the whole device")
     if stream:
         require_streams(fronts.device)
     options = Options(_runtime(fronts, runtime), columns, share, work_limit, stream)
@@ -363,19 +368,6 @@ class Options(Struct, frozen=True):
     share: float = 1.0
     work_limit: float = WORK_LIMIT
     stream: bool = False
-
-
-def _require_there(device: Device, columns: int | None, share: float) -> None:
-    """Refuse to compose on more than there is."""
-    there = launches_of(device).columns
-    if columns is not None and columns > there:
-        raise StudyError(
-            f"columns={columns}: {device.name} has {there or 'none'}", hint="leave it out for the whole device"
-        )
-    if not 0 < share <= 1:
-        raise StudyError(
-            f"share={share:g} of {device.name} is none from 0 to 1", hint="leave it out for the whole device"
-        )
 
 
 def require_streams(device: Device) -> None:

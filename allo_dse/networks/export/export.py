@@ -127,7 +127,11 @@ def facts_of(composition: Composition) -> JsonObject:
         "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
         "columns": composition.columns,
         "certificate": composition.certificate,
-        **_accuracy(composition),
+        **(
+            {"accuracy": {"deviation": float(f"{composition.deviation:.4g}"), "limit": composition.accuracy.limit}}
+            if composition.accuracy
+            else {}
+        ),
         "host_us": {name: round(us, 1) for name, us in composition.host_us.items()},
         "device_share": round(composition.device_share, 4),
         "time_us": {name: round(us, 1) for name, us in composition.time_us.items()},
@@ -152,13 +156,6 @@ def digest_of(network: Network) -> str:
     """Return a short digest of a network's steps and shapes, to distinguish models of one name."""
     text = [(step.name, step.work.kind, step.inputs, network.shapes[step.output]) for step in network.steps]
     return hashlib.sha256(repr((text, network.inputs, network.outputs)).encode()).hexdigest()[:6]
-
-
-def _accuracy(composition: Composition) -> JsonObject:
-    if composition.accuracy is None:
-        return {}
-    deviation = float(f"{composition.deviation:.4g}")
-    return {"accuracy": {"deviation": deviation, "limit": composition.accuracy.limit}}
 
 
 def _launch(launch: Launch) -> JsonObject:
@@ -272,7 +269,8 @@ def export(
         "steps": [
             {"name": step.name, "kind": step.work.kind, "inputs": step.inputs, "output": step.output,
              "shape": network.shapes[step.output], **({"host": hosts[step.name]} if step.name in hosts else {}),
-             **(_conversion(step.work) if isinstance(step.work, Convert) else {})}
+             **({"dtype": step.work.dtype.name, "rounding": unit_roundoff(step.work.dtype)
+                if step.work.dtype.is_float else 0.0} if isinstance(step.work, Convert) else {})}
             for step, _ in in_order(network, composition.launches)
         ],
     }  # fmt: skip
@@ -299,11 +297,6 @@ def export(
         for run in launch.designs.values():
             written += run.point.design.export(folder / _folder(launch, run))
     return written
-
-
-def _conversion(work: Convert) -> JsonObject:
-    """The type, and how far an element may be off, over the largest one; 0 for whole numbers."""
-    return {"dtype": work.dtype.name, "rounding": unit_roundoff(work.dtype) if work.dtype.is_float else 0.0}
 
 
 def _orders(network: Network) -> Arrays:

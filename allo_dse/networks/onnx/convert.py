@@ -126,7 +126,9 @@ def from_onnx(
     require_meant(own, needed, read)
     require_tensors(graph, needed)
     graph.nodes, ours = needed, {n.output: n for n in needed if n.name not in own and n.op not in own}
-    builder = Builder(graph, Network(file_stem(model) or graph.name), element_type(element), ours)
+    builder = Builder(
+        graph, Network(Path(model).stem if isinstance(model, str | Path) else graph.name), element_type(element), ours
+    )
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
     conversion = Conversion(builder, read, host, Groups(graph, own))
@@ -142,11 +144,6 @@ def from_onnx(
     narrow = read.widened | read.codes.keys()
     builder.net.widened = [node.name or node.output for node in needed if narrow.intersection(node.inputs)]
     return joined_hosts(simplified(builder.net))
-
-
-def file_stem(model: object) -> str:
-    """Return the name of a model's file; empty for a model that is no file."""
-    return Path(model).stem if isinstance(model, str | Path) else ""
 
 
 @dataclass

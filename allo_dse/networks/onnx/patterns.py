@@ -55,7 +55,8 @@ def attention_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
         return None
     probe = np.random.default_rng(0).random(shape, np.float32)
     product = writer.get(_base_of(softmax.inputs[0], graph, writer) or "")
-    if product is None or product.op != "MatMul" or not _is_same(weights, base, probe, graph, writer):
+    same = _computed(weights, {base: probe}, graph, writer)
+    if product is None or product.op != "MatMul" or same is None or not np.array_equal(same, probe):
         return None
     found = _shown(softmax.inputs[0], product.output, graph, writer)
     if found is None:
@@ -108,11 +109,6 @@ def _computed(name: str, given: dict[str, Array], graph: Graph, writer: Writer) 
                 return None
             given |= evaluate(node.proto, known, graph.versions)
     return given[name]
-
-
-def _is_same(name: str, base: str, probe: Array, graph: Graph, writer: Writer) -> bool:
-    found = _computed(name, {base: probe}, graph, writer)
-    return found is not None and np.array_equal(found, probe)
 
 
 def _shown(name: str, base: str, graph: Graph, writer: Writer) -> tuple[float, NDArray[np.bool_]] | None:
