@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .common.exports import lazy_exports
-from .lang.schedule import register_target
+from .common.plugins import register_target
 from .space.backend import add_backend
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from allo_dse.mapper.program import Program
 from .execute.observe import Inputs, arrays_of
 from .execute.run import run_graph
 from .inputs import asked, directions, random_arrays
+from .reference import as_computable
 from .tolerances import limits_of
-from .verify import as_computable
 
 DATA = "data"
 """The directory of a test bench's first inputs."""

@@ -12,7 +12,6 @@ on random inputs, or on the study's own. Messages distinguish two statements:
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,7 +27,6 @@ from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Tensor
-from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
@@ -39,9 +37,10 @@ from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
 from .execute.observe import arrays_of, sets_of
-from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, has_floats, unit_of, unit_roundoff
+from .execute.rounding import Analysed, Analysis, analysed, has_floats, unit_roundoff
 from .execute.run import run_graph
 from .inputs import LOST, Smaller, asked, directions, positive_arrays, random_arrays, reduced
+from .reference import Arrays, as_computable, difference_from, magnitude, share
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, a comparison with a reference replaces the run of the unfolded program."""
@@ -51,13 +50,8 @@ QUICK_OPERATIONS = 8_000_000
 
 _NARROWER = 2.0
 """Factor on the worst case of roundings to a type, of which the bound is of first order."""
-_DOUBLE = 2.0**-53
-"""Unit roundoff of float64."""
-
-_RAW = "; it gets and returns raw integers of fixed-point numbers"
 
 
-Arrays = list[NDArray[np.generic]]
 _Result = TypeVar("_Result")
 
 
@@ -221,7 +215,7 @@ def _compare(
         for name, value, other in zip(written, found, known.outputs, strict=True):
             differs = _bits_differ(value, other)
             if differs.any():
-                return False, f"{name} differs from the unfolded program's in {_share(differs)}", None
+                return False, f"{name} differs from the unfolded program's in {share(differs)}", None
         if known.wrong:
             return False, known.wrong, None
         for name, one in known.largest.items():
@@ -327,12 +321,6 @@ def _largest(tensor: Tensor, one: Analysed) -> Largest:
     return Largest(*found, str(tensor.dtype) if narrower else "")
 
 
-def magnitude(values: NDArray[np.generic]) -> float:
-    """The largest finite absolute value."""
-    wide = np.abs(values.astype(np.float64))
-    return float(wide[np.isfinite(wide)].max(initial=1e-30))
-
-
 def _bits_differ(value: NDArray[np.generic], other: NDArray[np.generic]) -> NDArray[np.bool_]:
     words = [np.ascontiguousarray(one).view(f"V{one.dtype.itemsize}") for one in (value, other)]
     differs: NDArray[np.bool_] = words[0] != words[1]
@@ -409,107 +397,3 @@ def _deeper(run: Callable[[Mapping[str, int]], _Result], depths: Mapping[str, in
             if not depths or not error.deeper:
                 raise
             depths = {**depths, **error.deeper}
-
-
-def difference_from(
-    expected: Arrays, program: CompiledProgram, outputs: list[str], found: Arrays, analysis: Analysis
-) -> str:
-    """Return a text on how the outputs of a run differ from a reference's results; empty if they agree."""
-    types, decided = {tensor.name: tensor.dtype for tensor in program.tensors}, analysis.decided
-    for name, value, wanted in zip(outputs, found, expected, strict=True):
-        dtype = types[name]
-        if dtype.is_float:
-            own = analysis.tensors[name].rounded
-            if not np.array_equal(value, own, equal_nan=True):
-                return f"{name} differs in {_share(value != own)} from a run that observes roundings"
-            wrong, why = unlike_reference(decided.tensors[name], wanted)
-        else:
-            exact = decided.integers.get(name, value)
-            if (value != exact).sum() > analysis.undecided:
-                return f"{name} differs in {_share(value != exact)} from a run without roundings"
-            if dtype.is_fixed and wanted.dtype.kind == "f":
-                wrong, why = _steps_apart(exact, wanted, dtype, _steps(dtype, program, outputs))
-            else:
-                wrong, why = _unlike(exact, wanted)
-        if wrong.sum() > (0 if decided is analysis else decided.undecided):
-            raw = _RAW if any(other.is_fixed for other in types.values()) else ""
-            return f"{name} differs from the reference in {_share(wrong)}{why}{raw}"
-    return ""
-
-
-def unlike_reference(
-    one: Analysed, wanted: NDArray[np.generic], *, single: bool = False
-) -> tuple[NDArray[np.bool_], str]:
-    """Return the elements whose exact results contradict a reference, as a mask, and a text on the largest difference.
-
-    Args:
-        single: the reference computes in float32, however few bits its values have.
-    """
-    own, roundoff = wanted.astype(np.float64), SINGLE if single else unit_of(wanted)
-    finest = _DOUBLE if one.rounded.dtype == np.float64 else SINGLE
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        allowed = (max(finest, min(roundoff, SINGLE)) + _DOUBLE) * one.unit  # that of exact values is float64's
-        # Underflow in the reference is off by the least normal number, times the operations that follow.
-        least = float(np.finfo(np.float64 if max(finest, roundoff) < SINGLE else np.float32).tiny)
-        allowed = allowed + least * (1 + np.fmin(one.unit / np.abs(one.exact), 1 / SINGLE))
-        if roundoff > SINGLE:  # the reference rounds as programs do, at least its results
-            allowed = allowed + roundoff * np.abs(one.exact) + one.tolerance
-        wrong = _apart(own, one.exact, allowed)
-        return wrong, _worst(own, one.exact, allowed, wrong)
-
-
-def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> NDArray[np.bool_]:
-    same = (found == exact) | (np.isnan(found) & np.isnan(exact))
-    apart: NDArray[np.bool_] = ~(same | (np.isfinite(found) & (np.abs(found - exact) <= allowed)))
-    return apart
-
-
-def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.bool_]) -> str:
-    """Describe the element that differs most."""
-    if not wrong.any():
-        return ""
-    off = np.abs(found - exact)
-    off = np.where(wrong, np.where(np.isnan(off), np.inf, off), -1.0)
-    index = np.unravel_index(int(np.argmax(off)), off.shape)
-    place = f" at [{', '.join(map(str, index))}]" if index else ""
-    return f", most{place} by {off[index]:.2g} where {allowed[index]:.2g} is allowed"
-
-
-def _unlike(value: NDArray[np.generic], wanted: NDArray[np.generic]) -> tuple[NDArray[np.bool_], str]:
-    """Return a mask of integers that differ from a reference, and a reason why the reference may be at fault."""
-    with np.errstate(invalid="ignore"):
-        if wanted.dtype.kind == "f":  # floats do not wrap
-            return value != wanted.astype(np.int64).astype(value.dtype), f", which was computed in {wanted.dtype}"
-        return value != wanted.astype(value.dtype), ""
-
-
-def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
-    """Return an error bound in steps of a fixed-point type.
-
-    Each operation on the way to a result, and its final rounding, drops less than one step of the coarsest fixed-point
-    type of a tensor or stream. All of them drop in one direction.
-    """
-    types = [*(tensor.dtype for tensor in program.tensors), *(stream.dtype for stream in program.streams)]
-    coarsest = min(one.fraction_bits for one in (dtype, *types) if one.is_fixed)
-    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in outputs)
-    operations = math.ceil((program.elements_computed or results) / max(1, results))
-    return (operations + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
-
-
-def _steps_apart(
-    value: NDArray[np.generic], wanted: NDArray[np.generic], dtype: DType, steps: float
-) -> tuple[NDArray[np.bool_], str]:
-    """Compare fixed-point numbers, which wrap, with a reference in floats, which does not round each of them."""
-    span = 2.0**dtype.bits
-    with np.errstate(invalid="ignore"):
-        apart = (value.astype(np.float64) - wanted.astype(np.float64) + span / 2) % span - span / 2
-        return ~(np.abs(apart) <= steps), f" by more than {steps:g} steps of {dtype}"
-
-
-def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Return a copy that the user's function may write to; narrow floats become float32 for NumPy."""
-    return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array.copy()
-
-
-def _share(wrong: NDArray[np.bool_]) -> str:
-    return f"{int(np.count_nonzero(wrong)):,} of {wrong.size:,} elements"

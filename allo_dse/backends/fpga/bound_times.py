@@ -97,15 +97,9 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
     pieces: TensorPieces
     external: External
 
-    @property
-    def kept(self) -> frozenset[str]:
-        """Tensors that do not stay in DRAM: a node has the tiles of all its tasks."""
-        return frozenset(name for name, use in self.uses.items() if use.place == "auto")
-
-    @property
-    def passing_tiles(self) -> frozenset[str]:
-        """Tensors of which tiles come and go task by task."""
-        return frozenset(name for name, use in self.uses.items() if use.place == "dram")
+    def at(self, place: str) -> frozenset[str]:
+        """Return the tensors of a place: of "auto" a node has the tiles of all its tasks, of "dram" those at work."""
+        return frozenset(name for name, use in self.uses.items() if use.place == place)
 
     @cached_property
     def cycles_of_tiles(self) -> dict[str, IntArray]:
@@ -115,10 +109,6 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
             if name in self.uses:
                 found[name] = np.full(math.prod(self.pieces.grids[name]), self.uses[name].cycles(words), np.int64)
         return found
-
-    def last_piece(self, port: TensorPort, pids: IntArray) -> IntArray:
-        """Return the last piece of each of some tasks' tiles."""
-        return ends_of(port, pids, self.pieces.grids[port.tensor.name])[1]
 
     def passing(self, port: TensorPort) -> int:
         """Cycles in which a task moves its tile between the FIFO of its node and its own memory."""
@@ -209,8 +199,7 @@ class Paths(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
-        tensors = copies.kept, copies.passing_tiles
-        kept, passing = (_with_tiles(alike, copies, names, len(own.whole)) for names in tensors)
+        kept, passing = (_with_tiles(alike, copies, copies.at(p), len(own.whole)) for p in ("auto", "dram"))
         begins, ends = (np.maximum(*both) for both in zip(kept, passing, strict=True))
         return cls(own, _with_streams(edges, own, begins), ends, *kept)
 
@@ -241,7 +230,7 @@ def _with_tiles(
         # A task sends its results to its node's FIFOs at the same time: one that is sent sooner is stored meanwhile.
         longest = max((copies.passing(port) for port in cls.tensor_ports if port.writes), default=0)
         for port in ports:
-            piece = copies.last_piece(port, pids)
+            piece = ends_of(port, pids, copies.pieces.grids[port.tensor.name])[1]
             if port.reads:
                 begins[tasks] = np.maximum(begins[tasks], copies.arrivals[port.tensor.name][piece])
             if port.writes:

@@ -21,7 +21,7 @@ from allo_dse.space.design import Design
 from .bounds import FpgaBounds
 from .depths.solver import frame_metrics, known_depths, timed_runs
 from .mapping import FpgaMapping
-from .network import FpgaNetwork
+from .network import NAME, VERSION, FpgaNetwork
 
 if TYPE_CHECKING:
     from allo_dse.simulator.depths.front import DepthFront
@@ -40,8 +40,7 @@ class FpgaSimulator:
             does not say them; "declared" for those of the program. Metrics name them as `stream_depths`.
     """
 
-    name = "fpga-simulator"
-    version = "10"
+    name, version = NAME, VERSION
     quick = True
     metrics = FpgaBounds.metrics | {
         "throughput_gops", "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
@@ -132,7 +131,7 @@ def _metrics(mapping: FpgaMapping, timing: _Timing) -> Metrics:
         bound=dict(timing.bound),
         bottleneck=max(timing.bound, key=lambda name: timing.bound[name]),
         **({TIMED_ON: sets} if vmg.program.runs else {}),
-        evaluator=f"{FpgaSimulator.name} {FpgaSimulator.version}",
+        evaluator=f"{NAME} {VERSION}",
     )
 
 

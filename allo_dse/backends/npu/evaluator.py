@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -23,12 +24,12 @@ from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.space.design import Design, Draft
 
-from .costs import ANYTHING, DIRECTIONS, TICKS_PER_CYCLE, ProgramWork, TileTicks, blocks_of, host_us, macs_of, peak_of
+from .costs import ANYTHING, TICKS_PER_CYCLE, ProgramWork, blocks_of, host_us, macs_of, peak_of
 from .mapping import NpuMapping
-from .movement.movement import Flow, Transport
-from .movement.periods import Cadence, GroupSchedule, PortSchedule
+from .movement.movement import Transport
+from .movement.periods import GroupSchedule, PortSchedule
 from .movement.streams import Links
-from .network import build_npu_network, is_paged, ports_of_nodes
+from .network import build_npu_network, is_paged, ports_of_nodes, timed_flows
 
 # Accuracy of a predicted latency, from comparisons with measurements in the device file.
 
@@ -155,31 +156,16 @@ def _plan_bounds(design: Design, work: ProgramWork) -> Bounds:
     return work.bounds(design.vmg.node_count, ticks, transport.host_rewrites, (memory, memory), (dram, dram))
 
 
-class _Moved(NamedTuple):
-    """A flow with the times of a tile and its number of moves. Times are ticks."""
-
-    flow: Flow
-    cadence: Cadence
-    ticks: TileTicks
-
-
 class _Plan:
     """A transport plan as sums over its resources."""
 
     def __init__(self, work: ProgramWork, transport: Transport, schedules: Sequence[GroupSchedule]) -> None:
         self._work, self._schedules = work, schedules
         ports = ports_of_nodes(schedules)
-        self._moved: list[_Moved] = []
-        self._of_transfer: list[list[_Moved]] = [[] for _ in transport.transfers]
+        self._moved = list(timed_flows(schedules, transport, work.device))
         # Per node, the least wait of its first task, and the time for the results of its last one to leave.
         self._waits = [{"in": 0, "out": 0} for _ in ports]
-        for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
-            schedule = ports[flow.nodes[0]][flow.ports[0]]
-            paged = is_paged(transfer, schedule.port.tensor, work.device.board)
-            ticks = work.tile_ticks(flow.direction, flow.tile_bytes, flow.run_bytes, paged=paged)
-            moved = _Moved(flow, schedule.cadence, ticks)
-            self._moved.append(moved)
-            self._of_transfer[transfer.index].append(moved)
+        for flow, _, _, ticks, _ in self._moved:
             for node, port in zip(flow.nodes, flow.ports, strict=True):
                 if _is_waited_for(ports[node][port]):
                     own = self._waits[node]
@@ -187,14 +173,14 @@ class _Plan:
 
     def block_ticks(self, periods: int) -> float:
         """Return a lower bound of a block's time: the work of its busiest resource."""
-        dram = (
-            sum(m.cadence.over(periods) * m.ticks.dram for m in self._moved if m.flow.direction == way)
-            for way in DIRECTIONS
-        )  # fmt: skip
-        shims = (sum(m.cadence.over(periods) * m.ticks.shim for m in moved) for moved in self._of_transfer)
-        memory = (m.cadence.over(periods) * m.ticks.channel for m in self._moved)
         # Each of these is the work of one server that does one thing at a time, so the slowest is a lower bound.
-        return max(*dram, max(shims, default=0), max(memory, default=0), self._busiest_core(periods))
+        busy: Counter[object] = Counter()
+        for number, (flow, transfer, cadence, ticks, _) in enumerate(self._moved):
+            moves = cadence.over(periods)
+            busy[flow.direction] += moves * ticks.dram
+            busy["shim", transfer.index] += moves * ticks.shim
+            busy["memory tile", number] += moves * ticks.channel
+        return max(*busy.values(), self._busiest_core(periods))
 
     def _busiest_core(self, periods: int) -> float:
         """The busiest node computes once its first tiles have arrived; its last ones leave when it has computed."""

@@ -12,7 +12,7 @@ Times are in ticks, `TICKS_PER_CYCLE` to a clock cycle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from allo_dse.simulator.network.tables import Table
 
 from .costs import DIRECTIONS, TICKS_PER_CYCLE, TileTicks, channels_of, class_cycles
 from .movement.movement import WORD_BYTES, Flow, LayoutPlan, Transfer, Transport
-from .movement.periods import GroupSchedule, PortSchedule
+from .movement.periods import Cadence, GroupSchedule, PortSchedule
 from .movement.streams import Links, NodeLinks, Step, core_period, slots
 
 
@@ -120,19 +120,12 @@ def add_design(
     parts: Parts, schedules: Sequence[GroupSchedule], links: Links, transport: Transport
 ) -> tuple[list[_Staged], list[float]]:
     """Add a design's processes; returns its flows, and per node the ticks it computes in one period."""
-    device = parts.device
-    ports = ports_of_nodes(schedules)
     ends: dict[tuple[int, PortKey], Fifo] = {}
     tables: dict[object, Table] = {}
     staged: list[_Staged] = []
-    classes = [cls for group in schedules for cls in group.class_list]
-    shared = channels_of(classes, device) if device else dict.fromkeys(DIRECTIONS, 1)
-    for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
-        schedule, own, ticks = ports[flow.nodes[0]][flow.ports[0]], shared[flow.direction], TileTicks(1, 1, 1)
-        if device:
-            paged = is_paged(transfer, schedule.port.tensor, device.board)
-            ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged, channels=own)
-        staged.append(_Staged(flow, schedule, [parts.fifo(transfer.depth) for _ in range(own)], ticks))
+    for moved in timed_flows(schedules, transport, parts.device):
+        flow = moved.flow
+        staged.append(_Staged(moved, [parts.fifo(moved.transfer.depth) for _ in range(moved.channels)]))
         local = [parts.fifo(flow.depth) for _ in flow.nodes]
         ends.update(zip(zip(flow.nodes, flow.ports, strict=True), local, strict=True))
         _memory_tile_channel(parts, tables, staged[-1], local)
@@ -141,13 +134,36 @@ def add_design(
     return staged, _cores(parts, schedules, links, ends, transport.layouts)
 
 
-class _Staged(Struct, frozen=True):
-    """A flow with its schedule, its buffer in the memory tile for each shim channel, and the times of a tile."""
+class TimedFlow(NamedTuple):
+    """A flow with its transfer, how often it moves a tile, how long that takes, and how many channels share it."""
 
     flow: Flow
-    schedule: PortSchedule
-    buffers: list[Fifo]
+    transfer: Transfer
+    cadence: Cadence
     ticks: TileTicks
+    channels: int
+
+
+class _Staged(NamedTuple):
+    """A flow with its buffer in the memory tile for each shim channel."""
+
+    moved: TimedFlow
+    buffers: list[Fifo]
+
+
+def timed_flows(
+    schedules: Sequence[GroupSchedule], transport: Transport, device: NpuDevice | None
+) -> Iterator[TimedFlow]:
+    """Yield the flows of a plan; without a device, every time is one tick."""
+    ports = ports_of_nodes(schedules)
+    classes = [cls for group in schedules for cls in group.class_list]
+    shared = channels_of(classes, device) if device else dict.fromkeys(DIRECTIONS, 1)
+    for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
+        schedule, own, ticks = ports[flow.nodes[0]][flow.ports[0]], shared[flow.direction], TileTicks(1, 1, 1)
+        if device:
+            paged = is_paged(transfer, schedule.port.tensor, device.board)
+            ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged, channels=own)
+        yield TimedFlow(flow, transfer, schedule.cadence, ticks, own)
 
 
 def is_paged(transfer: Transfer, tensor: Tensor, board: Board) -> bool:
@@ -164,7 +180,7 @@ def is_paged(transfer: Transfer, tensor: Tensor, board: Board) -> bool:
 
 def _dram_ticks(staged: list[_Staged], direction: str) -> tuple[int, int]:
     """Ticks of DRAM service in one direction, in the first and in a later period."""
-    amounts = [(s.ticks.dram, s.schedule.cadence) for s in staged if s.flow.direction == direction]
+    amounts = [(m.ticks.dram, m.cadence) for m, _ in staged if m.flow.direction == direction]
     return sum(ticks * cadence.first for ticks, cadence in amounts), sum(t * cadence.steady for t, cadence in amounts)
 
 
@@ -175,7 +191,7 @@ def ports_of_nodes(schedules: Sequence[GroupSchedule]) -> list[dict[PortKey, Por
 
 def _memory_tile_channel(parts: Parts, tables: dict[object, Table], staged: _Staged, local: list[Fifo]) -> None:
     """The memory-tile channel of one flow: to all its cores at once, or from its core."""
-    flow, cadence, ticks = staged.flow, staged.schedule.cadence, staged.ticks.channel
+    flow, cadence, ticks = staged.moved.flow, staged.moved.cadence, staged.moved.ticks.channel
     key = (flow.direction, ticks, cadence, len(local))
     fifos = [*staged.buffers, *local]
     if key not in tables:
@@ -191,25 +207,25 @@ def _memory_tile_channel(parts: Parts, tables: dict[object, Table], staged: _Sta
 
 def _shim_channel(parts: Parts, tables: dict[object, Table], flows: list[_Staged]) -> None:
     """The shim channels of a transfer, which share each tile: the tiles of its flows by turns."""
-    direction, cadence = flows[0].flow.direction, flows[0].schedule.cadence
-    key = (direction, cadence, tuple(f.ticks for f in flows))
+    (flow, _, cadence, _, _), _ = flows[0]
+    key = (flow.direction, cadence, tuple(moved.ticks for moved, _ in flows))
     if key not in tables:
         tables[key] = _shim_table(flows, cadence.over(parts.periods))
     for buffers in zip(*(staged.buffers for staged in flows), strict=True):
-        parts.process(tables[key], buffers, [DIRECTIONS.index(direction)])
-    parts.channel_ticks = max(parts.channel_ticks, float(cadence.steady * sum(s.ticks.shim for s in flows)))
+        parts.process(tables[key], buffers, [DIRECTIONS.index(flow.direction)])
+    parts.channel_ticks = max(parts.channel_ticks, float(cadence.steady * sum(m.ticks.shim for m, _ in flows)))
 
 
 def _shim_table(flows: list[_Staged], moves: int) -> Table:
     # A channel processes its descriptors in a fixed order, so its flows, which share one sequence of tiles, take turns.
     # In another order a core could wait for a tile that is queued behind one without room yet.
-    table, inwards = Table(), flows[0].flow.direction == "in"
+    table, inwards = Table(), flows[0].moved.flow.direction == "in"
     with table.repeat(moves):
-        for position, staged in enumerate(flows):
+        for position, (moved, buffers) in enumerate(flows):
             table.get(2 * position + inwards)
-            dram = staged.ticks.dram // len(staged.buffers)
+            dram = moved.ticks.dram // len(buffers)
             table.request(0, dram)
-            table.wait(staged.ticks.shim - dram)  # DRAM serves the tile while the channel is busy with it
+            table.wait(moved.ticks.shim - dram)  # DRAM serves the tile while the channel is busy with it
             table.put(2 * position + (not inwards))
     return table
 

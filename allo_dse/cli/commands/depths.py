@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -19,7 +19,6 @@ from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, designs_and_run, j
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from allo_dse.device.fpga_model import Resources
     from allo_dse.simulator.depths.front import DepthFront, DepthPoint
 
 _DEPTHS = """The front of cycles against FIFO memory over the stream depths of a run's design, or of a trace.
@@ -84,8 +83,7 @@ def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max
 
 
 def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _View:
-    from allo_dse.backends.fpga.depths.front import depth_front
-    from allo_dse.backends.fpga.mapping import FpgaMapping
+    from allo_dse.backends.fpga.depths.front import depth_front, fifos_at
     from allo_dse.tune.rerun import Replayer
 
     from ..output import find_design, open_run
@@ -94,8 +92,7 @@ def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int)
     key = table.keys[find_design(table, wanted)]
     with Replayer(table.path, study) as replayer:
         design = replayer.candidate(replayer.record(key)).design
-    costs = FpgaMapping.of(design)
-    return _View(depth_front(design, max_runs=max_runs), lambda point: costs.fifos_at(point.depths))
+    return _View(depth_front(design, max_runs=max_runs), lambda point: fifos_at(design, point.depths))
 
 
 def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
@@ -116,7 +113,7 @@ def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
 class _View:
     """A front with the FPGA resources of each point."""
 
-    def __init__(self, front: DepthFront, fifos: Callable[[DepthPoint], Resources]) -> None:
+    def __init__(self, front: DepthFront, fifos: Callable[[DepthPoint], Any]) -> None:
         self._front, self._fifos = front, fifos
 
     def _resources(self, point: DepthPoint) -> JsonObject:

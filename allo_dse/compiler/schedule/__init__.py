@@ -5,6 +5,6 @@ loops and arrays by their names. The primitives: `loops` (split, reorder, fuse, 
 (buffer_at, reuse_at, reshape), `forward` and `streams` (to), `unfold` (unfold, outline). `printed` has the directives
 that only code generators and cost models read.
 
-Imports: common, compiler, compiler.program, compiler.regions, lang.
+Imports: common, compiler, compiler.ir, compiler.program, compiler.regions, lang.
 Imported by: backends, eval, mapper.
 """

@@ -35,7 +35,6 @@ from allo_dse.simulator.engine.frames import repeated
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Labels as NetworkLabels
 from allo_dse.simulator.network.network import Network, NetworkBuilder
-from allo_dse.simulator.run_time.fifo import Variant
 
 
 class State(Struct, frozen=True):
@@ -305,9 +304,8 @@ def run_graph(
     externals = Externals(vmg.program)
     bodies = (Body(c.body.symbol, c.body.mlir) for c in vmg.program.task_classes)
     elements = vmg.program.elements_computed
-    first = Variant(record=record, payload=values)
     with compile_places(vmg.program):
-        engine = compile_bodies(bodies, elements=None if elements is None else frames * elements, first=first)
+        engine = compile_bodies(bodies, elements=None if elements is None else frames * elements, record=record)
         own = state or initial_state(vmg.program)
         run = Run(vmg, engine, arguments.by_name | own.shared, wiring_of(vmg, depths or {}), own, externals)
         network, task_id = run.network()

@@ -210,12 +210,9 @@ class ClassPorts(Struct, frozen=True, eq=False, dict=True):
         return frozenset(i for i, port in enumerate(self.streams) if (port.location, port.direction) in several)
 
     @cached_property
-    def families(self) -> dict[str, list[PortFamily]]:
-        """The stream ports by direction, in families whose members are positions in `streams`."""
-        found: dict[str, list[PortFamily]] = {"put": [], "get": []}
-        for family in port_families(self.streams):
-            found[family.port.direction].append(family)
-        return found
+    def families(self) -> list[PortFamily]:
+        """The stream ports in families whose members are positions in `streams`."""
+        return port_families(self.streams)
 
 
 def _class_ports(cls: TaskClass) -> ClassPorts:

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from allo_dse.backends.fpga.backend import HLS
-from allo_dse.backends.fpga.hls import Arrival, HlsProject, KernelStreams
+from allo_dse.backends.fpga.hls.dataflow.movers import Arrival, KernelStreams
 from allo_dse.backends.fpga.hls.design_project import board_project
+from allo_dse.backends.fpga.hls.project import HlsProject
 from allo_dse.backends.npu.board.program_source import NotCut, function_source
 from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import file_name

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.lang.types import int8
 
-from ..network import Arrange, Host, Network, Shape
+from ..network import Arrange, Host, Network, Shape, arrange
 from ..operators.execute import Expr, Operand, Work
 from ..operators.expressions import (
     LEAST_ELEMENTS,
@@ -27,7 +27,6 @@ from ..operators.expressions import (
     row_tiles,
 )
 from ..operators.products import fitting_side, fitting_vector, gemm_work, gemv_work
-from ..strided import arrange
 from .graph import Graph, Node
 
 Array = NDArray[np.generic]

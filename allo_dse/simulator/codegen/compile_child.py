@@ -18,7 +18,6 @@ from msgspec import Struct
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.processes import limit_memory
 
-from ..run_time.fifo import Variant
 from .signature import Body
 
 
@@ -26,7 +25,7 @@ class Request(Struct, frozen=True):
     """The arguments of `lowering.bodies.compile_bodies`."""
 
     bodies: tuple[Body, ...]
-    variant: Variant
+    record: bool
     optimize: bool
 
 
@@ -75,7 +74,7 @@ def main() -> None:
         _limit_time(seconds)
         try:
             made = compile_bodies(
-                request.bodies, request.variant, optimize=request.optimize, started=lambda names: send(Started(names))
+                request.bodies, request.record, optimize=request.optimize, started=lambda names: send(Started(names))
             )
         except SimulationError as error:
             send(Refused(error.message, error.hint))

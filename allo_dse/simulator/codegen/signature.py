@@ -67,38 +67,17 @@ class Parameter(Struct, frozen=True):
         return 1 + len(self.shape) if self.kind == "tensor" else 1
 
 
-class Pipeline(Struct, frozen=True):
-    """A pipelined loop of a task body, whose numbers are cost sites.
-
-    Attributes:
-        ii, depth: sites of the cycles from round to round, and from a round's begin to its end.
-        stages: per stream operation, in program order, the site of the cycle of its round in which it is due, or None.
-        is_put: per stream operation whether it puts.
-    """
-
-    ii: int
-    depth: int
-    stages: tuple[int | None, ...]
-    is_put: tuple[bool, ...]
-
-    @property
-    def sites(self) -> list[int]:
-        return [self.ii, self.depth, *(s for s in self.stages if s is not None)]
-
-
 class Signature(Struct, frozen=True):
     """A compiled task body: its parameters in order, and the words in which a task's arguments are passed.
 
     Attributes:
         cost_sites: how many cost sites it refers to.
-        pipelines: its pipelined loops.
         polls: whether it tests the fill of its streams, so that its behaviour depends on token times.
     """
 
     symbol: str
     parameters: tuple[Parameter, ...]
     cost_sites: int = 0
-    pipelines: tuple[Pipeline, ...] = ()
     polls: bool = False
 
     @property
@@ -164,16 +143,7 @@ class Signature(Struct, frozen=True):
 
 
 class CompiledBodies(Struct, frozen=True):
-    """An object file, and per body, in the order in which they were given:
-
-    Attributes:
-        signatures: its parameters.
-        needs_payload: whether the variant computes its values, because its times depend on them or it is asked for.
-        number, full_number: its number in the run time, and that of the version that computes its values.
-    """
+    """An object file, and the signatures of its bodies: in the run time they have the numbers from 1 on."""
 
     object_file: bytes
     signatures: tuple[Signature, ...]
-    needs_payload: tuple[bool, ...]
-    number: tuple[int, ...]
-    full_number: tuple[int, ...]

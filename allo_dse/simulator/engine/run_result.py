@@ -181,6 +181,10 @@ class RunResult:
         self.name = "run"
         """Of the program, for its trace."""
 
+    def restarted(self, network: Network) -> Arena:
+        """The memory of this run, for one of the same network at other depths; this result is lost."""
+        return self._arena.restart(network)
+
     @property
     def cycles(self) -> int:
         """The makespan: the largest clock of all nodes."""
@@ -351,9 +355,8 @@ class RunResult:
     @cached_property
     def polling_nodes(self) -> frozenset[int]:
         """The nodes with a task that polls its streams: their behaviour depends on depths."""
-        bodies = {symbol: position for position, symbol in enumerate(self._signatures)}
-        polls = np.array([*(s.polls for s in self._signatures.values()), False])
-        tasks = np.flatnonzero(polls[self.network.body_positions(bodies)])
+        polls = np.array([False, *(s.polls for s in self._signatures.values())])
+        tasks = np.flatnonzero(polls[self.network.body_numbers(self._signatures)])
         return frozenset(self.network.task_node[tasks].tolist())
 
     @cached_property

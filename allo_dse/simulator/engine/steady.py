@@ -447,9 +447,13 @@ def can_repeat(network: Network) -> bool:
     return bool(network.groups) and all(isinstance(g, Processes) for g in network.groups) and bool(network.rows.size)
 
 
-def is_long(network: Network, rounds: float) -> bool:
-    """Return whether executing so many iterations takes longer than detecting a period."""
-    return rounds > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * (network.node_count + int(network.depth.sum()))
+def is_long(network: Network) -> bool:
+    """Return whether executing a network of tables takes longer than detecting a period."""
+    if "rounds" not in network.once:
+        network.once["rounds"] = rounds_of(network)
+    return bool(
+        network.once["rounds"] > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * (network.node_count + int(network.depth.sum()))
+    )
 
 
 def rounds_of(network: Network) -> float:

@@ -168,9 +168,8 @@ def make_plan(data: TraceData) -> Plan:
         TraceError: if the trace has too many events.
     """
     events = data.events
-    process_of = np.array([loop.process for loop in data.loops], np.int64)
-    process = process_of[events.loop] if len(events) else events.loop
-    due = _due(data)
+    process = data.of_loops("process")[events.loop]
+    due = data.bases[events.loop] + events.iteration * data.of_loops("ii")[events.loop] + events.stage
     # Sort by loop before due time, because a pipeline is empty before the next loop begins (T8). The sort is stable, so
     # operations due in one cycle keep program order (T7).
     order = np.lexsort((due, events.loop, process))
@@ -201,12 +200,6 @@ def make_plan(data: TraceData) -> Plan:
         latency=data.fixed_latency,
         filled=data.filled,
     )
-
-
-def _due(data: TraceData) -> IntArray:
-    events = data.events
-    ii = np.array([loop.ii for loop in data.loops], np.int64)
-    return data.bases[events.loop] + events.iteration * ii[events.loop] + events.stage
 
 
 def ends_of(counts: IntArray) -> IntArray:

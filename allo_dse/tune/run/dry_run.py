@@ -16,8 +16,8 @@ from allo_dse.eval.evaluator import Evaluator
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
-from ..search.exact import certificate_of
 from ..search.proposals import make_proposer
+from ..search.proposer import certificate_of
 from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..show.run_view import format_duration

@@ -20,7 +20,7 @@ from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..results.result import Result
-from ..search.exact import Outcome
+from ..search.proposer import Outcome
 from ..search.scoring import Scorer
 from ..search.screening import Screen, reasons
 from ..search.tally import Tally

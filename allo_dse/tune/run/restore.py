@@ -13,7 +13,7 @@ from allo_dse.space.genes import Genes
 from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Space
 
-from ..search.exact import Outcome
+from ..search.proposer import Outcome
 from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..search.tally import Tally

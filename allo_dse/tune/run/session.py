@@ -21,9 +21,9 @@ from ..declare.spec import StudySpec
 from ..results.result import Result
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.early_stop import EarlyStop
-from ..search.exact import Proposer, certificate_of
 from ..search.promotion import Promotion
 from ..search.proposals import SAMPLERS, make_proposer
+from ..search.proposer import Proposer, certificate_of
 from ..search.repeats import Repeating
 from ..show.output import write_best, write_front_code, write_tables
 from ..show.reporter_of_run import make_reporter

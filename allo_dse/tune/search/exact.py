@@ -10,10 +10,9 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.records import replace
 from allo_dse.space.regions import Region, regions_of
@@ -24,70 +23,8 @@ from ..store.record import Record
 from .best_first_queue import REGION, BestFirstQueue
 from .lower_bounds import Losses, LowerBounds
 from .pareto_front import Points
+from .proposer import Outcome, Proposal
 from .screening import Screen
-
-# The protocol between proposers and the driver's loop.
-
-
-class Proposal(Struct, frozen=True):
-    """A new and legal design to evaluate."""
-
-    number: int
-    candidate: Candidate
-
-
-class Outcome(NamedTuple):
-    """Result of a design as a model learns it: its values, or why it has none that count."""
-
-    values: tuple[float, ...] | None
-    constraints: Mapping[str, float]
-
-    @property
-    def penalty(self) -> float:
-        """Total violation of the constraints."""
-        return sum(self.constraints.values())
-
-
-class Proposer(Protocol):
-    """Proposes designs and learns from their results.
-
-    A proposer that decides designs without evaluating them has a method `certificate()` that reports its progress.
-    """
-
-    name: str
-    exhausted: bool
-
-    def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        """Return up to `count` proposals; fewer, or none, if results of the `outstanding` ones are needed first."""
-        ...
-
-    def tell(self, number: int, outcome: Outcome) -> None:
-        """Report the result of a proposal."""
-        ...
-
-    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
-        """Take in an evaluated design that was proposed elsewhere; returns the number it gets here."""
-        ...
-
-    def revise(self, outcome: Mapping[int, Outcome]) -> None:
-        """Take in that results have changed, by the numbers of their proposals."""
-        ...
-
-    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
-        """Resume after an earlier run with `next_number` proposals.
-
-        Args:
-            outcome_of: turns a record into the result that a model learns.
-        """
-        ...
-
-
-def certificate_of(proposer: Proposer) -> Certificate | None:
-    """Return the proposer's decisions about the space, or None if it makes none."""
-    decided = getattr(proposer, "certificate", None)
-    found: Certificate | None = decided() if callable(decided) else None
-    return found
-
 
 MOST_KEPT = 256
 """Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""

@@ -19,9 +19,10 @@ from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record
 from .best_first_queue import distance, magnitude
-from .exact import ExactProposer, Outcome, Proposal, Proposer
+from .exact import ExactProposer
 from .lower_bounds import Losses, LowerBounds
 from .objectives import Objective
+from .proposer import Outcome, Proposal, Proposer
 from .screening import Screen
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from allo_dse.common.records import JsonObject
 
 from ..declare.spec import StudySpec
 from ..search.budget import Budget
-from ..search.exact import Proposer, certificate_of
+from ..search.proposer import Proposer, certificate_of
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.certificate import Certificate

@@ -21,9 +21,9 @@ from allo_dse.space.sampler.pareto import (
     domination_ranks,
     front_with,
 )
-from allo_dse.tune.search.exact import Outcome
 from allo_dse.tune.search.lower_bounds import LowerBounds
 from allo_dse.tune.search.proposals import EvolutionProposer
+from allo_dse.tune.search.proposer import Outcome
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.study import Study
 

@@ -19,8 +19,9 @@ from allo_dse.space.genes import suggest_from
 from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.run.reproposal import propose_again
-from allo_dse.tune.search.exact import ExactProposer, OpenDesigns, Outcome
+from allo_dse.tune.search.exact import ExactProposer, OpenDesigns
 from allo_dse.tune.search.objectives import minimize, require
+from allo_dse.tune.search.proposer import Outcome
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.show.reporter_of_run import LiveReporter
 from allo_dse.tune.show.reporters import PlainReporter

@@ -82,7 +82,7 @@ def place_of(task_class: TaskClass, loop: int | None = None, op: int | None = No
 
 Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
 _STORAGES_KEPT = 4096
-_WIDTHS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
+WIDTHS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
 
 
 class Planned(Struct, frozen=True):
@@ -470,7 +470,7 @@ def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unroll
         else:
             if item.access is not None and item.access.array in tables:
                 loads.update(dict.fromkeys(item.outputs, item.access))
-            elif item.name in _WIDTHS and item.inputs[0] in loads:
+            elif item.name in WIDTHS and item.inputs[0] in loads:
                 loads[item.outputs[0]] = loads[item.inputs[0]]
             elif item.constant is not None and item.constant.variables <= unrolled.keys():
                 item = replace(item, name=WIRING)

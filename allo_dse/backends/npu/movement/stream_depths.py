@@ -166,7 +166,14 @@ class _Search(Struct, frozen=True, dict=True):
 
     def run(self, depth: Mapping[str, int]) -> RunResult:
         depths, initial = slots([depth[name] for _, _, name in self.channels])
-        return table_engine().run(replace(self._network, depth=depths, initial=initial), extrapolate=True)
+        found = table_engine().rerun(self._network.at(depths, initial), self._last.get("run"))
+        self._last["run"] = found
+        return found
+
+    @cached_property
+    def _last(self) -> dict[str, RunResult]:
+        """The last run, whose memory the next one uses."""
+        return {}
 
     def full(self, result: RunResult) -> set[str]:
         return {name for _, (_, _, name) in self._waiting(result, room=True)}

@@ -149,11 +149,11 @@ class _Reader:
 
     def _know(self, element: Element) -> None:
         self.known.add(element)
-        self.seen.setdefault(element[0], {}).setdefault(_shape(element), set()).add(element)
+        self.seen.setdefault(element[0], {}).setdefault(shape_of(element), set()).add(element)
 
     def _possibly_same(self, element: Element) -> list[Element]:
         """Return the other elements that were seen, and are not known to differ from this one."""
-        own = _shape(element)
+        own = shape_of(element)
         return [
             other
             for shape, others in self.seen.get(element[0], {}).items()
@@ -163,7 +163,7 @@ class _Reader:
         ]
 
 
-def _shape(element: Element) -> Shape:
+def shape_of(element: Element) -> Shape:
     return tuple(None if form is None else (form.terms, form.derived) for form in element[1])
 
 

@@ -211,16 +211,12 @@ def _call(top: Top, number: int, group: Group, function: TaskFunction, offset: S
     arguments = [_argument(top, number, group, parameter, pid, offset) for parameter in function.parameters]
     name = function.symbol
     if function.has_state:
-        name += f"<{_linear_pid(group.plan, [p.const for p in pid])}>"
+        name += f"<{int(np.ravel_multi_index(tuple(p.const for p in pid), group.plan.kernel.mesh))}>"
     top.lines.append(f"{'  ' * depth}ALLO_PROCESS({', '.join([name, *arguments])});")
 
 
 def _plus(start: int, text: str) -> Linear:
     return Linear(start + int(text)) if text.isdigit() else Linear(start, {text: 1})
-
-
-def _linear_pid(plan: ClassPlan, pid: Sequence[int]) -> int:
-    return int(np.ravel_multi_index(tuple(pid), plan.kernel.mesh))
 
 
 def _argument(
@@ -241,17 +237,12 @@ def _argument(
     if parameter.kind in ("in", "out"):
         return top.tiles[number, parameter.kind, tensor.name + str(parameter.number)].of(offset)
     task = identifier("_".join([tensor.name, plan.kernel.name, *(str(p.const) for p in pid)]))
-    wanted = tensor.name if _only_user(top, plan, tensor) else task
+    users = [kernel for kernel in top.program.kernels if tensor in kernel.args]
+    wanted = tensor.name if users == [plan.kernel] and plan.kernel.task_count == 1 else task
     if port.access == "onchip":
         tile = int(tile_of(port.port, np.array([[p.const for p in pid]], np.int64))[0])
         return top.memory(plan, port, wanted, tile, writes=port.copies_out)
     return top.argument(tensor, wanted, writes=port.copies_out, raw=port.access == "shared")
-
-
-def _only_user(top: Top, plan: ClassPlan, tensor: Tensor) -> bool:
-    """Return whether a tensor has only one pointer because a kernel of one task is its only user."""
-    users = [k for k in top.program.kernels if tensor in k.args]
-    return users == [plan.kernel] and plan.kernel.task_count == 1
 
 
 def stream_index(index: IndexMap, pid: Sequence[Linear]) -> str:
