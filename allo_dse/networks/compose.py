@@ -277,9 +277,8 @@ class Composition:
         """
         runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
         calls = _calls(self.fronts, self.runtime)
-        begun = 1 + max((run.call for run in runs), default=-1) if self.runtime != "calls" else 0
         configured = len({(run.call, n.number) for n in self.launches for run in n.runs}) - (not calls.alone)
-        parts = {HOST: begun * calls.call_us, WAITING: max(0, configured) * calls.between_us}
+        parts = {HOST: len({run.call for run in runs}) * calls.call_us, WAITING: max(0, configured) * calls.between_us}
         if self.runtime == "calls":
             parts[WAITING] = self.configuring_us
         done = 0.0

@@ -85,15 +85,10 @@ class Calls(Struct, frozen=True):
     between_us: float = 0.0
     alone: bool = False
 
-    @property
-    def begin_us(self) -> float:
-        """Time from the begin of a call to its first operator."""
-        return self.call_us + (self.between_us if self.alone else 0.0)
-
 
 def called(problem: Problem, calls: Calls) -> Problem:
     """Return the problem for a host program. Elements that the host moves between operators end a call."""
-    columns, begin = problem.limits[0], ticks(calls.begin_us)
+    columns, begin = problem.limits[0], ticks(calls.call_us + calls.between_us * calls.alone)
 
     def own(choice: Choice) -> Choice:
         needs = (1 if choice.needs[0] <= columns else 2,) if calls.alone else choice.needs

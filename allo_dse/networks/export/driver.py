@@ -305,14 +305,12 @@ def _run(
     reads = {step["name"]: step["inputs"] for step in network["steps"]}
     for step in network["steps"]:
         name = step["name"]
-        if name in runs and elf is not None:
-            number, run = runs[name]
+        number, run = runs.get(name, (-1, {}))
+        if run and elf is not None:
             if run["call"] not in calls_us:
                 results, calls_us[run["call"]] = elf.run(run["call"], known, repetitions)
-            made = results[run["writes"]]
-            times[number].append({"step": name, "latency_us": None, "predicted_us": run["latency_us"]})
-        elif name in runs:
-            number, run = runs[name]
+            made, us = results[run["writes"]], None
+        elif run:
             design = built[run["folder"]]
             at_once = groups[name] if isinstance(design, Kernel) and design.on_card else [name]
             try:
@@ -322,7 +320,6 @@ def _run(
             except WrongResults as wrong:
                 raise WrongResults(f"launch {number}: {name}: {wrong}") from None
             made, us = design.finish()
-            times[number].append({"step": name, "latency_us": us, "predicted_us": run["latency_us"]})
         else:
             started, given = time.perf_counter(), [known[one] for one in step["inputs"]]
             if "dtype" in step:
@@ -330,6 +327,8 @@ def _run(
             else:
                 made = _moved(given, orders[name]) if name in orders else _on_host(step, given)
             host_us[name] = round((time.perf_counter() - started) * 1e6, 1)
+        if run:
+            times[number].append({"step": name, "latency_us": us, "predicted_us": run["latency_us"]})
         free = "host" in step and made.size != np.prod(step["shape"])  # its shape depends on elements
         known[step["output"]] = made if free else made.reshape(step["shape"])
     launches: list[Facts] = [

@@ -130,10 +130,6 @@ class Graph:
         """Return the nodes by the tensors that they write."""
         return {name: node for node in self.nodes for name in node.outputs}
 
-    def along_last(self, node: Node, default: int = -1) -> bool:
-        """Return whether a node's `axis` is the last dimension of its input."""
-        return node.number("axis", default) in (-1, len(self.shapes[node.inputs[0]]) - 1)
-
 
 def read_graph(
     model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None, keep: frozenset[str] = frozenset()

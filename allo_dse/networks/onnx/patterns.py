@@ -51,7 +51,8 @@ def attention_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
     if base is None or softmax is None or softmax.op != "Softmax" or not softmax.is_standard:
         return None
     shape = graph.shapes.get(softmax.inputs[0], ())
-    if len(shape) < 2 or np.prod(shape) > MOST_SCORES or not over_last(softmax, graph):
+    axis = softmax.number("axis", 1 if graph.version < 13 else -1)  # ONNX's defaults
+    if len(shape) < 2 or np.prod(shape) > MOST_SCORES or axis not in (-1, len(shape) - 1):
         return None
     probe = np.random.default_rng(0).random(shape, np.float32)
     product = writer.get(_base_of(softmax.inputs[0], graph, writer) or "")
@@ -172,11 +173,11 @@ def rotary_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
 
     Halves of a row turn with each other, by angles that depend on the row alone.
     """
-    terms = [writer.get(name) for name in root.inputs]
-    pairs = [_times_known(one, graph) if one is not None and one.op == "Mul" else None for one in terms]
-    if len(pairs) != 2 or None in pairs:
-        return None
-    for (x, cosines), (turned, sines) in permutations(one for one in pairs if one is not None):
+    products = [one for name in root.inputs if (one := writer.get(name)) is not None and one.op == "Mul"]
+    pairs = [sorted(one.inputs, key=lambda name: name in graph.known) for one in products]
+    for (x, cosines), (turned, sines) in permutations(pairs, 2):
+        if {x, turned} & graph.known.keys() or not {cosines, sines} <= graph.known.keys():
+            continue
         shape, last = graph.shapes[x], writer.get(turned)
         tables = [graph.known[name] for name in (cosines, sines)]
         fits = all(t.size == np.prod(shape[-2:]) and t.shape[-2:] == shape[-2:] for t in tables)
@@ -192,12 +193,6 @@ def rotary_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
             names = (graph.new_known(f"{root.output}.{name}", pair[0]) for name, pair in each)
             return Node("RotaryEmbedding", root.name, (x, *names), root.output)
     return None
-
-
-def _times_known(node: Node, graph: Graph) -> tuple[str, str] | None:
-    """Return the tensor of a product with a known array, and that array."""
-    known = [name in graph.known for name in node.inputs]
-    return (node.inputs[known.index(False)], node.inputs[known.index(True)]) if sum(known) == 1 else None
 
 
 def _moved(name: str, given: Mapping[str, Array], graph: Graph, writer: Writer) -> Array | None:
@@ -244,18 +239,14 @@ MOST_GELU = 12
 """Nodes that a Gaussian error linear unit is written as, at most."""
 
 
-def over_last(node: Node, graph: Graph) -> bool:
-    """Return whether a softmax runs along the last dimension of its input."""
-    return graph.along_last(node, default=1 if graph.version < 13 else -1)  # ONNX's defaults
-
-
 def with_patterns(graph: Graph) -> Graph:
     """Return the graph with one node in place of each match of a pattern.
 
     Nodes that compute parts of a match stay for their other readers.
     """
-    writer = graph.writer()
-    return replace(graph, nodes=[_as_one(node, graph, writer) for node in graph.nodes])
+    writer, found = graph.writer(), {"MatMul": attention_node, "Add": rotary_node, "Mul": gelu_node}
+    wholes = (node.is_standard and node.op in found and found[node.op](node, graph, writer) for node in graph.nodes)
+    return replace(graph, nodes=[whole or node for whole, node in zip(wholes, graph.nodes, strict=True)])
 
 
 def parts_of(whole: Node, graph: Graph) -> list[Node]:
@@ -267,8 +258,3 @@ def parts_of(whole: Node, graph: Graph) -> list[Node]:
             found[name] = writer[name]
             waiting += writer[name].inputs
     return list(found.values())
-
-
-def _as_one(node: Node, graph: Graph, writer: dict[str, Node]) -> Node:
-    find = {"MatMul": attention_node, "Add": rotary_node, "Mul": gelu_node}.get(node.op)
-    return (find and node.is_standard and find(node, graph, writer)) or node
