@@ -21,27 +21,6 @@ if TYPE_CHECKING:
 
     from allo_dse.simulator.depths.front import DepthFront, DepthPoint
 
-_DEPTHS = """The front of cycles against FIFO memory over the stream depths of a run's design, or of a trace.
-
-A design (its number or key) is one for an FPGA; the study file that its run was made with is executed. Several traces
-are runs of one design with different inputs; their cycles are added. The first point loses no cycle,
-whatever the depths: cycles are compared with those of FIFOs that never get full, which may be more, as shallow ones
-are read a cycle earlier. `--json` has the depths of every point. docs/replay.md says how a trace is made.
-
-[bold]Examples[/]
-
-  allo-tune depths 41                        of the latest run
-  allo-tune depths 9f3c2a runs/systolic
-  allo-tune depths design.npz
-  allo-tune depths design.npz --bits 16 --bits pipe_0=64 --device zcu102
-  allo-tune depths first.npz second.npz --json | jq .lossless.depths
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command("depths", help=_DEPTHS)(depths)
-
 
 def depths(
     what: Annotated[
@@ -56,6 +35,21 @@ def depths(
     max_runs: Annotated[int, typer.Option("--runs", min=2, help="Replays at most.")] = 100,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """The front of cycles against FIFO memory over the stream depths of a run's design, or of a trace.
+
+    A design (its number or key) is one for an FPGA; the study file that its run was made with is executed. Several
+    traces are runs of one design with different inputs; their cycles are added. The first point loses no cycle,
+    whatever the depths: cycles are compared with those of FIFOs that never get full, which may be more, as shallow
+    ones are read a cycle earlier. `--json` has the depths of every point. docs/replay.md says how a trace is made.
+
+    [bold]Examples[/]
+
+      allo-tune depths 41                        of the latest run
+      allo-tune depths 9f3c2a runs/systolic
+      allo-tune depths design.npz
+      allo-tune depths design.npz --bits 16 --bits pipe_0=64 --device zcu102
+      allo-tune depths first.npz second.npz --json | jq .lossless.depths
+    """
     with json_only() if as_json else nullcontext():
         is_design = not Path(what[0]).suffix and not Path(what[0]).exists()
         if is_design:

@@ -18,26 +18,6 @@ if TYPE_CHECKING:
     from allo_dse.networks.compose import Composition
     from allo_dse.networks.launches import Launch
 
-_NETWORK = """Map a whole network: designs for every operator, which of them share a launch, and when each runs.
-
-Designs of operators are searched once and kept in --cache, for other networks too. `docs/networks.md` says what is
-decided and what a launch costs.
-
-[bold]Examples[/]
-
-  allo-tune network model.onnx --device npu2
-  allo-tune network model.onnx --set batch=1      a size that is left open
-  allo-tune network studies/networks/mlp_npu.py --front --json
-  allo-tune network model.onnx -o built && python built/run.py
-  allo-tune network studies/networks/mlp_npu.py --device u280 --stream
-  allo-tune network model.onnx --set element=bf16,f32 --tolerance 0.005
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command("network", help=_NETWORK)(network)
-
 
 def network(  # noqa: PLR0913 (the flags of a command)
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX model, or Python file with a `network`.")],
@@ -70,6 +50,20 @@ def network(  # noqa: PLR0913 (the flags of a command)
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """Map a whole network: designs for every operator, which of them share a launch, and when each runs.
+
+    Designs of operators are searched once and kept in --cache, for other networks too. `docs/networks.md` says what
+    is decided and what a launch costs.
+
+    [bold]Examples[/]
+
+      allo-tune network model.onnx --device npu2
+      allo-tune network model.onnx --set batch=1      a size that is left open
+      allo-tune network studies/networks/mlp_npu.py --front --json
+      allo-tune network model.onnx -o built && python built/run.py
+      allo-tune network studies/networks/mlp_npu.py --device u280 --stream
+      allo-tune network model.onnx --set element=bf16,f32 --tolerance 0.005
+    """
     from allo_dse.common.errors import StudyError
     from allo_dse.device.device import Device
     from allo_dse.networks.accuracy import require_tolerance

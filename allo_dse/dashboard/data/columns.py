@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from allo_dse.tune.store.record import Measurement, Record
@@ -312,7 +313,4 @@ class Rung(Measurement, frozen=True, kw_only=True, gc=False):
     @staticmethod
     def of(entry: Record, where: Where) -> Rung:
         """Build the result from an entry of the log."""
-        return Rung(
-            where=where, number=entry.number, rung=entry.rung, evaluator=entry.evaluator, worker=entry.worker,
-            metrics=entry.metrics, error=entry.error, seconds=entry.seconds, cached=entry.cached, printed=entry.printed,
-        )  # fmt: skip
+        return Rung(where=where, **structs.asdict(entry.measurement))

@@ -193,9 +193,9 @@ class Result:
     def optuna_study(self) -> optuna.Study:
         """All evaluated designs as trials of a study of Optuna in memory, whose `best_trials` are the front; keys,
         metrics and errors are user attributes."""
-        from .optuna_trials import study_in_memory  # imported late: Optuna is slow to import
+        from .optuna_trials import states_of, study_in_memory  # imported late: Optuna is slow to import
 
-        return study_in_memory(self.study, self.records, self)
+        return study_in_memory(self.study, self.records, states_of(self.values, self.wrong, self.front_keys))
 
     @property
     def _usable(self) -> list[Record]:

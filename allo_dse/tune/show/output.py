@@ -19,7 +19,7 @@ from ..results.front_code import FRONT_CODE, front_code
 from ..results.result import Result, failure_words
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
-from .run_view import fitting, format_value, front_title, left_out
+from .run_view import format_value, front_table
 
 # Predictions of the cost model beside reports of the HLS tool, as rows of a table.
 
@@ -133,7 +133,7 @@ def _design(best: BestDesign, result: Result) -> JsonObject:
 def searched(result: Result, console: Console) -> Iterator[Table | str]:
     """Yield what is shown of a search that has ended, before designs are verified, placed and exported."""
     if result.unverified:
-        yield front_table(result, console)
+        yield front_of(result, console)
         yield f"not yet verified: {result.unverified} of {len(result.front)} designs of the front"
 
 
@@ -153,7 +153,7 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         does = "correct the program, or the study's reference" if wrong else f"loosen what rules designs out{more}"
         console.print(f"[bold]hint:[/] {does}")
     else:
-        console.print(front_table(result, console))
+        console.print(front_of(result, console))
         best = result.best()
         console.print(f"best [bold]{markup(result.study.objectives[0].name)}[/]: {markup(best.explain())}")
         if result.against_baseline:
@@ -214,54 +214,25 @@ def print_comparison(best: BestDesign, console: Console) -> None:
     console.print(table)
 
 
-def front_table(result: Result, console: Console) -> Table:
-    """The front, best in the first objective first; the knee is marked. Parameters for which there is no room are left
-    out."""
+def front_of(result: Result, console: Console) -> Table:
+    """The front, best in the first objective first; the knee and the baseline are marked."""
+    shown = result.front[:TOP_ROWS]
+    if result.knee is not None and all(design.key != result.knee.key for design in shown):
+        shown = [*shown[:-1], result.knee]
     free = [n for n in result.study.parameters.free if any(n in d.params for d in result.front)]
-    return fitting(console, lambda count: _front_table(result, free, count), len(free))
-
-
-def _front_table(result: Result, parameters: Sequence[str], count: int) -> Table:
-    """The front with its first `count` parameters."""
-    objectives, free = [o.name for o in result.study.objectives], parameters[:count]
-    title = f"{front_title(len(result.front))}{timed_on_words(result.best().metrics)}"
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("")
-    for name in objectives:
-        table.add_column(markup(name), justify="right", overflow="fold")
-    for name in free:
-        table.add_column(markup(name), justify="right", style="dim")
-    table.add_column("design", no_wrap=True)
-    several = bool(result.study.rungs)
-    if several:
-        table.add_column("measured by")
-    table.add_column("checked", no_wrap=True)
-    unplaced = any(not note.ok for note in result.placed.values())
-    if unplaced:
-        table.add_column("placed")
-    shown = _shown(result)
+    several, unplaced = bool(result.study.rungs), any(not note.ok for note in result.placed.values())
+    others = ["design", *(["measured by"] if several else []), "checked", *(["placed"] if unplaced else [])]
+    marks = {"knee": result.knee, "baseline": result.baseline}
+    rows = []
     for best in shown:
-        marks = {"knee": result.knee, "baseline": result.baseline}
         mark = ", ".join(name for name, design in marks.items() if design is not None and best.key == design.key)
-        verification = result.verified.get(best.key)
-        values = [format_value(v) for v in result.values[best.key]]
-        params = [markup(str(best.params.get(n, ""))) for n in free]
-        checked = "" if verification is None else markup(str(verification))
-        note = result.placed.get(best.key)
-        placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
-        source = [markup(best.record.measured_by)] if several else []
-        table.add_row(mark, *values, *params, best.key[:8], *source, checked, *placed, style="bold" if mark else None)
-    left_out(table, len(result.front) - len(shown), len(parameters) - count)
-    return table
-
-
-def _shown(result: Result) -> list[BestDesign]:
-    """The first rows, and the knee wherever it is."""
-    top = result.front[:TOP_ROWS]
-    knee = result.knee
-    if knee is not None and all(d.key != knee.key for d in top):
-        top = [*top[:-1], knee]
-    return top
+        verification, note = result.verified.get(best.key), result.placed.get(best.key)
+        cells = [best.key[:8], *([best.record.measured_by] if several else [])]
+        cells.append("" if verification is None else str(verification))
+        cells += [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
+        rows.append((mark, result.values[best.key], [best.params.get(n) for n in free], cells))
+    names = [objective.name for objective in result.study.objectives], free, others
+    return front_table(console, timed_on_words(result.best().metrics), names, rows, len(result.front))
 
 
 _REASONS = {

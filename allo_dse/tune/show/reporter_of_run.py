@@ -27,11 +27,6 @@ from .run_view import View, format_duration, format_value
 SECONDS = 0.25
 
 
-def in_notebook() -> bool:
-    """Return whether this process runs the cells of a notebook."""
-    return "ipykernel" in sys.modules
-
-
 class NotebookReporter(QuietReporter):
     """tqdm bars for the designs and then for their verification; widgets if ipywidgets is installed."""
 
@@ -83,7 +78,7 @@ def make_reporter(progress: Any) -> Reporter:
         reporter: Reporter = progress
         return reporter
     if progress == "auto":
-        progress = "notebook" if in_notebook() else "live" if sys.stderr.isatty() else "plain"
+        progress = "notebook" if "ipykernel" in sys.modules else "live" if sys.stderr.isatty() else "plain"
     if progress == "live":
         return LiveReporter()
     known: dict[str, type[QuietReporter]] = {
@@ -110,9 +105,6 @@ class LiveReporter(QuietReporter):
         self._front: list[RenderableType] = []
         self._verifying = Live(console=self._console, transient=True)  # the final table takes its place
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
-
-    def __enter__(self) -> LiveReporter:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._stop()

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol, TextIO
+from typing import Any, Self, TextIO
 
 from rich.console import Console
 
@@ -21,40 +21,40 @@ PLAIN_SECONDS = 5.0
 JSON_SECONDS = 1.0
 
 
-class Reporter(Protocol):
-    """Shows a run to someone."""
+class Reporter:
+    """Shows a run to someone; this one shows nothing."""
 
-    def __enter__(self) -> Reporter: ...
-    def __exit__(self, *error: object) -> None: ...
-    def start(self, view: View) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def start(self, view: View) -> None:
+        pass
+
     def update(self, view: View, last: bool = False) -> None:
         """Called after every batch; shows something only as often as is useful."""
-        ...
 
     def note(self, text: str, *, alarm: bool = False) -> None:
         """Show a sentence; an alarm must not be missed, also in quiet runs."""
-        ...
 
     def searched(self, result: Result) -> None:
         """Called when the search ends, before designs of the front are verified, placed and exported."""
-        ...
 
-    def verifying(self, done: int, of: int) -> None: ...
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None: ...
+    def verifying(self, done: int, of: int) -> None:
+        pass
+
+    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+        pass
 
 
-class QuietReporter:
+class QuietReporter(Reporter):
     """Shows only messages that must not be missed."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._shown = 0.0
-
-    def __enter__(self) -> QuietReporter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
     def _due(self, seconds: float, last: bool) -> bool:
         now = time.monotonic()
@@ -67,24 +67,9 @@ class QuietReporter:
         """Print a line; escape control characters in names of studies, objectives and files."""
         print(printable(text), file=self._stream, flush=True)
 
-    def start(self, view: View) -> None:
-        pass
-
-    def update(self, view: View, last: bool = False) -> None:
-        pass
-
     def note(self, text: str, *, alarm: bool = False) -> None:
         if alarm:
             self._say(text)
-
-    def searched(self, result: Result) -> None:
-        pass
-
-    def verifying(self, done: int, of: int) -> None:
-        pass
-
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
-        pass
 
 
 class PlainReporter(QuietReporter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from allo_dse.common.quoting import markup
 from allo_dse.common.records import JsonObject
 
 from ..declare.spec import StudySpec
@@ -31,11 +32,6 @@ def format_value(value: float | None) -> str:
     if value == int(value) and abs(value) < 1e9:
         return f"{int(value):,}"
     return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-
-
-def front_title(designs: int) -> str:
-    """Return the title of a table of designs on the front."""
-    return f"Pareto front: {designs} design{'' if designs == 1 else 's'}"
 
 
 def format_duration(seconds: float) -> str:
@@ -201,10 +197,41 @@ def _listed(table: Table) -> Table:
     return listed
 
 
-def left_out(table: Table, rows: int, columns: int) -> None:
-    """Print below a front how many more designs and which parameters `pareto.csv` has."""
-    more = [f"{rows} more"] if rows else []
-    more += [f"{columns} parameter{'s' if columns > 1 else ''}"] if columns else []
-    if more:
-        table.caption = f"{' and '.join(more)} in pareto.csv"
-        table.caption_justify = "left"
+def front_table(
+    console: Console,
+    title: str,
+    names: tuple[Sequence[str], Sequence[str], Sequence[str]],
+    rows: Sequence[tuple[str, Sequence[float | None], Sequence[object], Sequence[str]]],
+    designs: int,
+) -> Table:
+    """The designs of a front. Parameters for which there is no room are left out.
+
+    Args:
+        title: what follows the number of designs.
+        names: of the objectives, the parameters and the other columns.
+        rows: per design a mark such as "knee", the objectives' values, the parameters, and the other cells.
+        designs: on the front, of which the rows may be the first.
+    """
+    objectives, parameters, others = names
+
+    def build(count: int) -> Table:
+        heading = f"Pareto front: {designs} design{'' if designs == 1 else 's'}{title}"
+        table = Table(title=heading, title_justify="left", title_style="bold", caption_justify="left")
+        table.add_column("")
+        for name in objectives:
+            table.add_column(markup(name), justify="right", overflow="fold")
+        for name in parameters[:count]:
+            table.add_column(markup(name), justify="right", style="dim")
+        for name in others:
+            table.add_column(name, no_wrap=name in ("design", "checked"))
+        for mark, values, params, cells in rows:
+            shown = ("" if value is None else str(value) for value in params[:count])
+            cells = [*map(format_value, values), *map(markup, shown), *map(markup, cells)]
+            table.add_row(mark, *cells, style="bold" if mark else None)
+        more = [f"{designs - len(rows)} more"] if designs > len(rows) else []
+        if hidden := len(parameters) - count:
+            more.append(f"{hidden} parameter{'s' if hidden > 1 else ''}")
+        table.caption = f"{' and '.join(more)} in pareto.csv" if more else None
+        return table
+
+    return fitting(console, build, len(parameters))

@@ -27,11 +27,6 @@ EMPTY_PX = 200
 
 
 def register(app: Dash, context: Context) -> None:
-    _choosing(app, context)
-    _showing(app, context)
-
-
-def _choosing(app: Dash, context: Context) -> None:
     board = context.board
 
     @app.callback(
@@ -77,10 +72,6 @@ def _choosing(app: Dash, context: Context) -> None:
                 second = design or second or (None if board.knee is None else board.text(board.knee))
             options = design_options(board, [first, second])
         return options, options, first, second, list(opened)
-
-
-def _showing(app: Dash, context: Context) -> None:
-    board = context.board
 
     @app.callback(
         Output("compare-page", "children"),
