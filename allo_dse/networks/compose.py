@@ -408,7 +408,7 @@ def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, optio
         if not calls.alone:
             return found
         launches, length = in_turn(found.network, launches, calls, found.moves_us)
-        return Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
+        return replace(found, launches=launches, latency_us=length)
 
     return composed() if accuracy is None else fastest_within(accuracy, composed(), composed)
 

@@ -156,7 +156,7 @@ def keep_page(composition: Composition, cache: Path, front: Sequence[Composition
 def digest_of(network: Network) -> str:
     """Return a short digest of a network's steps and shapes, to distinguish models of one name."""
     text = [(step.name, step.work.kind, step.inputs, network.shapes[step.output]) for step in network.steps]
-    return hashlib.sha256(repr((text, network.inputs, network.outputs)).encode()).hexdigest()[:6]
+    return hashlib.sha256(repr([text, network.outputs]).encode()).hexdigest()[:6]
 
 
 def _launch(launch: Launch) -> JsonObject:
