@@ -146,17 +146,13 @@ def keep_page(composition: Composition, cache: Path, front: Sequence[Composition
     Args:
         cache: as for `search_fronts`. front: compositions on less of the device.
     """
-    network, device = composition.fronts.network.name, composition.fronts.device.name
-    folder = cache / "pages" / file_name(f"{network}-{digest_of(composition.fronts.network)}-{device}")
+    whole, device = composition.fronts.network, composition.fronts.device.name
+    steps = [(step.name, step.work.kind, step.inputs, whole.shapes[step.output]) for step in whole.steps]
+    digest, network = hashlib.sha256(repr([steps, whole.outputs]).encode()).hexdigest()[:6], whole.name
+    folder = cache / "pages" / file_name(f"{network}-{digest}-{device}")  # models may share a name
     facts = {"network": network, "device": device, **facts_of(composition)}
     files: dict[str, str | bytes] = {PAGE: page_html(composition, front), "composition.json": json.dumps(facts)}
     return write_files(files, folder)[0]
-
-
-def digest_of(network: Network) -> str:
-    """Return a short digest of a network's steps and shapes, to distinguish models of one name."""
-    text = [(step.name, step.work.kind, step.inputs, network.shapes[step.output]) for step in network.steps]
-    return hashlib.sha256(repr([text, network.outputs]).encode()).hexdigest()[:6]
 
 
 def _launch(launch: Launch) -> JsonObject:
