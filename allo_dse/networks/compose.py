@@ -34,10 +34,10 @@ from .solver.solve import WORK_LIMIT, solve
 from .strided import edges_of, stream_ends, with_strided, written_as
 
 WAITING = "reconfiguration"
-RUNTIMES = ("calls", "sequence", "launches")
-"""Host programs of an NPU: Allo's calls operators one by one, and configures the array for each call. A runtime
-sequence of mlir-aie has several programs in one call, one after another. Both are exported. Launches of operators side
-by side are not: they say what such a host program would take."""
+RUNTIMES = ("calls", "packets", "sequence", "launches")
+"""Host programs: Allo's calls operators one by one, and configures the array for each call by another xclbin. Others do
+that by control packets. A runtime sequence of mlir-aie has several programs in one call, one after another; as do those
+of mlir-air and IRON, with operators side by side in launches. Allo's and the sequence are exported."""
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Shares of an FPGA for which compositions are searched."""
 
@@ -146,15 +146,29 @@ class Composition:
 
     @property
     def configuring_us(self) -> float:
-        """Time that Allo's host program spends on configuring the array, once for each call."""
-        once = self.fronts.launches.configuring_us(self.fronts.target)
-        return once * sum(len(launch.runs) for launch in self.launches)
+        """Time that the host program spends on configuring the array before each call; Allo's for launches."""
+        way = self.runtime if self.runtime == "packets" else "calls"
+        return self.called_us(way) - self.called_us("launches")
+
+    def called_us(self, runtime: str) -> float:
+        """Return the latency of these designs called one by one, with the array configured as a runtime does."""
+        calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
+        return sum(calls) + len(calls) * self.fronts.launches.configuring_us(self.fronts.target, runtime)
+
+    @property
+    def overdue(self) -> str:
+        """A warning about the longest call, where the device's driver does not let it end."""
+        calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
+        one_by_one = self.runtime in ("calls", "packets")
+        longest_us = max(calls, default=0.0) if one_by_one else self.latency_us
+        return self.fronts.launches.overdue(longest_us)
 
     @property
     def exported(self) -> bool:
         """True if a driver is exported that runs the network as it is composed."""
         launches = self.fronts.launches
-        return launches.linked or (self.runtime != "launches" and launches.configuring_us(self.fronts.target) > 0)
+        built = launches.configuring_us(self.fronts.target) > 0
+        return launches.linked or (built and self.runtime in ("calls", "sequence"))
 
     @cached_property
     def moves_us(self) -> dict[str, float]:
@@ -279,7 +293,7 @@ class Composition:
         calls = _calls(self.fronts, self.runtime)
         configured = len({(run.call, n.number) for n in self.launches for run in n.runs}) - (not calls.alone)
         parts = {HOST: len({run.call for run in runs}) * calls.call_us, WAITING: max(0, configured) * calls.between_us}
-        if self.runtime == "calls":
+        if not calls.call_us and calls.alone:
             parts[WAITING] = self.configuring_us
         done = 0.0
         for run in runs:
@@ -354,8 +368,8 @@ def _runtime(fronts: Fronts, wanted: str) -> str:
 def _calls(fronts: Fronts, runtime: str) -> Calls:
     """Return the times of a host program."""
     launches = fronts.launches
-    if runtime == "calls":
-        return Calls(launches.configuring_us(fronts.target), alone=True)
+    if runtime in ("calls", "packets"):
+        return Calls(launches.configuring_us(fronts.target, runtime), alone=True)
     return Calls(-launches.call_us, launches.call_us, launches.between_us, runtime == "sequence")
 
 

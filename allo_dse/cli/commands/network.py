@@ -37,7 +37,8 @@ def network(  # noqa: PLR0913 (the flags of a command)
     front: Annotated[bool, typer.Option("--front", help="Also the fastest on less of the device.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="FPGA: most inputs per second, not least latency.")] = False,
     runtime: Annotated[
-        str, typer.Option(metavar="calls|sequence|launches", help="The host program: the exported one by default.")
+        str,
+        typer.Option(metavar="calls|packets|sequence|launches", help="The host program: the exported one by default."),
     ] = "",
     tolerance: Annotated[
         float | None, typer.Option(help="How far outputs may be from float32, over their largest value.")
@@ -129,6 +130,7 @@ def _show(composition: Composition) -> None:
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
         **({} if resources else {"simulated": _simulated(composition)}),
         **({} if resources or not composition.launches else {"runtime": _runtime(composition)}),
+        **({"driver": composition.overdue} if composition.overdue else {}),
         **({"streams": composition.streamed} if composition.streamed else {}),
         **({"on the host": _host(composition)} if composition.host_us else {}),
         **({"strided": composition.strided} if composition.strided else {}),
@@ -158,15 +160,24 @@ MOST_NAMED = 8
 
 
 def _runtime(composition: Composition) -> str:
-    runs = [run for launch in composition.launches for run in launch.runs]
-    if composition.runtime == "launches":
-        return "several programs side by side in one call, which is NOT exported; --runtime calls, or sequence, is"
-    calls = f"{len({run.call for run in runs})} calls"
-    if composition.runtime == "sequence":
-        return f"as exported, one ELF of mlir-aie: {calls} with {len(composition.launches)} programs in a row"
-    alone, each_us = sum(run.point.latency_us for run in runs), composition.configuring_us / len(runs)
-    configured = f"{alone:,.0f} us, and {each_us:,.0f} us for configuring the array before each"
-    return f"as exported, Allo's: {calls}, {configured}; --runtime sequence is one ELF with all programs"
+    calls = sum(len(launch.runs) for launch in composition.launches)
+    alone_us, assumed = composition.called_us("launches"), f"assumed: {WAYS[composition.runtime]}"
+    ways = [
+        f"{WAYS[way]}: {(us - alone_us) / calls:,.0f} us, {us:,.0f} us in all"
+        for way in ("calls", "packets")
+        if (us := composition.called_us(way)) > alone_us
+    ]
+    each = f". These designs in {calls} calls, with the array configured before each by {'; '.join(ways)}"
+    return assumed + (each if ways else "")
+
+
+WAYS = {
+    "calls": "another xclbin (--runtime calls, exported)",
+    "packets": "control packets (--runtime packets)",
+    "sequence": "one ELF with programs one after another in a call (--runtime sequence, exported)",
+    "launches": "one ELF with programs side by side in a call (--runtime launches, NOT exported)",
+}
+"""Ways of configuring the array, by runtime."""
 
 
 def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -125,6 +125,8 @@ def facts_of(composition: Composition) -> JsonObject:
         "runtime": composition.runtime,
         "exported": composition.exported,
         "configuring_us": round(composition.configuring_us, 1),
+        "called_us": {runtime: round(composition.called_us(runtime), 1) for runtime in ("calls", "packets")},
+        "overdue": composition.overdue,
         "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
         "columns": composition.columns,
         "certificate": composition.certificate,
