@@ -343,7 +343,11 @@ def reorder(body: Body, wanted: Sequence[Operation]) -> None:
         order[place] = next(position for position, other in enumerate(chain) if other == loop)
     if order == list(range(len(chain))):
         return
-    _check_bounds(body, chain, order)
+    for place, position in enumerate(order):  # no loop may leave one that its bounds depend on
+        for loop in (chain[later] for later in order[place + 1 :]):
+            if any(_depends(value, variable(loop)) for value in bounds(chain[position])):
+                inner, outer = body.source(chain[position]).name, body.source(loop).name
+                raise ProgramError(f"the bounds of loop `{inner}` depend on `{outer}`, which must stay outside")
     check_order(body, chain, order)
     with ir.InsertionPoint(chain[0]):
         point = ir.InsertionPoint(chain[0])
@@ -382,19 +386,6 @@ def perfect(loops: Sequence[Operation]) -> list[Operation]:
                 "there are other statements between these loops", hint="only directly nested loops can move"
             )
     return chain
-
-
-def _check_bounds(body: Body, chain: Sequence[Operation], order: Sequence[int]) -> None:
-    """Refuse to move a loop out of one that its bounds depend on."""
-    for place, position in enumerate(order):
-        inside = [chain[later] for later in order[place + 1 :]]
-        for value in bounds(chain[position]):
-            for loop in inside:
-                if _depends(value, variable(loop)):
-                    names = body.source(chain[position]).name, body.source(loop).name
-                    raise ProgramError(
-                        f"the bounds of loop `{names[0]}` depend on `{names[1]}`, which must stay outside"
-                    )
 
 
 def _depends(value: Value, other: Value) -> bool:

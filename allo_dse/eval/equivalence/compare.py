@@ -286,7 +286,14 @@ def equivalent(
         for one in (a, b)
     ]
     program = sides[0].vmg.program
-    _require_alike(program, sides[1].vmg.program)
+    own, other = ([(t.dtype, t.shape) for t in side.vmg.program.tensors] for side in sides)
+    if own != other:
+        programs = [side.vmg.program for side in sides]
+        shown = [", ".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in one.tensors) for one in programs]
+        raise SimulationError(
+            f"{program.name} and {programs[1].name} do not have the same arguments: ({shown[0]}) and ({shown[1]})",
+            hint="programs are compared argument by argument: same types, same shapes, same order",
+        )
     if most_operations is not None:
         for side in sides:
             require_little_work(side.vmg, most_operations)
@@ -356,16 +363,6 @@ def points_for(degree: int, hashes: int) -> tuple[int, float]:
             hint="compare a smaller instance",
         )
     return points, once**points
-
-
-def _require_alike(a: CompiledProgram, b: CompiledProgram) -> None:
-    own, other = ([(t.dtype, t.shape) for t in program.tensors] for program in (a, b))
-    if own != other:
-        shown = [", ".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in program.tensors) for program in (a, b)]
-        raise SimulationError(
-            f"{a.name} and {b.name} do not have the same arguments: ({shown[0]}) and ({shown[1]})",
-            hint="programs are compared argument by argument: same types, same shapes, same order",
-        )
 
 
 def require_little_work(vmg: VMG, most_operations: int) -> None:

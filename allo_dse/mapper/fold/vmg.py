@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
@@ -297,7 +297,14 @@ class VMG(Pictured):
             return self._asked[0][1]
         normal = fold.normalised(self.graph)
         if (known := self._folded.get(normal)) is None:
-            known = self._folded[normal] = self._fold(normal)
+            broken = (
+                f"{kernel.kernel}: {reason}"
+                for kernel, rules in zip(normal.kernels, self.graph.rules, strict=True)
+                for reason in violations(kernel, rules)
+            )
+            for reason in chain(broken, JointFold.of(self.graph, normal).violations()):
+                raise IllegalFold(reason, hint="fold_choices(program) lists the legal folds")
+            known = self._folded[normal] = VMG(self.graph, mesh_groups(self.graph, normal), normal)
             self._latest.append(known)
         self._asked.append((fold, known))
         return known
@@ -316,14 +323,6 @@ class VMG(Pictured):
     def _latest(self) -> deque[VMG]:
         """Folds that no design may have at the moment, but others soon."""
         return deque(maxlen=_LATEST_FOLDS)
-
-    def _fold(self, fold: MeshFold) -> VMG:
-        for kernel, rules in zip(fold.kernels, self.graph.rules, strict=True):
-            for reason in violations(kernel, rules):
-                raise IllegalFold(f"{kernel.kernel}: {reason}", hint="fold_choices(program) lists the legal folds")
-        for reason in JointFold.of(self.graph, fold).violations():
-            raise IllegalFold(reason, hint="fold_choices(program) lists the legal folds")
-        return VMG(self.graph, mesh_groups(self.graph, fold), fold)
 
     def chain(self, first: str, second: str) -> VMG:
         """Run `second` after `first` on one processing element.
