@@ -99,11 +99,6 @@ def holds(dtype: DType, form: Form) -> bool:
     return bool(np.all(form.low >= lowest) and np.all(form.high <= highest))
 
 
-def mean_the_same(a: DType, b: DType) -> bool:
-    """Return whether two types with the same MLIR type also interpret bits alike."""
-    return a.is_float == b.is_float and a.fraction_bits == b.fraction_bits
-
-
 _SIGNED = INDEX_OPERATIONS | {"/": "divsi"}
 _UNSIGNED = _SIGNED | {"/": "divui", "//": "divui", "%": "remui", ">>": "shrui", "min": "minui", "max": "maxui"}
 _FLOAT = {"+": "arith.addf", "-": "arith.subf", "*": "arith.mulf", "/": "arith.divf", "**": "math.powf"}
@@ -158,7 +153,8 @@ def convert(task: Task, value: Scalar, to: DType) -> Scalar:
 
 def _converted(task: Task, value: Scalar, to: DType) -> Scalar:
     source = value.dtype
-    if source.kind != "index" and element_type(source) == element_type(to) and mean_the_same(source, to):
+    alike = (source.is_float, source.fraction_bits) == (to.is_float, to.fraction_bits)
+    if source.kind != "index" and element_type(source) == element_type(to) and alike:
         return Scalar(value.ssa, to)
     if source.is_float and to.is_float:
         # bfloat16's own libraries know float32 alone; float16 and bfloat16 have no common type either.

@@ -197,11 +197,6 @@ def first_order(vector: Sequence[Direction]) -> Direction:
     return next((direction for direction in vector if direction != "="), "=")
 
 
-def is_update(one: Reference, other: Reference) -> bool:
-    """Return whether two accesses belong to one sum, whose terms may come in any order."""
-    return one.update >= 0 and one.update == other.update
-
-
 def private(nodes: Sequence[Node]) -> set[str]:
     """The arrays that the code writes before it reads them, whatever they held: each iteration has its own."""
     seen: set[str] = set()
@@ -413,7 +408,7 @@ def check_order(body: Body, chain: Sequence[Operation], order: Sequence[int]) ->
     pairing = Pairing(pairing.left, pairing.right, value_ranges(inside, pairing.ranges))
     for one in found:
         for other in found:
-            if is_update(one, other):
+            if one.update == other.update >= 0:  # two terms of one sum, which may come in any order
                 continue
             for vector in pairing.directions(one, other):
                 moved = [vector[position] for position in order]

@@ -60,13 +60,6 @@ class _Nodes:
     at: dict[Coordinate, tuple[str, ...]]
 
 
-def joint_primitives(joint: JointFold) -> Primitives:
-    """The sequence that folds the program's graph as a joint fold does."""
-    made = Made()
-    _make(joint, made)
-    return made.primitives
-
-
 def joint_names(joint: JointFold) -> dict[str, str]:
     """The nodes' names by their first task's, in the order in which the sequence makes them; tasks by themselves come
     first."""
@@ -267,7 +260,8 @@ class VMG(Pictured):
     def mapping_primitives(self) -> Primitives:
         """The `chain` and `bundle` sequence that folds the program's unfolded graph into this one, as Allo takes it."""
         if self.joint is not None:
-            return joint_primitives(self.joint)
+            _make(self.joint, made := Made())
+            return made.primitives
         if self.mesh_fold is not None:
             return mesh_primitives(self.program, self.mesh_fold, self.graph.rules)
         return [(kind, list(operands)) for kind, operands in self.applied]
@@ -405,13 +399,8 @@ def graph_key(program: CompiledProgram, groups: Sequence[NodeGroup]) -> str:
         form[0, tasks] = tasks[:, :1]
         form[1, tasks] = np.arange(tasks.shape[1])
         form[2, tasks] = rank[tree]
-    digest = hashlib.blake2b(program_key(program).encode(), digest_size=16)
+    kernels = [[k.name, list(k.mesh), [c.name for c in k.classes]] for k in program.kernels]
+    digest = hashlib.blake2b(json.dumps([program.name, kernels]).encode(), digest_size=16)
     digest.update(json.dumps(sorted(rank)).encode())
     digest.update(form.tobytes())
     return digest.hexdigest()
-
-
-def program_key(program: CompiledProgram) -> str:
-    """Return the key that identifies a program for mapping: kernels, meshes and classes."""
-    kernels = [[k.name, list(k.mesh), [c.name for c in k.classes]] for k in program.kernels]
-    return json.dumps([program.name, kernels])
