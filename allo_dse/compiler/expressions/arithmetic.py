@@ -29,8 +29,7 @@ def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Valu
     for value in (left, right):
         if isinstance(value, (StreamRef, StreamGroup, Tuple)):
             task.fail(node, f"operator {op} does not apply here", "use .get() to read a stream")
-    first, second = integer_of(left), integer_of(right)
-    if op in ("**", "<<") and first is not None and second is not None and second > 0:
+    if op in ("**", "<<") and (first := integer_of(left)) is not None and (second := integer_of(right) or 0) > 0:
         bits = first.bit_length() * second if op == "**" else first.bit_length() + second
         if bits > MOST_BITS:
             task.fail(node, f"a number of about {bits:,} bits at compile time; the limit is {MOST_BITS:,}")
