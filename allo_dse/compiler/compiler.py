@@ -161,9 +161,7 @@ def _compiled(name: str, source: RegionSource, params: dict[str, object], watch:
         constructs=tuple(one for part in parts for one in part.constructs),
         shared=tuple(SharedTensor(one.parameter.tensor, one.initial) for part in parts for one in part.shared),
         results=tuple(result for kernel in source.kernels for result in kernel.results),
-        schedule=tuple(
-            Directive("place", *key, {"memory": kind, "type": type_}) for key, (kind, type_) in said.items()
-        ),
+        schedule=tuple(Directive("place", *key, options) for key, options in said.items()),
     )
 
 
