@@ -139,11 +139,15 @@ def compare_figure(found: list[Difference], look: Theme) -> Figure:
     trace: Spec = {
         "type": "bar",
         "orientation": "h",
-        "x": [_clipped(100 * (d.change or 0.0)) for d in numbers],
+        "x": [min(MOST_PERCENT, 100 * (d.change or 0.0)) for d in numbers],
         "y": [label(d.name) for d in numbers],
         "marker": {
-            "color": [_color(d, look) for d in numbers],
-            "pattern": {"shape": [_pattern(d) for d in numbers], "fillmode": "overlay", "fgcolor": "#ffffff"},
+            "color": [look.dominated if d.better is None else GREEN if d.better else VERMILLION for d in numbers],
+            "pattern": {
+                "shape": ["/" if d.better is False else "" for d in numbers],
+                "fillmode": "overlay",
+                "fgcolor": "#ffffff",
+            },
         },
         "text": [change_text(d) for d in numbers],
         "customdata": [f"{text(d.first)} → {text(d.second)}" for d in numbers],
@@ -166,23 +170,7 @@ def compare_figure(found: list[Difference], look: Theme) -> Figure:
 
 
 MOST_PERCENT = 400.0
-
-
-def _clipped(percent: float) -> float:
-    """Bars beyond this would hide all others; the number beside them is right."""
-    return min(MOST_PERCENT, percent)
-
-
-def _color(difference: Difference, look: Theme) -> str:
-    if difference.better is None:
-        return look.dominated
-    return GREEN if difference.better else VERMILLION
-
-
-def _pattern(difference: Difference) -> str:
-    return "/" if difference.better is False else ""
-
-
+"""Longer bars would hide all others; the number beside them is right."""
 MARGIN = 1.15  # of the axes beyond the outermost design
 
 

@@ -151,23 +151,19 @@ def designs_figure(spans: Timeline, look: Theme) -> Figure:
         return note(look, _NONE)
     middles = packed(spans.middles)
     traces = [
-        _bars(name, middles, counts / spans.seconds, look.series[i % len(look.series)], spans.seconds, pattern=i)
+        {
+            "type": "bar",
+            "name": shortened(name, NAME),
+            "x": middles,
+            "y": packed(counts / spans.seconds),
+            "width": spans.seconds,
+            "marker": {"color": look.series[i % len(look.series)], "line": {"width": 0}, "pattern": hatching(i)},
+            "hovertemplate": "%{x:.1f} s: %{y:,.3~g}<extra>" + _plain(name) + "</extra>",
+        }
         for i, (name, counts) in enumerate(shown.items())
     ]
     axes = {"xaxis": axis(look, _TITLES["time"]), "yaxis": axis(look, "designs per second")}
     return {"data": traces, "layout": layout(look, **axes, barmode="stack", bargap=0, showlegend=len(traces) > 1)}
-
-
-def _bars(name: str, middles: Floats, values: Floats, color: str, width: float, pattern: int = 0) -> Spec:
-    return {
-        "type": "bar",
-        "name": shortened(name, NAME),
-        "x": middles,
-        "y": packed(values),
-        "width": width,
-        "marker": {"color": color, "line": {"width": 0}, "pattern": hatching(pattern)},
-        "hovertemplate": "%{x:.1f} s: %{y:,.3~g}<extra>" + _plain(name) + "</extra>",
-    }
 
 
 def _plain(name: str) -> str:

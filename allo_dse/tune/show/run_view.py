@@ -109,7 +109,7 @@ class View(Struct, frozen=True):
             "hypervolume": front.hypervolume,
             "prediction": tally.correction.to_dict(),
             "hypervolume_reference": self.reference,
-            "certificate": None if certificate is None else msgspec.to_builtins(certificate),
+            "certificate": msgspec.to_builtins(certificate),
             "elapsed_seconds": round(self.budget.elapsed, 3),
             "remaining_seconds": self.remaining_seconds(certificate),
         }
