@@ -70,9 +70,13 @@ class Launches:
     def __init__(self, device: Device) -> None:
         self.device = device
 
-    def configuring_us(self, target: str) -> float:
-        """Return the time that the host program of a target takes before each call of an operator."""
+    def configuring_us(self, target: str, runtime: str = "calls") -> float:
+        """Return the time that a runtime for a target's programs takes before each call of an operator."""
         return 0.0
+
+    def overdue(self, call_us: float) -> str:
+        """Return a warning about a call that the device's driver does not let end; empty if it does."""
+        return ""
 
     def parts(self) -> Iterator[tuple[int, Device]]:
         """Yield numbers of columns, each with a device of that size, to search designs for."""

@@ -151,7 +151,7 @@ def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) 
     if not position.any() or not len(edges):
         return _one_each(program, edges.stream)
     source, target = node_of_task[edges.source], node_of_task[edges.target]
-    put_place, get_place, single = _places(program)
+    put_place, get_place, single = graph.once(_places)
     order = np.lexsort((put_place[edges.stream], position[edges.source], edges.array, target, source))
     key = np.stack([source, target, edges.array], axis=1)[order]
     new = np.concatenate(([True], (key[1:] != key[:-1]).any(axis=1)))
@@ -167,7 +167,7 @@ def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) 
     of_edge = np.cumsum(new | split) - 1
     inside = key[:, 0] == key[:, 1]
     turns = _Turns(_put_turns(graph, position)[order][inside], 2 * consumed[inside])
-    return _joined(program, edges.stream[order], of_edge, inside, turns)
+    return _joined(graph, edges.stream[order], of_edge, inside, turns)
 
 
 class _Turns(NamedTuple):
@@ -186,9 +186,10 @@ def _one_each(program: CompiledProgram, streams: IntArray) -> FoldFifos:
 
 
 def _joined(
-    program: CompiledProgram, streams: IntArray, of_edge: IntArray, inside: NDArray[np.bool_], turns: _Turns
+    graph: ProgramGraph, streams: IntArray, of_edge: IntArray, inside: NDArray[np.bool_], turns: _Turns
 ) -> FoldFifos:
     """FIFOs numbered by the edges they carry; streams without an edge, which nothing uses, have the last ones."""
+    program = graph.program
     used = int(of_edge[-1]) + 1
     unused = np.setdiff1d(np.arange(program.stream_count), streams, assume_unique=True)
     fifo = np.empty(program.stream_count, np.int64)
@@ -199,19 +200,20 @@ def _joined(
     numbers = of_edge[inside]
     np.maximum.at(held, numbers, 1)
     when = np.concatenate([turns.put, turns.got])
-    tokens = tokens_of(program)[streams[inside]]
+    tokens = graph.once(_tokens)[streams[inside]]
     change, of = np.concatenate([tokens, -tokens]), np.concatenate([numbers, numbers])
     in_time = np.lexsort((when, of))
     np.maximum.at(held, of[in_time], np.cumsum(change[in_time]))
     return FoldFifos(fifo, np.concatenate([streams[first], unused]), held, np.arange(len(held)) < used)
 
 
-def _places(program: CompiledProgram) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
+def _places(graph: ProgramGraph) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
     """Per stream: its place among the ports of the task that puts to it, and among those of the one that gets from it.
 
     Also whether it carries exactly one token: the tokens of streams that one task uses come in the order of their ports
     only if each carries one.
     """
+    program = graph.program
     places = np.zeros((2, program.stream_count), np.int64)
     single = np.ones(program.stream_count, np.bool_)
     for task_class, _, pids in tasks_by_class(program):
@@ -226,6 +228,10 @@ def _put_turns(graph: ProgramGraph, position: IntArray) -> IntArray:
     """Per edge, when it is put to: after the task's gets, which make room, unless the task puts first."""
     edges = graph.edges
     return 2 * position[edges.source] + 1 - 2 * graph.early_puts[edges.stream]
+
+
+def _tokens(graph: ProgramGraph) -> IntArray:
+    return tokens_of(graph.program)
 
 
 def tokens_of(program: CompiledProgram) -> IntArray:

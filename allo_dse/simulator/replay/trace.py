@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import overload
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from ..deadlock import Blocked, Deadlock, Increase
 from ..engine.engine import table_engine
 from ..engine.run_result import RunResult
+from ..engine.steady import looks_pay
 from ..network.network import Network, NetworkBuilder, read_latency
 from ..network.tables import Table
 from .depth_tries import smallest_depths
@@ -69,8 +70,11 @@ class RegularResult(Struct, frozen=True, eq=False):
         return int(self.process_end.max(initial=0))
 
 
-def replay_regular(data: TraceData, depths: IntArray) -> RegularResult:
-    """Replay a trace of regular loops with one depth vector.
+def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeStreams]) -> RegularResult:
+    """Replay a trace of regular loops with one depth vector; a short one with all its operations.
+
+    Args:
+        alike: returns the trace laid out for replay.
 
     Raises:
         TraceError: if a loop lists its events, or tokens would not fit in memory.
@@ -81,6 +85,12 @@ def replay_regular(data: TraceData, depths: IntArray) -> RegularResult:
             hint="use replay(), or build the trace from loops with `ops`",
         )
     room = _room(data, depths)
+    if not looks_pay(sum(loop.trip for loop in data.loops), len(data.processes) + int(room.sum())):
+        whole = replay_one(data, alike(), depths)
+        done = int(sum(one.sum() for one in whole.done))
+        return RegularResult(
+            whole.process_end, whole.stall_get, whole.stall_put, whole.occupancy, whole.deadlock, whole.explain(), done
+        )
     result = table_engine().run(_network(data, depths, room), extrapolate=True)
     _require_room(data, depths, room, result.occupancy)
     deadlock = result.deadlock
@@ -331,7 +341,7 @@ class Trace:
         array = depth_array(self.data, depths)
         if array.ndim != 1:
             raise TraceError("extrapolate takes one depth vector, not a batch")
-        return replay_regular(self.data, array)
+        return replay_regular(self.data, array, lambda: self._alike_streams)
 
     def smallest_depths(self, at_least: Depths = None, *, max_runs: int = 2_000) -> Increase:
         """The smallest total increase of `at_least` (default: 1 everywhere) with which the design does not deadlock.
