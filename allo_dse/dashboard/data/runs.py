@@ -29,7 +29,7 @@ class Ref(Struct, frozen=True):
     row: int
 
 
-class Axis(Struct, frozen=True):
+class ColumnAxis(Struct, frozen=True):
     """A column of all runs on one scale.
 
     Attributes:
@@ -137,11 +137,11 @@ class Board:
             for number, run in enumerate(self.runs)
         ]
 
-    def axis(self, name: str) -> Axis:
+    def axis(self, name: str) -> ColumnAxis:
         """A column of all runs; texts in their natural order, the same in every run."""
         columns = [run.columns.get(name) for run in self.runs]
         if all(column is None or column.numeric for column in columns):
-            return Axis(name, [run.numbers(name) for run in self.runs])
+            return ColumnAxis(name, [run.numbers(name) for run in self.runs])
         ticks = sorted({c for column in columns if column is not None for c in column.categories}, key=natural_order)
         place = {tick: float(i) for i, tick in enumerate(ticks)}
         numbers = []
@@ -150,7 +150,7 @@ class Board:
                 numbers.append(np.full(len(run), np.nan))
             else:
                 numbers.append(np.array([*(place[c] for c in column.categories), np.nan])[column.codes])
-        return Axis(name, numbers, ticks)
+        return ColumnAxis(name, numbers, ticks)
 
     def front(self) -> Iterator[Ref]:
         """The designs on the fronts of all runs."""

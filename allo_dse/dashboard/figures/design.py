@@ -13,13 +13,13 @@ from allo_dse.device.device import Device
 from allo_dse.eval.backend import backend_of
 from allo_dse.eval.calibrate.correction import Correction
 
-from ..data.analysis import Difference, change_text
+from ..data.analysis import ColumnDifference, change_text
 from ..data.columns import Floats
 from ..data.selection import label, text
 from .style import BLUE, GREEN, ORANGE, VERMILLION, Figure, Spec, Theme, axis, layout, note, packed
 
 
-class Use(Struct, frozen=True):
+class ResourceUse(Struct, frozen=True):
     """A design's use of one limited resource."""
 
     name: str
@@ -31,12 +31,12 @@ class Use(Struct, frozen=True):
         return self.used / self.limit if self.limit else 0.0
 
 
-def uses(device: str, metrics: Mapping[str, Any]) -> list[Use]:
+def uses(device: str, metrics: Mapping[str, Any]) -> list[ResourceUse]:
     """The resources of a built-in device that a design's metrics speak of; empty for other devices."""
     found = _device(device)
     limits = {} if found is None else backend_of(found).capacity(found)
     return [
-        Use(name, float(metrics[name]), limit)
+        ResourceUse(name, float(metrics[name]), limit)
         for name, limit in limits.items()
         if isinstance(metrics.get(name), int | float)
     ]
@@ -55,7 +55,7 @@ def _device(name: str) -> Device | None:
         return None
 
 
-def resources_figure(found: list[Use], look: Theme) -> Figure:
+def resources_figure(found: list[ResourceUse], look: Theme) -> Figure:
     """Used shares of the device's resources."""
     if not found:
         return note(look, "no metric that the device has a known limit for")
@@ -131,7 +131,7 @@ def _texts(shares: list[float], colors: list[str], look: Theme) -> dict[str, obj
     }
 
 
-def compare_figure(found: list[Difference], look: Theme) -> Figure:
+def compare_figure(found: list[ColumnDifference], look: Theme) -> Figure:
     """The relative change of every number that differs, objectives by whether they got better."""
     numbers = [d for d in found if d.change is not None and d.kind in ("objective", "metric")][::-1]
     if not numbers:

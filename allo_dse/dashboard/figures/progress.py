@@ -12,7 +12,7 @@ from allo_dse.tune.results.causes import causes_in
 from allo_dse.tune.store.run_info import shortened
 
 from ..data.columns import Floats
-from ..data.progress import Timeline, lost
+from ..data.progress import Progress, lost
 from ..data.runs import Board
 from ..data.selection import label
 from ..data.table import RunTable
@@ -138,7 +138,7 @@ def hypervolume_unit(run: RunTable) -> str:
     return "share" if all(o.direction == "minimize" for o in run.facts.objectives) else "relative"
 
 
-def designs_figure(spans: Timeline, look: Theme) -> Figure:
+def designs_figure(spans: Progress, look: Theme) -> Figure:
     """Designs per second over time: feasible ones, and by kind those that a limit, a constraint or a failure ruled out.
 
     A design that breaks several limits counts for each.
@@ -224,7 +224,7 @@ def _ranking(names: list[str], values: list[float], look: Theme, title: str, for
     }
 
 
-def workers_figure(spans: Timeline, look: Theme) -> Figure:
+def workers_figure(spans: Progress, look: Theme) -> Figure:
     """Draw how busy each worker was over time."""
     names = list(spans.workers)
     if not any(share.any() for share in spans.workers.values()):

@@ -14,7 +14,7 @@ from allo_dse.tune.store.run_info import shortened
 from ..data.analysis import difference_lines, known, range_percent
 from ..data.columns import Mask
 from ..data.progress import why_none
-from ..data.runs import Axis, Board, Ref
+from ..data.runs import Board, ColumnAxis, Ref
 from ..data.selection import Selection, label
 from ..data.table import RunTable
 from .style import (
@@ -161,7 +161,7 @@ def front_figure(board: Board, view: View, look: Theme) -> Drawn:
 class _Painter:
     """Makes the traces."""
 
-    def __init__(self, board: Board, view: View, look: Theme, axes: list[Axis]) -> None:
+    def __init__(self, board: Board, view: View, look: Theme, axes: list[ColumnAxis]) -> None:
         self.board, self.view, self.look, self.axes = board, view, look, axes
         self.traces: list[Spec] = []
         self.designs = self.marks = 0
@@ -444,7 +444,7 @@ def _uid(number: int, name: str) -> str:
     return f"{zlib.crc32(f'{number} {name}'.encode()):08x}"
 
 
-def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) -> Spec:
+def _layout(view: View, look: Theme, axes: list[ColumnAxis], extent: dict[str, Span]) -> Spec:
     made = {
         f"{key}axis": number_axis(look, label(axis.name), log=key in view.log, ticks=axis.ticks)
         for key, axis in zip("xy", axes, strict=True)

@@ -42,7 +42,7 @@ def format_duration(seconds: float) -> str:
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
 
 
-class View(Struct, frozen=True):
+class RunView(Struct, frozen=True):
     """A window on a running study; everything in it is kept up to date by others.
 
     Attributes:
@@ -130,7 +130,7 @@ class View(Struct, frozen=True):
         return {o.name: o.sign * v for o, v in zip(self.tally.objectives, point, strict=True)}
 
 
-def progress_line(view: View) -> str:
+def progress_line(view: RunView) -> str:
     """Everything worth knowing, in one line."""
     tally, certificate = view.tally, view.certificate
     target = f"/{view.budget.trials}" if view.budget.trials is not None else ""
