@@ -43,7 +43,7 @@ class MappingPart(NamedTuple):
 
 
 class MappingParts:
-    """MappingParts of the mappings of designs: many designs share each."""
+    """Parts of the mappings of designs: many designs share each."""
 
     def __init__(self) -> None:
         self._shapes: dict[tuple[str, ...], int] = {}
