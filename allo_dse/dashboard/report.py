@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from msgspec import Struct
 
 from allo_dse import __version__
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.files import write_whole
 from allo_dse.common.quoting import script_json
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.eval.recording import Part, Recorded
 
 from .data.analysis import difference_lines, importance, known, rung_table, sample, status_text
@@ -57,7 +56,7 @@ Change = list[Any]
 """Keys that lead to a value in a figure, and the value."""
 
 
-class Plot(Struct, frozen=True):
+class Plot(Frozen):
     """A figure with its title.
 
     Attributes:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.processes import rare_collections
+from allo_dse.common.records import Frozen
 
 from .columns import Floats, Kind, Mask
 from .filters import parse_filter
@@ -22,14 +22,14 @@ from .table import RunTable
 SEPARATOR = ":"
 
 
-class Ref(Struct, frozen=True):
+class Ref(Frozen):
     """A design: a run's number on the board, and the row in its table. Written `run:key`, which stays valid."""
 
     run: int
     row: int
 
 
-class ColumnAxis(Struct, frozen=True):
+class ColumnAxis(Frozen):
     """A column of all runs on one scale.
 
     Attributes:

@@ -6,9 +6,10 @@ import zlib
 from collections.abc import Sequence
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 from numpy.typing import NDArray
 
+from allo_dse.common.records import Frozen
 from allo_dse.tune.store.run_info import shortened
 
 from ..data.analysis import difference_lines, known, range_percent
@@ -42,7 +43,7 @@ from .thin import Span, Window, on_screen, spots, thin, visible, window
 _SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
 
 
-class Kind(Struct, frozen=True):
+class Kind(Frozen):
     """Designs that are not feasible for the same reason, or for one of the rare ones."""
 
     name: str
@@ -91,7 +92,7 @@ COLORED = "by a column"
 _RUN_SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "star-square")
 
 
-class View(Struct, frozen=True):
+class View(Frozen):
     """Content and options of the scatter plot.
 
     Attributes:
@@ -117,7 +118,7 @@ class View(Struct, frozen=True):
     color: str | None = None
 
 
-class Drawn(Struct, frozen=True):
+class Drawn(Frozen):
     """A figure.
 
     Attributes:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
 from allo_dse.common.quoting import markup
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 
 from ..declare.spec import StudySpec
 from ..search.budget import Budget
@@ -42,7 +41,7 @@ def format_duration(seconds: float) -> str:
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
 
 
-class RunView(Struct, frozen=True):
+class RunView(Frozen):
     """A window on a running study; everything in it is kept up to date by others.
 
     Attributes:
