@@ -69,7 +69,7 @@ def carried(
         rounds = _distances(stores, loads, loops)
         if rounds.any():
             nearest = int(rounds[rounds > 0].min())
-            kept = _indices(store for store, some in zip(stores, rounds.any(axis=1), strict=True) if some)
+            kept = _indices(store for store, some in zip(stores, rounds, strict=True) if some.any())
             lost = frozenset(_indices(stores)) - frozenset(kept)
             loaded = _indices(loads[load] for _, load in np.argwhere(rounds))
             in_memory = array not in registers and nearest == 1 and _is_single(stores, loads, variables)
