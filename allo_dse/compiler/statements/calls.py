@@ -41,6 +41,7 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
     function = callee.value
     region = as_region(function)
     if region is not None:
+        task.notice("region call", node)
         return _call_region(task, region, args, node)
     if isinstance(function, VliwKernel):
         return _call_vliw(task, function, args, node)

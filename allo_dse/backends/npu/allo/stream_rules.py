@@ -21,6 +21,7 @@ from ..movement.movement import StreamFlow
 from ..movement.round_wiring import LocalStream, Wiring
 from .interfaces import body_of, fifos_inside
 from .placer import Core
+from .program_rules import ELEMENTS, no_fifo
 from .rule import Subject, rule
 from .transfers import MEMORY_TILE_PORTS
 
@@ -163,6 +164,15 @@ def _depth(tree: Tree, leaf: int) -> int:
             return _depth(child, leaf)
         leaf -= child.leaf_count
     raise IndexError(leaf)
+
+
+@rule("allo_source", "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos")
+def stream_types(subject: Subject) -> Iterator[Violation]:
+    """Streams between nodes are object FIFOs; those inside a chain are buffers, of any type."""
+    types = {stream.name: str(stream.dtype) for stream in subject.program.streams}
+    for name in dict.fromkeys(flow.stream for flow in subject.fifos):
+        if types[name] not in ELEMENTS:
+            yield Violation("allo_source", f"stream {name}", 1, 0, no_fifo(types[name]))
 
 
 @rule("allo_token_order", "allo.backend.aie.mapping.ComputationGraph.bundle_multi (streams take the first task's name)")
