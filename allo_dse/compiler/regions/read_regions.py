@@ -6,7 +6,7 @@ import ast
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 
 import numpy as np
 
@@ -312,21 +312,25 @@ def _may_be_type(value: object) -> bool:
 
 
 def read_function(
-    function: FunctionType, arguments: Sequence[object] = (), around: Mapping[str, object] | None = None
+    function: FunctionType,
+    arguments: Sequence[object] = (),
+    around: Mapping[str, object] = MappingProxyType({}),
+    enclosing: Mapping[str, object] = MappingProxyType({}),
 ) -> RegionSource:
     """A function as a region with one kernel of one task.
 
     Args:
         arguments: values for its type parameters.
         around: what names stand for that nothing else gives a meaning.
+        enclosing: variables of the functions around it that have returned.
 
     Raises:
         ProgramError: at the first thing that is wrong.
     """
     file, node = function_source(function)
-    enclosing = enclosing_names(function.__code__, sys._getframe(1))
-    names = {**(around or {}), **names_of(function, enclosing)}
-    source = RegionSource(node.name, file, names, enclosing=enclosing, around=around or {})
+    enclosing = {**enclosing, **enclosing_names(function.__code__, sys._getframe(1))}
+    names = {**around, **names_of(function, enclosing)}
+    source = RegionSource(node.name, file, names, enclosing=enclosing, around=around)
     source.scope = function.__qualname__.removesuffix(function.__name__)
     bind_type_parameters(source, node, arguments)
     parameters = []
