@@ -9,10 +9,9 @@ from traceback import walk_tb
 from types import FunctionType
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import ProgramError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.region import Instance, Region, as_region
 from allo_dse.lang.schedule import DIRECTIVES, Schedule
 
@@ -24,7 +23,7 @@ from .regions.read_regions import is_typed, read_function, read_region
 from .regions.region_sources import RegionSource, SharedArray, split_kernels
 from .regions.schedules import checked_schedule
 from .regions.task_state import Task
-from .statements.helpers import with_sync
+from .statements.calls import with_sync
 from .task_classes import compile_kernel
 
 # A task whose body is a region call is replaced by that region's kernels.
@@ -32,13 +31,13 @@ from .task_classes import compile_kernel
 #   before:  top { wrapper [2]: task 0 calls inner[2, 2], task 1 calls inner[4, 4] }
 #   after:   top { wrapper_0_gemm [2, 2], wrapper_1_gemm [4, 4] }
 #
-# A task that does other work too stays, and exchanges tokens with the region's tasks (see `statements.helpers`).
+# A task that does other work too stays, and exchanges tokens with the region's tasks (see `statements.calls`).
 
 
 MAX_DEPTH = 16
 
 
-class CompiledPart(Struct, frozen=True, eq=False):
+class CompiledPart(Frozen, eq=False):
     """The kernels that one region contributes to a program."""
 
     source: RegionSource

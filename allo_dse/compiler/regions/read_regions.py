@@ -11,13 +11,14 @@ from types import FunctionType, MappingProxyType
 import numpy as np
 
 from allo_dse.common.errors import ProgramError
+from allo_dse.common.records import Ints
 from allo_dse.lang.memory import Layout, Memory
 from allo_dse.lang.region import Region, enclosing_names, kernel, rules_of
 from allo_dse.lang.types import ConstExprType, DType, StreamType, TensorType
 
-from ..model.source_file import SourceFile, function_source, names_of
+from ..model.source_file import SourceFile, function_source, names_of, statements_in
 from ..program.tensors import IndexMap, StreamArray, Tensor
-from .region_sources import KernelSource, Parameter, Part, RegionSource
+from .region_sources import KernelSource, Parameter, Part, RegionSource, is_text
 
 
 def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None = None) -> RegionSource:
@@ -110,9 +111,7 @@ def tensor_type(source: RegionSource, argument: ast.arg) -> TensorType:
 
 
 def _read_statement(source: RegionSource, statement: ast.stmt) -> None:
-    if isinstance(statement, ast.Pass) or (
-        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    ):
+    if is_text(statement):
         return
     if isinstance(statement, ast.FunctionDef):
         _read_kernel(source, statement)
@@ -197,7 +196,7 @@ def _kernel_decorator(source: RegionSource, node: ast.FunctionDef) -> ast.Call:
     source.file.fail(node, f"function `{node.name}` inside a region must be a kernel", "add @df.kernel(mapping=[...])")
 
 
-def _mesh(source: RegionSource, node: ast.expr) -> tuple[int, ...]:
+def _mesh(source: RegionSource, node: ast.expr) -> Ints:
     value = source.file.evaluate(node, source.names)
     if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 3:
         source.file.fail(node, f"a mapping lists one to three extents, not {value!r}", "for example mapping=[4, 4]")
@@ -238,7 +237,7 @@ def _interface(source: RegionSource, arguments: Sequence[ast.arg]) -> list[Part]
     return tensors
 
 
-def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: tuple[int, ...]) -> Parameter:
+def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: Ints) -> Parameter:
     type_ = tensor_type(source, argument)
     _check_same(source.file, argument, Tensor(argument.arg, type_.dtype, type_.shape), part)
     layout = _layout(source, argument, type_.layout, len(part.shape), len(mesh))
@@ -374,7 +373,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in body:
         yield statement
         if not isinstance(statement, ast.FunctionDef):
-            yield from _statements([inner for inner in ast.iter_child_nodes(statement) if isinstance(inner, ast.stmt)])
+            yield from _statements([*statements_in(statement)])
 
 
 def _whole(tensor: Tensor, node: ast.AST, memory: Memory | None) -> Parameter:

@@ -12,11 +12,10 @@ from functools import cached_property
 from math import comb
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import DeviceError
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
+from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
 from allo_dse.space.design import Design
 
@@ -46,7 +45,7 @@ class Measurement:
     label: str = ""
 
 
-class Judged(Struct, frozen=True):
+class Judged(Frozen):
     """A measurement with the model's predictions: by the original device, by the fitted one, and by a fit without it.
 
     Attributes:
@@ -71,7 +70,7 @@ class Judged(Struct, frozen=True):
         }
 
 
-class FittedParameter(Struct, frozen=True):
+class FittedParameter(Frozen):
     """A number of the device before and after the fit.
 
     Attributes:
@@ -109,7 +108,7 @@ class FittedParameter(Struct, frozen=True):
         }
 
 
-class Calibration(Struct, frozen=True, dict=True):
+class Calibration(Frozen, dict=True):
     """The result of a fit.
 
     Attributes:
@@ -311,7 +310,7 @@ def _described(
     return tuple(described)
 
 
-def _folds(measurements: Sequence[Measurement]) -> NDArray[np.int64]:
+def _folds(measurements: Sequence[Measurement]) -> IntArray:
     """Return the cross-validation fold of each measurement; all measurements of a design share one."""
     distinct = {key: i for i, key in enumerate(dict.fromkeys(m.design.key for m in measurements))}
     return np.array([distinct[m.design.key] % FOLDS for m in measurements])

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
+from allo_dse.compiler.program.tensors import IntArray
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -52,7 +52,7 @@ _End = tuple[Vector, Vector, Matrix]
 """Coordinates, residuals and slopes at the end of a descent."""
 
 
-class Problem(Struct, frozen=True):
+class Problem(Frozen):
     """A fitting problem.
 
     Attributes:
@@ -93,7 +93,7 @@ class Problem(Struct, frozen=True):
         return replace(self, residuals_at=residuals_at)
 
 
-class Selection(Struct, frozen=True):
+class Selection(Frozen):
     """The parameters that the data determines.
 
     Attributes:
@@ -105,7 +105,7 @@ class Selection(Struct, frozen=True):
     alike: dict[int, list[int]]
 
 
-class Fit(Struct, frozen=True):
+class Fit(Frozen):
     """The end of a fit: coordinates, residuals, slopes, scale and the selection of free coordinates."""
 
     at: Vector
@@ -136,11 +136,11 @@ class Fit(Struct, frozen=True):
         result: Vector = scale * np.sqrt(np.diag(covariance) * excess)
         return result
 
-    def error(self, folds: NDArray[np.int64]) -> float:
+    def error(self, folds: IntArray) -> float:
         """Return the error of held-out measurements: the median and the 90th percentile together, as logarithms."""
         return error_of(self.held_out(folds))
 
-    def held_out(self, folds: NDArray[np.int64]) -> Vector:
+    def held_out(self, folds: IntArray) -> Vector:
         """Return the residuals of each fold by a fit to the others, linearized in the free coordinates."""
         free = self.jacobian[:, self.selection.free]
         result = self.residuals.copy()
@@ -291,7 +291,7 @@ def fit(problem: Problem, start: Vector) -> Fit:
         at, residuals = _descend(problem, kept, allowed, np.inf)
 
 
-def grow(problem: Problem, start: Vector, folds: NDArray[np.int64]) -> Fit:
+def grow(problem: Problem, start: Vector, folds: IntArray) -> Fit:
     """Fit one coordinate after another, as long as held-out measurements are predicted better.
 
     Coordinates begin from several values: where another part of the model limits all times, they show no slope.
