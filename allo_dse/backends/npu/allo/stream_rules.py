@@ -150,7 +150,8 @@ def _path(tree: Tree, leaf: int) -> Iterator[tuple[bool, int]]:
     """Yield the way down to a task: whether each step is into a loop, and into which iteration or child."""
     while not isinstance(tree, Task):
         if isinstance(tree, Repeat):
-            tree, (number, leaf) = tree.child, divmod(leaf, tree.child.leaf_count)
+            number, leaf = divmod(leaf, tree.child.leaf_count)
+            tree = tree.child
             yield True, number
             continue
         number = 0
