@@ -26,7 +26,6 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.decided import Asked, Observed
 
 from .items import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
-from .loops.binding import Addresses
 from .loops.control import address_logic, counter_control, delays, fsm, loop_control, port_muxes
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
@@ -621,10 +620,7 @@ class _Task:
         for p in self._pipelines.values():
             once = p.flat.round
             control.append(address_logic(rules, once.accesses, self.storages, delayed=delays(p.ii, p.depth)))
-            # Loads before a loop have states, and take turns at the ports.
-            early = sum(Addresses.of(loads).loads for loads in once.early_addresses.values()) if p.early else 0
-            ports = Resources(lut=round(rules.mux_lut_per_input * early))
-            control += [address_logic(rules, once.early_addresses, self.storages), fsm(rules, p.early), ports]
+            control += [address_logic(rules, once.early_addresses, self.storages), fsm(rules, p.early)]
         control += [counter_control(rules, trips) for trips in self._sequential.values()]
         # Each loop is a module that a state starts and one awaits.
         control.append(fsm(rules, sum(self._states.values()) + 2 * len(self._pipelines)))

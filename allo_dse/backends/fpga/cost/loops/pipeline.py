@@ -296,10 +296,6 @@ class Pipelined(Struct, frozen=True):
         events = tuple(replace(e, stage=max(0, e.stage + late)) if e.kind == "put" else e for e in self.events)
         return replace(self, ii=ii, depth=depth, limit="report", events=events, span=ii)
 
-    def instances(self, kind: str) -> int:
-        """Return the number of operators of a kind."""
-        return next((self.built(unit, n) for unit, n in self.units if unit.kind == kind), 0)
-
     def built(self, unit: Unit, copies: int) -> int:
         """Return how many operators are built for the copies of an operation in a round."""
         return math.ceil(copies / self.span) if unit.is_shared else copies
@@ -393,11 +389,15 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
     once = flat.round
     early = max(once.port_cycles(storages, "early").values(), default=0)
     chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
-    kept = sum(
-        storages[array].array.bits * Addresses.of(loads).loads
+    counts = [
+        (storages[array].array.bits, Addresses.of(loads).loads)
         for array, loads in once.early_addresses.items()
         if not storages[array].in_registers
-    )
+    ]
+    chosen += round(
+        once.device.hls.mux_lut_per_input * sum(count for _, count in counts)
+    )  # they take turns at the ports
+    kept = sum(bits * count for bits, count in counts)
     kept += sum(storages[array].array.bits for array in promoted)
     return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 
