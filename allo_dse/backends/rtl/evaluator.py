@@ -22,6 +22,7 @@ from allo_dse.common.mlir import jit
 from allo_dse.common.records import Array, JsonObject, replace
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.evaluator import Metrics, versioned
 from allo_dse.eval.processes import folding_of
@@ -316,8 +317,7 @@ def _array(width: int, words: int) -> Resources:
     """A local array: look-up tables of 64 bits up to 128 words, else block RAM as wide and deep as it can be set."""
     if words <= 128:
         return Resources(lut=width * -(-words // 64))
-    shapes = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
-    return Resources(bram18=min(-(-words // deep) * -(-width // wide) for deep, wide in shapes))
+    return Resources(bram18=FpgaDevice.load("u280").arrays.bram18(words, width))
 
 
 def _counted(cells: dict[str, int]) -> Resources:

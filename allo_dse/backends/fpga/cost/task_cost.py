@@ -620,10 +620,11 @@ class _Task:
         for p in self._pipelines.values():
             once = p.flat.round
             control.append(address_logic(rules, once.accesses, self.storages, delayed=delays(p.ii, p.depth)))
-            control += [address_logic(rules, once.early_addresses, self.storages), fsm(rules, p.early)]
+            control.append(address_logic(rules, once.early_addresses, self.storages))
         control += [counter_control(rules, trips) for trips in self._sequential.values()]
         # Each loop is a module that a state starts and one awaits.
-        control.append(fsm(rules, sum(self._states.values()) + 2 * len(self._pipelines)))
+        early = sum(p.early for p in self._pipelines.values())
+        control.append(fsm(rules, sum(self._states.values()) + 2 * len(self._pipelines) + early))
         built = (*self._pipelines.values(), *self._straight.values())
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
         # Operands of operators that several loops share are chosen.

@@ -237,15 +237,12 @@ def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]
 
     The shared part is None if that is unknown.
     """
-    (one, mine), (other, theirs) = store, load
-    assert one.access is not None
-    assert other.access is not None
-    for a, b in zip(one.access.index, other.access.index, strict=True):
-        first, second = split(a, mine), split(b, theirs)
+    for a, b in zip(_index(store), _index(load), strict=True):
+        first, second = split(a, store[1]), split(b, load[1])
         if first is None or second is None or first[1] != second[1]:
             yield None, set()
         else:
-            places = (addresses_of([part[0]], unrolled) for part, unrolled in ((first, mine), (second, theirs)))
+            places = (addresses_of([part[0]], unrolled) for part, (_, unrolled) in ((first, store), (second, load)))
             yield first[1], set(np.unique(np.subtract.outer(*places)).tolist())
 
 
