@@ -269,10 +269,8 @@ class Circuit(Struct, frozen=True):
     @property
     def sites(self) -> list[tuple[int, Task, int, Site]]:
         """Ports of the tasks: number of the task, task, position among the sites of its kernel, site."""
-        every = enumerate(self.tasks)
-        return [
-            (n, task, place, site) for n, task in every for place, site in enumerate(self.kernels[task.kernel].sites)
-        ]
+        tasks = enumerate(self.tasks)
+        return [(number, task, *one) for number, task in tasks for one in enumerate(self.kernels[task.kernel].sites)]
 
 
 def build_circuit(

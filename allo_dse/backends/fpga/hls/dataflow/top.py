@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -275,7 +274,7 @@ def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str
     Args:
         port_bits: width of the device's AXI ports.
     """
-    pointers = Counter((argument.tensor, argument.writes) for argument in arguments)
+
     for argument in arguments:
         if argument.is_value:
             yield f"interface s_axilite port={argument.name}"
@@ -287,12 +286,12 @@ def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str
             yield f"interface ap_memory port={argument.name}"
             yield from argument.pragmas
             continue
-        own = [one.name for one in arguments if one.tensor == argument.tensor]
-        alone = max(pointers[argument.tensor, writes] for writes in (False, True)) > 1
+        own, name = [one for one in arguments if one.tensor == argument.tensor], argument.name
+        if len(own) == len({one.writes for one in own}):
+            name = min((one.name for one in own), key=len)
         yield (
-            f"interface m_axi port={argument.name} bundle=gmem_{argument.name if alone else min(own, key=len)} "
-            f"offset=slave depth={argument.size} max_widen_bitwidth={port_bits} "
-            f"{transfers.get(argument.name, '')}".rstrip()
+            f"interface m_axi port={argument.name} bundle=gmem_{name} offset=slave depth={argument.size} "
+            f"max_widen_bitwidth={port_bits} {transfers.get(argument.name, '')}".rstrip()
         )
         yield f"interface s_axilite port={argument.name}"
     yield "interface s_axilite port=return"
