@@ -71,6 +71,10 @@ class SimulationError(AlloDseError):
     """A simulation that cannot start or cannot finish."""
 
 
+class IndexRangeError(SimulationError):
+    """An index that depends on data and leaves the range of an array."""
+
+
 class TimeLimitError(SimulationError):
     """A simulation that was not done at its limit of time or of turns."""
 

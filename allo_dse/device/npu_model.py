@@ -143,10 +143,15 @@ class Interconnect(Model):
 
 
 class Host(Model):
-    """Host side of a call: the number of tensors that it can pass."""
+    """Host side of a call: the number of tensors that it can pass.
+
+    Attributes:
+        call_timeout_s: time after which the driver, with its default settings, aborts a call.
+    """
 
     buffers: Count
     reserved_buffers: Size
+    call_timeout_s: Positive = 1e9
 
     @model_validator(mode="after")
     def _some_are_usable(self) -> Host:
@@ -173,7 +178,8 @@ class Board(Model):
         launch_us: overhead of one call, host to host, without its columns.
         launch_column_us: what each column of the device adds to that.
         relaunch_us: beginning another program on all cores within a call.
-        reconfigure_us: loading another array configuration.
+        reconfigure_us: loading another array configuration: another xclbin.
+        control_packets_us: writing another configuration of the array by control packets.
         host_sync_gb_s: rate at which the host makes its buffers visible to the device and back, in 1e9 bytes per
             second.
         host_rewrite_us: the host writing one more shim descriptor, for which it waits until nothing is in flight; 0
@@ -190,6 +196,7 @@ class Board(Model):
     launch_column_us: NotNegative = 0.0
     relaunch_us: NotNegative
     reconfigure_us: NotNegative
+    control_packets_us: NotNegative = 123.0
     host_sync_gb_s: Positive
     host_rewrite_us: NotNegative
 

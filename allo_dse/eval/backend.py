@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from msgspec import Struct, field
+from msgspec import field
 
 from allo_dse.common.errors import AlloDseError, SimulationError, StudyError
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.compiler.program.compiled import CompiledProgram, Hopeless
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import FAMILIES, Device
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .recording import Recorded
 
 
-class Asked(Struct, frozen=True):
+class Asked(Frozen):
     """The choices beside parameters and folds that a study asks for; see `Study`."""
 
     output_depths: Sequence[int] = (1, 2)
@@ -43,7 +43,7 @@ class Asked(Struct, frozen=True):
     kernels: Sequence[str] = ()
 
 
-class Choices(Struct, frozen=True):
+class Choices(Frozen):
     """Choices beside parameters and folds.
 
     Attributes:
@@ -61,7 +61,7 @@ Files = dict[str, str | bytes]
 """Contents by path within a folder."""
 
 
-class Sources(Struct, frozen=True):
+class Sources(Frozen):
     """Facts that an export has beside the design.
 
     Attributes:
@@ -77,7 +77,7 @@ class Sources(Struct, frozen=True):
     inputs: Callable[[Program], Sequence[Inputs]] | None = None
 
 
-class Artifacts(Struct, frozen=True):
+class Artifacts(Frozen):
     """Files from which the tools of a device build a design.
 
     Attributes:
@@ -90,7 +90,7 @@ class Artifacts(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class Words(Struct, frozen=True):
+class Words(Frozen):
     """A design in words, beside its fold.
 
     Attributes:
@@ -242,7 +242,7 @@ def with_rewrite(violation: Violation, program: CompiledProgram, device: Device)
     return f"{violation}: {found}" if found else str(violation)
 
 
-class Buildable(Struct, frozen=True):
+class Buildable(Frozen):
     """A compile-time check that some design of a program can be built by a target for a device.
 
     It raises `Hopeless` as soon as this is ruled out.

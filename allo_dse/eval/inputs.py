@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, of_the_study
+from allo_dse.common.records import Array
 from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Tensor
@@ -26,6 +26,10 @@ Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
 _REDUCED: WeakKeyDictionary[Program, tuple[Smaller, Program]] = WeakKeyDictionary()
 """The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
 and each is run and proved."""
+
+
+Reference = Callable[..., object]
+"""Computes the expected outputs from the inputs, with NumPy."""
 
 
 def reduced(program: Program, verify_with: Smaller) -> Program:
@@ -56,7 +60,7 @@ def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     return [name for name in names if name not in written], [name for name in names if name in written]
 
 
-def asked(program: CompiledProgram, reference: Callable[..., object] | None = None) -> list[str]:
+def asked(program: CompiledProgram, reference: Reference | None = None) -> list[str]:
     """Return the names of the tensors that a reference takes, in order, with values before a run.
 
     These are the tensors that the program reads. Tensors that it also writes are passed all or none: they are left out,
@@ -68,7 +72,7 @@ def asked(program: CompiledProgram, reference: Callable[..., object] | None = No
     return every if reference is None or _arguments(reference) == len(every) else only
 
 
-def _arguments(function: Callable[..., object]) -> int:
+def _arguments(function: Reference) -> int:
     """Return the number of positional arguments that a function must have."""
     try:
         found = inspect.signature(function).parameters.values()
@@ -78,7 +82,7 @@ def _arguments(function: Callable[..., object]) -> int:
     return sum(one.kind in positional and one.default is one.empty for one in found)
 
 
-def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
+def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:
     """Random inputs and zeroed outputs."""
     rng = np.random.default_rng(seed)
     return {
@@ -87,7 +91,7 @@ def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dic
     }
 
 
-def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
+def _random(tensor: Tensor, rng: np.random.Generator) -> Array:
     dtype = tensor.dtype
     if dtype.is_float:
         return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
@@ -95,7 +99,7 @@ def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
     return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
 
 
-def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
+def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:
     """Random inputs above zero, floats of magnitudes from 1/16 to 1, integers that fit three bits; zeroed outputs.
 
     At the end of each axis are the largest and the smallest in turn, which a maximum or minimum without its last step
@@ -105,7 +109,7 @@ def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> d
     found = {}
     for tensor in program.tensors:
         dtype = tensor.dtype
-        made: NDArray[np.generic] = np.zeros(tensor.shape)
+        made: Array = np.zeros(tensor.shape)
         if tensor.name in inputs:
             most = min(8, 1 << max(1, dtype.bits - dtype.is_signed))
             made = np.exp2(rng.uniform(-4, 0, tensor.shape)) if dtype.is_float else rng.integers(0, most, tensor.shape)

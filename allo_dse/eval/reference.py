@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from allo_dse.common.records import Array
 from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import BoolArray
 from allo_dse.lang.types import DType
 
 from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, unit_of
 
-Arrays = list[NDArray[np.generic]]
+Arrays = list[Array]
 _DOUBLE = 2.0**-53
 """Unit roundoff of float64."""
 
@@ -20,7 +21,7 @@ _DOUBLE = 2.0**-53
 _RAW = "; it gets and returns raw integers of fixed-point numbers"
 
 
-def magnitude(values: NDArray[np.generic]) -> float:
+def magnitude(values: Array) -> float:
     """The largest finite absolute value."""
     wide = np.abs(values.astype(np.float64))
     return float(wide[np.isfinite(wide)].max(initial=1e-30))
@@ -56,9 +57,7 @@ def difference_from(
     return ""
 
 
-def unlike_reference(
-    one: Analysed, wanted: NDArray[np.generic], *, single: bool = False
-) -> tuple[NDArray[np.bool_], str]:
+def unlike_reference(one: Analysed, wanted: Array, *, single: bool = False) -> tuple[BoolArray, str]:
     """Return the elements whose exact results contradict a reference, as a mask, and a text on the largest difference.
 
     Args:
@@ -77,13 +76,13 @@ def unlike_reference(
         return wrong, _worst(own, one.exact, allowed, wrong)
 
 
-def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> NDArray[np.bool_]:
+def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> BoolArray:
     same = (found == exact) | (np.isnan(found) & np.isnan(exact))
-    apart: NDArray[np.bool_] = ~(same | (np.isfinite(found) & (np.abs(found - exact) <= allowed)))
+    apart: BoolArray = ~(same | (np.isfinite(found) & (np.abs(found - exact) <= allowed)))
     return apart
 
 
-def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.bool_]) -> str:
+def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: BoolArray) -> str:
     """Describe the element that differs most."""
     if not wrong.any():
         return ""
@@ -94,7 +93,7 @@ def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.b
     return f", most{place} by {off[index]:.2g} where {allowed[index]:.2g} is allowed"
 
 
-def _unlike(value: NDArray[np.generic], wanted: NDArray[np.generic]) -> tuple[NDArray[np.bool_], str]:
+def _unlike(value: Array, wanted: Array) -> tuple[BoolArray, str]:
     """Return a mask of integers that differ from a reference, and a reason why the reference may be at fault."""
     with np.errstate(invalid="ignore"):
         if wanted.dtype.kind == "f":  # floats do not wrap
@@ -115,9 +114,7 @@ def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
     return (operations + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
 
 
-def _steps_apart(
-    value: NDArray[np.generic], wanted: NDArray[np.generic], dtype: DType, steps: float
-) -> tuple[NDArray[np.bool_], str]:
+def _steps_apart(value: Array, wanted: Array, dtype: DType, steps: float) -> tuple[BoolArray, str]:
     """Compare fixed-point numbers, which wrap, with a reference in floats, which does not round each of them."""
     span = 2.0**dtype.bits
     with np.errstate(invalid="ignore"):
@@ -125,10 +122,10 @@ def _steps_apart(
         return ~(np.abs(apart) <= steps), f" by more than {steps:g} steps of {dtype}"
 
 
-def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def as_computable(array: Array) -> Array:
     """Return a copy that the user's function may write to; narrow floats become float32 for NumPy."""
     return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array.copy()
 
 
-def share(wrong: NDArray[np.bool_]) -> str:
+def share(wrong: BoolArray) -> str:
     return f"{int(np.count_nonzero(wrong)):,} of {wrong.size:,} elements"

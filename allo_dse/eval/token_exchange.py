@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.tensors import IntArray, SourceLocation
 from allo_dse.mapper.fold.node_edges import FoldFifos
 from allo_dse.mapper.fold.vmg import VMG
@@ -32,7 +32,7 @@ MOST_NAMED = 4
 """Waiting tasks that a message names."""
 
 
-class NeededDepths(Struct, frozen=True):
+class NeededDepths(Frozen):
     """FIFO depths that a graph needs to run.
 
     Attributes:
@@ -96,7 +96,7 @@ def stream_deadlock(needed: NeededDepths | None) -> Iterator[Violation]:
         )
 
 
-class TokenExchange(Struct, frozen=True, eq=False, dict=True):
+class TokenExchange(Frozen, eq=False, dict=True):
     """Runs of a graph's token exchange at different depths.
 
     Attributes:
@@ -154,14 +154,13 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
 
     def blocked(self, result: RunResult) -> tuple[str, ...]:
         """The tasks that wait for each other, with streams and lines."""
-        return tuple(map(self._wait, _waiting(result)[:MOST_NAMED]))
-
-    def _wait(self, blocked: Blocked) -> str:
-        program, task = self.vmg.program, int(self._network[1][blocked.task])
-        name = self._name(blocked.stream)
-        way = "get from" if blocked.direction == "get" else "put to"
-        place = self._place(task, blocked.direction, name)
-        return f"{program.task_name(task)} waits to {way} {name}{f' ({place})' if place else ''}"
+        program, found = self.vmg.program, []
+        for one in _waiting(result)[:MOST_NAMED]:
+            task, name = int(self._network[1][one.task]), self._name(one.stream)
+            way = "get from" if one.direction == "get" else "put to"
+            place = self._place(task, one.direction, name)
+            found.append(f"{program.task_name(task)} waits to {way} {name}{f' ({place})' if place else ''}")
+        return tuple(found)
 
     def _place(self, task: int, direction: str, name: str) -> SourceLocation | None:
         for order in self.orders:

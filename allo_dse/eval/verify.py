@@ -19,14 +19,12 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
-from allo_dse.common.errors import SimulationError, of_the_study
-from allo_dse.common.records import replace
+from allo_dse.common.errors import IndexRangeError, SimulationError, StudyError, of_the_study
+from allo_dse.common.records import Array, Frozen, replace
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import Tensor
+from allo_dse.compiler.program.tensors import BoolArray, Tensor
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
@@ -39,7 +37,7 @@ from .equivalence.exported import exported_graph
 from .execute.observe import arrays_of, sets_of
 from .execute.rounding import Analysed, Analysis, analysed, has_floats, unit_roundoff
 from .execute.run import run_graph
-from .inputs import LOST, Smaller, asked, directions, positive_arrays, random_arrays, reduced
+from .inputs import LOST, Reference, Smaller, asked, directions, positive_arrays, random_arrays, reduced
 from .reference import Arrays, as_computable, difference_from, magnitude, share
 
 MAX_UNFOLDED_TASKS = 100_000
@@ -48,6 +46,8 @@ MAX_UNFOLDED_TASKS = 100_000
 QUICK_OPERATIONS = 8_000_000
 """Most operations on data of a run that is compared by default: less than a second."""
 
+_INPUTS = f"give inputs that it is made for, with `inputs=` of the study; {LOST}"
+
 _NARROWER = 2.0
 """Factor on the worst case of roundings to a type, of which the bound is of first order."""
 
@@ -55,7 +55,7 @@ _NARROWER = 2.0
 _Result = TypeVar("_Result")
 
 
-class VerifyResult(Struct, frozen=True):
+class VerifyResult(Frozen):
     """The result of a check.
 
     Attributes:
@@ -74,7 +74,7 @@ class VerifyResult(Struct, frozen=True):
 def verify_design(
     design: Design,
     *,
-    reference: Callable[..., object] | None = None,
+    reference: Reference | None = None,
     verify_with: Smaller | None = None,
     inputs: object = None,
     seed: int = 0,
@@ -172,7 +172,7 @@ def _compared(
 def verify_and_prove(
     design: Design,
     *,
-    reference: Callable[..., object] | None = None,
+    reference: Reference | None = None,
     verify_with: Smaller | None = None,
     inputs: object = None,
     seed: int = 0,
@@ -195,7 +195,7 @@ def verify_and_prove(
 
 def _compare(
     design: Design,
-    reference: Callable[..., object] | None,
+    reference: Reference | None,
     verify_with: Smaller | None,
     inputs: object,
     seed: int,
@@ -209,9 +209,17 @@ def _compare(
     if whole is None and reference is None:
         whole = program.vmg
     largest: dict[str, Largest] = {}
+    left_out: list[IndexRangeError] = []
     for arrays in sets:
+        try:
+            known = _expected(program, reference, arrays, read, written, whole or folded, depths, seconds)
+        except IndexRangeError as error:  # the program's own, whatever the fold
+            left_out.append(error)
+            if inputs is None and len(left_out) < len(sets):
+                continue
+            which = "random inputs" if inputs is None else "the study's inputs"
+            raise StudyError(f"the program does not run on {which}: {error.message}", hint=_INPUTS) from None
         found = _outputs(folded, arrays, written, seconds, depths)
-        known = _expected(program, reference, arrays, read, written, whole or folded, depths, seconds)
         for name, value, other in zip(written, found, known.outputs, strict=True):
             differs = _bits_differ(value, other)
             if differs.any():
@@ -224,7 +232,8 @@ def _compare(
     if reference is not None:
         compared.append("the reference")
     message = f"equal to {' and '.join(compared)} ({_sizes(program)}, {program.task_count:,} tasks)"
-    said = [str(one) for one in largest.values()]
+    said = [f"on small integers only: {error.message}" for error in left_out]
+    said += map(str, largest.values())
     ignored = _ignored(program, reference, sets, read) if reference is not None and inputs is None else []
     if ignored:
         said.append(
@@ -233,7 +242,7 @@ def _compare(
     return True, "; ".join([message, *said]), max(largest.values(), default=None)
 
 
-class Largest(Struct, frozen=True, order=True):
+class Largest(Frozen, order=True):
     """The largest rounding error of a tensor, over its largest exact value.
 
     Attributes:
@@ -256,7 +265,7 @@ class Largest(Struct, frozen=True, order=True):
         )
 
 
-class _Expected(Struct, frozen=True):
+class _Expected(Frozen):
     """A program's results on inputs.
 
     Attributes:
@@ -275,8 +284,8 @@ _EXPECTED: WeakKeyDictionary[Program, dict[tuple[object, bytes], _Expected]] = W
 
 def _expected(
     program: Program,
-    reference: Callable[..., object] | None,
-    arrays: Mapping[str, NDArray[np.generic]],
+    reference: Reference | None,
+    arrays: Mapping[str, Array],
     read: list[str],
     written: list[str],
     vmg: VMG,
@@ -321,15 +330,13 @@ def _largest(tensor: Tensor, one: Analysed) -> Largest:
     return Largest(*found, str(tensor.dtype) if narrower else "")
 
 
-def _bits_differ(value: NDArray[np.generic], other: NDArray[np.generic]) -> NDArray[np.bool_]:
+def _bits_differ(value: Array, other: Array) -> BoolArray:
     words = [np.ascontiguousarray(one).view(f"V{one.dtype.itemsize}") for one in (value, other)]
-    differs: NDArray[np.bool_] = words[0] != words[1]
+    differs: BoolArray = words[0] != words[1]
     return differs
 
 
-def _ignored(
-    program: Program, reference: Callable[..., object], sets: list[dict[str, NDArray[np.generic]]], read: list[str]
-) -> list[str]:
+def _ignored(program: Program, reference: Reference, sets: list[dict[str, Array]], read: list[str]) -> list[str]:
     """Return the tensors that a reference ignores: they change its results on no set of inputs."""
     known = _EXPECTED.setdefault(program, {})
     if (reference, b"") not in known:
@@ -349,7 +356,7 @@ def _ignored(
     return [name for name in known[reference, b""].wrong.split(",") if name]
 
 
-def _asked_of(reference: Callable[..., object], arrays: list[NDArray[np.generic]]) -> Arrays:
+def _asked_of(reference: Reference, arrays: list[Array]) -> Arrays:
     with of_the_study("reference", LOST):
         given = reference(*map(as_computable, arrays))
         return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
@@ -360,7 +367,7 @@ def _of_size(verify_with: Smaller | None, inputs: object) -> Smaller | None:
     return verify_with if inputs is None or callable(inputs) else None
 
 
-def _given(program: Program, read: list[str], inputs: object, seed: int) -> list[dict[str, NDArray[np.generic]]]:
+def _given(program: Program, read: list[str], inputs: object, seed: int) -> list[dict[str, Array]]:
     """Return the arrays that a program is run on: the study's sets of inputs, completed by random ones.
 
     Without such sets there are two. One has both signs and similar magnitudes, the other is positive with very
@@ -380,7 +387,7 @@ def _sizes(program: CompiledProgram) -> str:
 
 
 def _outputs(
-    vmg: VMG, arrays: Mapping[str, NDArray[np.generic]], outputs: list[str], seconds: float, depths: Mapping[str, int]
+    vmg: VMG, arrays: Mapping[str, Array], outputs: list[str], seconds: float, depths: Mapping[str, int]
 ) -> Arrays:
     own = {name: array.copy() if name in outputs else array for name, array in arrays.items()}
     _deeper(lambda needed: run_graph(vmg, *own.values(), depths=needed, seconds=seconds), depths)

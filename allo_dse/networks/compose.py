@@ -34,9 +34,10 @@ from .solver.solve import WORK_LIMIT, solve
 from .strided import edges_of, stream_ends, with_strided, written_as
 
 WAITING = "reconfiguration"
-RUNTIMES = ("calls", "launches")
-"""Host programs: Allo's calls operators one by one, and configures the array for each call. Others, as mlir-air and
-IRON have them, run a sequence of launches within one call, each with operators side by side; none is exported."""
+RUNTIMES = ("calls", "packets", "launches")
+"""Host programs: Allo's calls operators one by one, and configures the array for each call by another xclbin. Others do
+that by control packets; or, as mlir-air and IRON, they run a sequence of launches within one call, each with operators
+side by side. Only Allo's is exported."""
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Shares of an FPGA for which compositions are searched."""
 
@@ -148,9 +149,20 @@ class Composition:
 
     @property
     def configuring_us(self) -> float:
-        """Time that Allo's host program spends on configuring the array, once for each call."""
-        once = self.fronts.launches.configuring_us(self.fronts.target)
-        return once * sum(len(launch.runs) for launch in self.launches)
+        """Time that the host program spends on configuring the array before each call; Allo's for launches."""
+        return self.called_us(self.runtime if self.runtime != "launches" else "calls") - self.called_us("launches")
+
+    def called_us(self, runtime: str) -> float:
+        """Return the latency of these designs called one by one, with the array configured as a runtime does."""
+        calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
+        return sum(calls) + len(calls) * self.fronts.launches.configuring_us(self.fronts.target, runtime)
+
+    @property
+    def overdue(self) -> str:
+        """A warning about the longest call, where the device's driver does not let it end."""
+        calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
+        longest_us = self.latency_us if self.runtime == "launches" else max(calls, default=0.0)
+        return self.fronts.launches.overdue(longest_us)
 
     @property
     def gap(self) -> float:
@@ -175,7 +187,7 @@ class Composition:
 
         For a batch of one it follows from the latency. More inputs overlap as far as columns and DRAM allow, at best.
         """
-        if self.runtime == "calls":
+        if self.runtime != "launches":
             return 1e6 / self.latency_us
         between = self._between_us if len(self.launches) > 1 else 0.0
         more = sum(launch.period_us(self.fronts.device) for launch in self.launches)
@@ -265,7 +277,7 @@ class Composition:
         counts for the busiest resource of a running operator: of several, the one that ends last.
         """
         parts = {WAITING: max(0, len(self.launches) - 1) * self._between_us}
-        if self.runtime == "calls":
+        if self.runtime != "launches":
             parts[WAITING] = self.configuring_us
         runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
         done = 0.0
@@ -376,8 +388,8 @@ def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, optio
     columns, runtime, stream = options.columns, options.runtime, options.stream
     limits = tuple(int(limit * options.share) for limit in problem.limits) if columns is None else (columns,)
     problem, before_us = replace(problem, limits=limits), 0.0
-    if runtime == "calls":
-        before_us = fronts.launches.configuring_us(fronts.target)
+    if runtime != "launches":
+        before_us = fronts.launches.configuring_us(fronts.target, runtime)
         problem = called_one_by_one(problem, before_us, limits[0])
     made: list[Solution] = []
     if not fronts.candidates:

@@ -689,6 +689,20 @@ def test_parameters_of_the_builder() -> None:
         compile_region(lambda: None)
 
 
+def copies(N: int = 8) -> Any:
+    def copy(X: int32[N], Y: int32[N]) -> None:
+        Y[:] = X
+
+    return copy
+
+
+def test_a_builder_may_return_a_plain_function() -> None:
+    """`N` is named in annotations only, so that it is not in the function's closure."""
+    for size in (8, 5):
+        program = compile_region(copies, {"N": size})
+        assert (program.name, [tensor.shape for tensor in program.tensors]) == ("copies", [(size,)] * 2)
+
+
 def lambda_free_builder() -> None:
     """Not a builder at all."""
 

@@ -57,6 +57,18 @@ def accuracy_of(design: Design, latency_us: float) -> Accuracy | None:
     return NpuDevice.of(design.device).accuracy_of(operations_of(design.program), element, latency_us)
 
 
+def overdue(device: NpuDevice, latency_us: float, percent: float = 0.0) -> str:
+    """Return a warning about a call that the driver aborts, or may abort within its range; empty if it runs."""
+    limit_s = device.host.call_timeout_s
+    if latency_us * (1 + percent / 100) <= limit_s * 1e6:
+        return ""
+    return (
+        f"a call {'takes' if latency_us > limit_s * 1e6 else 'may take'} longer than the {limit_s:g} s after which the "
+        "driver aborts it: load amdxdna with a longer tdr_timeout_ms (older drivers: timeout_in_sec), or share the "
+        "work out over several calls"
+    )
+
+
 # Bounds of an NPU design before it is simulated: the work of its resources.
 #
 #     level 0    from the fold alone: tasks per node, and the tiles that its loops make each node fetch again

@@ -14,7 +14,7 @@ from allo_dse.simulator.network.tables import Table
 from allo_dse.space.design import Design
 
 from .costs import TICKS_PER_CYCLE, host_us
-from .evaluator import NpuSimulator
+from .evaluator import NpuSimulator, overdue
 from .mapping import NpuMapping
 from .network import Parts, add_design
 
@@ -31,9 +31,15 @@ class NpuLaunches(Launches):
         self.between_us = max(0.0, device.board.relaunch_us - device.launch_us)
         self.dram_gb_s = device.board.dram_gb_s
 
-    def configuring_us(self, target: str) -> float:
-        """Allo's host program configures the array for every call."""
-        return self.device.board.reconfigure_us if target == "allo" else 0.0
+    def configuring_us(self, target: str, runtime: str = "calls") -> float:
+        """Allo's host program configures the array for every call, by another xclbin or by control packets."""
+        board = self.device.board
+        ways = {"calls": board.reconfigure_us, "packets": board.control_packets_us}
+        return ways.get(runtime, 0.0) if target == "allo" else 0.0
+
+    def overdue(self, call_us: float) -> str:
+        """Return a warning about a call that the driver aborts."""
+        return overdue(self.device, call_us)
 
     def parts(self) -> Iterator[tuple[int, NpuDevice]]:
         """Yield the powers of two below the number of columns, and the number itself."""

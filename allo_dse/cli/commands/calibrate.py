@@ -148,6 +148,8 @@ def _print(found: Calibration, output: Path) -> None:
         to.print(f"{markup(kind.replace('_', '-')):>15}: median {median:.1%}, 90th percentile {high:.1%} off")
     if not found.learned:
         to.print("[bold]learned nothing[/] that holds for other designs: no number of the device is changed")
+    if found.expected:
+        to.print(found.expected)
     if found.lacking:
         to.print(f"the model lacks a term: {found.lacking}")
     to.print(f"{len(found.judged)} measurements; wrote {markup(str(output))}")

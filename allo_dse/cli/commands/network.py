@@ -37,7 +37,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     front: Annotated[bool, typer.Option("--front", help="Also the fastest on less of the device.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="FPGA: most inputs per second, not least latency.")] = False,
     runtime: Annotated[
-        str, typer.Option(metavar="calls|launches", help="The host program: the exported one by default.")
+        str, typer.Option(metavar="calls|packets|launches", help="The host program: the exported one by default.")
     ] = "",
     tolerance: Annotated[
         float | None, typer.Option(help="How far outputs may be from float32, over their largest value.")
@@ -129,6 +129,7 @@ def _show(composition: Composition) -> None:
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
         **({} if resources else {"simulated": _simulated(composition)}),
         **({"runtime": _runtime(composition)} if composition.configuring_us else {}),
+        **({"driver": composition.overdue} if composition.overdue else {}),
         **({"streams": composition.streamed} if composition.streamed else {}),
         **({"on the host": _host(composition)} if composition.host_us else {}),
         **({"strided": composition.strided} if composition.strided else {}),
@@ -158,12 +159,18 @@ MOST_NAMED = 8
 
 
 def _runtime(composition: Composition) -> str:
-    calls = [run.point.latency_us for launch in composition.launches for run in launch.runs]
-    each_us = composition.configuring_us / len(calls)
-    alone = f"{len(calls)} calls, {sum(calls):,.0f} us, and {each_us:,.0f} us for configuring the array before each"
-    if composition.runtime == "calls":
-        return f"as exported, Allo's: {alone}; --runtime launches is for several programs within a call"
-    return f"several programs within a call, which is not exported; the exported one takes {alone}"
+    calls = sum(len(launch.runs) for launch in composition.launches)
+    each_us = {way: (composition.called_us(way) - composition.called_us("launches")) / calls for way in WAYS}
+    ways = "; ".join(
+        f"{WAYS[way]}: {us:,.0f} us, {composition.called_us(way):,.0f} us in all" for way, us in each_us.items()
+    )
+    whole = "one ELF for several programs within a call (--runtime launches, not exported)"
+    assumed = WAYS.get(composition.runtime, whole)
+    return f"assumed: {assumed}. These designs in {calls} calls, with the array configured before each by {ways}"
+
+
+WAYS = {"calls": "another xclbin (--runtime calls, exported)", "packets": "control packets (--runtime packets)"}
+"""Ways of configuring the array for a call, by runtime."""
 
 
 def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:

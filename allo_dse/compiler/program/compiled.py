@@ -23,7 +23,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError, SimulationError
-from allo_dse.common.records import Array, collection_text, hashed_once, replace
+from allo_dse.common.records import Array, Frozen, Ints, collection_text, hashed_once, replace
 from allo_dse.lang.types import DType
 
 from .tensors import (
@@ -45,7 +45,7 @@ from .tensors import (
 # Kernels: a mesh of tasks, and the class of each task.
 
 
-class TileUse(Struct, frozen=True):
+class TileUse(Frozen):
     """The operands and the target of a tile operation.
 
     Attributes:
@@ -65,7 +65,7 @@ class TileUse(Struct, frozen=True):
     sums: bool = False
     is_new: bool = False
     is_part: bool = False
-    copy: tuple[int, ...] = ()
+    copy: Ints = ()
 
 
 NO_TILES = TileUse()
@@ -87,7 +87,7 @@ class TileOp:
     """
 
     kind: str
-    shape: tuple[int, ...]
+    shape: Ints
     dtypes: tuple[DType, ...]
     count: int | None = 1
     location: SourceLocation | None = None
@@ -106,11 +106,11 @@ class StateVariable:
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Ints
     initial: Array = field(compare=False)
 
 
-class ExternalCall(Struct, frozen=True):
+class ExternalCall(Frozen):
     """A call of a vendor kernel; the program does not define its results.
 
     Attributes:
@@ -120,13 +120,13 @@ class ExternalCall(Struct, frozen=True):
     """
 
     top: str
-    operands: tuple[tuple[DType, tuple[int, ...]], ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    operands: tuple[tuple[DType, Ints], ...]
+    inputs: Ints
+    outputs: Ints
     location: SourceLocation | None = None
 
 
-class TaskBody(Struct, frozen=True):
+class TaskBody(Frozen):
     """The MLIR function of a task class (see `allo_dse/common/mlir/dialect.py` for the operations it uses).
 
     Arguments in order: one `index` per mesh axis (the pid); one memref per kernel argument (the task's local tile); one
@@ -158,7 +158,7 @@ class TaskBody(Struct, frozen=True):
         return head + opening + ", %".join(names) + closing + code
 
 
-class TaskClass(Struct, frozen=True):
+class TaskClass(Frozen):
     """Tasks of one kernel with the same outcomes of meta conditions.
 
     Attributes:
@@ -187,7 +187,7 @@ class TaskClass(Struct, frozen=True):
     layouts: tuple[LayoutUse, ...] = ()
     index_checks: tuple[IndexCheck, ...] = ()
     arrays: tuple[SourceArray, ...] = ()
-    loop_arrays: tuple[int, ...] = ()
+    loop_arrays: Ints = ()
 
     @property
     def used_ports(self) -> list[TensorPort]:
@@ -229,7 +229,7 @@ class Kernel:
     """
 
     name: str
-    mesh: tuple[int, ...]
+    mesh: Ints
     args: tuple[Tensor, ...]
     classes: tuple[TaskClass, ...]
     class_table: IntArray = field(compare=False)
@@ -282,7 +282,7 @@ class Kernel:
         """Position among the classes of `by_work` for each pid."""
         return _at(self.by_work[1], pids)
 
-    def task_name(self, pid: tuple[int, ...]) -> str:
+    def task_name(self, pid: Ints) -> str:
         """The name Allo gives a task: `<kernel>_<i>_<j>...`."""
         return "_".join([self.name, *map(str, pid)])
 
@@ -304,7 +304,7 @@ def _doing(cls: TaskClass, counts: list[int]) -> TaskClass:
 # A tensor that one kernel writes and another one uses has one on-chip memory for both.
 
 
-class CommonTensor(Struct, frozen=True):
+class CommonTensor(Frozen):
     """A tensor that one kernel writes and another one uses.
 
     Attributes:
@@ -352,7 +352,7 @@ def _ports(kernels: Sequence[Kernel]) -> Iterable[tuple[Kernel, TensorPort, IntA
 Pid = tuple[int, ...]
 
 
-class Decisions(Struct, frozen=True):
+class Decisions(Frozen):
     """One run.
 
     Attributes:
@@ -456,7 +456,7 @@ class CompiledProgram:
     runs: tuple[Decisions, ...] = ()
 
     @cached_property
-    def first_task(self) -> tuple[int, ...]:
+    def first_task(self) -> Ints:
         """The first task id of each kernel, and the number of tasks as last entry."""
         result = [0]
         for kernel in self.kernels:
@@ -653,7 +653,7 @@ def of_region(program: CompiledProgram, directives: Sequence[Directive]) -> tupl
     )
 
 
-class Conflict(Struct, frozen=True):
+class Conflict(Frozen):
     """Two kernels that want one memory split in different ways along an axis.
 
     Attributes:

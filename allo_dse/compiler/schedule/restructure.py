@@ -12,24 +12,26 @@ from functools import lru_cache, reduce
 from itertools import pairwise, permutations
 from typing import Literal
 
-from msgspec import Struct
-
 from allo_dse.common.errors import ProgramError
-from allo_dse.common.mlir.bindings import arith, ir, memref, nested_ops, scf
+from allo_dse.common.mlir.bindings import Operation, arith, ir, memref, nested_ops, scf
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.records import divisors_of, replace
+from allo_dse.common.records import Frozen, Ints, divisors_of, replace
 
 from ..ir.affine import extent
+from ..ir.nest import LOOP
 from ..program.compiled import CompiledProgram, Kernel
-from .body import LOOP, Body, inner_block, is_pure, number_of, numbered, statements
+from .body import Body, inner_block, is_pure, number_of, numbered, statements
 from .find import Found
 from .loops import (
     Pairing,
     bounds,
+    check_merged,
     check_order,
+    compute_at,
     constant,
     erase_unused,
     known,
+    new_loop,
     references,
     reorder,
     share_constants,
@@ -39,7 +41,6 @@ from .loops import (
     variable,
 )
 from .memories import IndexForms, is_within
-from .nests import check_merged, compute_at
 
 ALL_ORDERS = 3
 """Most loops of a nest that offers all orders. A deeper nest offers to move each loop to the inside."""
@@ -52,7 +53,7 @@ MOST_STRIP = 1024
 _FAR = 1 << 32
 
 
-class Rewrite(Struct, frozen=True):
+class Rewrite(Frozen):
     """A rewrite of a kernel's loops.
 
     Attributes:
@@ -112,7 +113,7 @@ def orders(kernel: Kernel) -> tuple[tuple[int, tuple[tuple[str, ...], ...]], ...
 
 
 @lru_cache(maxsize=512)
-def fusible(kernel: Kernel) -> tuple[int, ...]:
+def fusible(kernel: Kernel) -> Ints:
     """Return the positions of nests that can become one with the nest before."""
     with _opened(kernel) as body:
         pairs = enumerate(pairwise(_nests(body)), 1)
@@ -120,7 +121,7 @@ def fusible(kernel: Kernel) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=512)
-def cuts(kernel: Kernel) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def cuts(kernel: Kernel) -> tuple[tuple[int, Ints], ...]:
     """Nests that carry a value from round to round innermost, with the cuts that leave a part without one.
 
     Returns:
@@ -133,7 +134,7 @@ def cuts(kernel: Kernel) -> tuple[tuple[int, tuple[int, ...]], ...]:
 
 
 @lru_cache(maxsize=512)
-def strips(kernel: Kernel) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def strips(kernel: Kernel) -> tuple[tuple[int, Ints], ...]:
     """Nests whose innermost loop has floating-point sums inside, with the widths of strips that can move inside these.
 
     Returns:
@@ -154,7 +155,7 @@ def _try_strip(kernel: Kernel, nest: int, width: int) -> None:
         _strip(body, list(_nests(body))[nest], width)
 
 
-def _sums(body: Body, chain: list[ir.Operation]) -> bool:
+def _sums(body: Body, chain: list[Operation]) -> bool:
     """Return whether a loop in a nest's innermost one hands a floating-point value from round to round."""
     if trips_of(chain[-1]) is None:
         return False
@@ -171,7 +172,7 @@ def _sums(body: Body, chain: list[ir.Operation]) -> bool:
 _FLOATS = ("arith.addf", "arith.subf", "arith.mulf", "arith.divf")
 
 
-def _own_scalars(body: Body, loop: ir.Operation) -> Iterator[ir.Operation]:
+def _own_scalars(body: Body, loop: Operation) -> Iterator[Operation]:
     """Variables that each round of a loop sets before it reads them, and that nothing else uses."""
     for op in body.operations():
         if op.name not in ("memref.alloc", "memref.alloca") or ir.MemRefType(op.results[0].type).rank:
@@ -184,7 +185,7 @@ def _own_scalars(body: Body, loop: ir.Operation) -> Iterator[ir.Operation]:
                 yield op
 
 
-def _strip(body: Body, chain: Sequence[ir.Operation], width: int) -> None:
+def _strip(body: Body, chain: Sequence[Operation], width: int) -> None:
     """Do the rounds of a nest's innermost loop strip by strip, those of a strip inside the loops in it.
 
     before:  for j: s = 0; for k: s += f(j, k); g(j, s)
@@ -225,7 +226,7 @@ def _strip(body: Body, chain: Sequence[ir.Operation], width: int) -> None:
         reorder(body, [*chain, copy])
 
 
-def _spill(body: Body, loop: ir.Operation) -> None:
+def _spill(body: Body, loop: Operation) -> None:
     """Put the values that go from beside a loop inside this one into that, or past it, into variables."""
     ops = [op.operation for op in inner_block(loop).operations]
     loops = [number for number, op in enumerate(ops) if op.name == "scf.for"]
@@ -245,7 +246,7 @@ def _spill(body: Body, loop: ir.Operation) -> None:
                     user.operands[operand] = memref.LoadOp(made, []).result
 
 
-def _enclose(loop: ir.Operation, chain: Sequence[ir.Operation]) -> None:
+def _enclose(loop: Operation, chain: Sequence[Operation]) -> None:
     """Move what is beside a nest into its first and its last round.
 
     Raises:
@@ -282,7 +283,7 @@ _PLAIN = ("arith", "math", "scf")
 _MOVABLE = ("memref.load", "memref.store", "df.cost")
 
 
-def _expand(scalar: ir.Operation, loop: ir.Operation, width: int) -> None:
+def _expand(scalar: Operation, loop: Operation, width: int) -> None:
     """Give each round of a loop a variable of its own."""
     with ir.InsertionPoint(scalar):
         type_ = ir.MemRefType.get([width], ir.MemRefType(scalar.results[0].type).element_type)
@@ -319,7 +320,7 @@ def _opened(kernel: Kernel) -> Iterator[Body]:
         yield body
 
 
-def _serial(body: Body) -> Iterator[tuple[int, list[ir.Operation]]]:
+def _serial(body: Body) -> Iterator[tuple[int, list[Operation]]]:
     """Nests of several loops whose innermost one carries a value from round to round, with their positions."""
     for number, chain in enumerate(_nests(body)):
         if len(chain) > 1 and _carries(body, chain, len(chain) - 1):
@@ -334,12 +335,14 @@ def restructured(program: CompiledProgram, rewrites: Sequence[Rewrite]) -> Compi
     Raises:
         ProgramError: where a rewrite does not apply, or could change results.
     """
-    kernels = tuple(_rewritten(own, [one for one in rewrites if one.kernel == own.name]) for own in program.kernels)
-    return CompiledProgram(**program.compiled_fields | {"kernels": kernels})
+    kernels = (_rewritten(own, tuple(one for one in rewrites if one.kernel == own.name)) for own in program.kernels)
+    return CompiledProgram(**program.compiled_fields | {"kernels": tuple(kernels)})
 
 
 @lru_cache(maxsize=512)
-def _cached(kernel: Kernel, rewrites: tuple[Rewrite, ...]) -> Kernel:
+def _rewritten(kernel: Kernel, rewrites: tuple[Rewrite, ...]) -> Kernel:
+    if not rewrites:
+        return kernel
     with _opened(kernel) as body:
         for rewrite in rewrites:
             if rewrite.kind == "rectangle":
@@ -364,11 +367,7 @@ def _cached(kernel: Kernel, rewrites: tuple[Rewrite, ...]) -> Kernel:
         return replace(kernel, classes=(body.finished(),))
 
 
-def _rewritten(kernel: Kernel, rewrites: Sequence[Rewrite]) -> Kernel:
-    return _cached(kernel, tuple(rewrites)) if rewrites else kernel
-
-
-def _triangles(body: Body) -> Iterator[ir.Operation]:
+def _triangles(body: Body) -> Iterator[Operation]:
     """Loops that count by one between bounds that depend on loops around them, which are bounded themselves."""
     forms = IndexForms(body)
     for loop in body.loops():
@@ -383,7 +382,7 @@ def _triangles(body: Body) -> Iterator[ir.Operation]:
             yield loop
 
 
-def _make_rectangle(body: Body, loop: ir.Operation) -> None:
+def _make_rectangle(body: Body, loop: Operation) -> None:
     forms = IndexForms(body)
     low, high, _ = bounds(loop)
     first, last = (forms.of(value) for value in (low, high))
@@ -391,9 +390,8 @@ def _make_rectangle(body: Body, loop: ir.Operation) -> None:
     assert last is not None
     (least, _), (_, most) = extent(first, forms.ranges), extent(last, forms.ranges)
     with ir.InsertionPoint(loop):
-        made = scf.ForOp(constant(least), constant(most), constant(1)).operation
-        made.attributes[LOOP] = loop.attributes[LOOP]
-    with ir.InsertionPoint(inner_block(made)):
+        made = new_loop(loop.attributes[LOOP], constant(least), constant(most), constant(1))
+    with ir.InsertionPoint.at_block_begin(inner_block(made)):
         tests = []
         if not first.is_constant:
             tests.append(arith.CmpIOp(arith.CmpIPredicate.sge, variable(made), low).result)
@@ -402,26 +400,25 @@ def _make_rectangle(body: Body, loop: ir.Operation) -> None:
         inside = scf.IfOp(tests[0] if len(tests) == 1 else arith.AndIOp(*tests).result)
         with ir.InsertionPoint(inside.then_block):
             end = scf.YieldOp([]).operation
-        scf.YieldOp([])
     for op in statements(inner_block(loop)):
         op.move_before(end)
     variable(loop).replace_all_uses_with(variable(made))
     loop.erase()
 
 
-def _are_alike(first: Sequence[ir.Operation], second: Sequence[ir.Operation]) -> bool:
+def _are_alike(first: Sequence[Operation], second: Sequence[Operation]) -> bool:
     """Return whether two nests have the same rounds, and at most one of them uses streams."""
     ends = [[[known(value) for value in bounds(loop)] for loop in chain] for chain in (first, second)]
     named = ({op.name for op in nested_ops(chain[0]) if op.name.startswith("df.")} for chain in (first, second))
     return ends[0] == ends[1] and not all(names - {"df.cost"} for names in named)
 
 
-def _effects(loop: ir.Operation) -> list[ir.Operation]:
+def _effects(loop: Operation) -> list[Operation]:
     """The statements of a loop that do more than compute values."""
     return [op for op in statements(inner_block(loop)) if not is_pure(op) and op.name not in ("memref.load", "df.cost")]
 
 
-def _distribute(body: Body, chain: Sequence[ir.Operation], cut: int) -> tuple[list[ir.Operation], list[ir.Operation]]:
+def _distribute(body: Body, chain: Sequence[Operation], cut: int) -> tuple[list[Operation], list[Operation]]:
     """Make two nests of one, the second with the statements after the first `cut`.
 
     before:  for i: f(i); g(i)        after:  for i: f(i)    for i: g(i)
@@ -449,7 +446,7 @@ def _distribute(body: Body, chain: Sequence[ir.Operation], cut: int) -> tuple[li
     return copied, list(chain)
 
 
-def _rename(body: Body, nest: ir.Operation, number: int) -> None:
+def _rename(body: Body, nest: Operation, number: int) -> None:
     """Give the loops of a copy names of their own."""
     for loop in nested_ops(nest):
         if LOOP in loop.attributes:
@@ -457,7 +454,7 @@ def _rename(body: Body, nest: ir.Operation, number: int) -> None:
             loop.attributes[LOOP] = body.marked(source, f"{source.name}.{number}")
 
 
-def _erase(ops: Sequence[ir.Operation]) -> None:
+def _erase(ops: Sequence[Operation]) -> None:
     """Erase statements, the last one first; loads whose values others use stay."""
     for op in reversed(ops):
         if not any(list(result.uses) for result in op.results):
@@ -466,7 +463,7 @@ def _erase(ops: Sequence[ir.Operation]) -> None:
             raise ProgramError("a part of the loop uses a result of the other one")
 
 
-def _nests(body: Body) -> Iterator[list[ir.Operation]]:
+def _nests(body: Body) -> Iterator[list[Operation]]:
     """The outermost loops, each with the loops inside that nothing but index computations is beside."""
     for op in body.operations():
         if LOOP not in op.attributes or op.name != "scf.for":
@@ -478,7 +475,7 @@ def _nests(body: Body) -> Iterator[list[ir.Operation]]:
             yield chain[:1]
 
 
-def _perfect_below(loop: ir.Operation) -> list[ir.Operation]:
+def _perfect_below(loop: Operation) -> list[Operation]:
     """A loop with the loops inside it that nothing but index computations is beside."""
     chain = [loop]
     while trips_of(chain[-1]) is not None and not list(chain[-1].results):
@@ -494,7 +491,7 @@ def every_order(names: Sequence[str]) -> list[tuple[str, ...]]:
     return [tuple(names), *(tuple(names[loop] for loop in order) for order in _wanted(len(names)))]
 
 
-def _wanted(depth: int) -> Iterator[tuple[int, ...]]:
+def _wanted(depth: int) -> Iterator[Ints]:
     """Orders other than that of the program."""
     every = tuple(range(depth))
     if depth <= ALL_ORDERS:
@@ -511,7 +508,7 @@ def _is_legal(check: Callable[..., None], *args: object) -> bool:
     return True
 
 
-def _carries(body: Body, chain: Sequence[ir.Operation], position: int) -> bool:
+def _carries(body: Body, chain: Sequence[Operation], position: int) -> bool:
     """Return whether rounds of a loop, those around it being equal, hand values on to each other."""
     nest = body.nest()
     if nest.unsupported is not None:

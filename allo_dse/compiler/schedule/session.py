@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partialmethod
 from itertools import groupby, pairwise
 from typing import Any
 
-from msgspec import Struct
-
 from allo_dse.common.errors import ProgramError, warn
-from allo_dse.common.mlir.bindings import ir, memref, nested_ops
+from allo_dse.common.mlir.bindings import Operation, Value, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, Ints, replace
 from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.schedule import Array, Axis, Primitive
 
 from ..compiler import compile_region
-from ..ir.nest import Node, loops_of
+from ..ir.nest import LOOP, Node, loops_of
 from ..program.compiled import DATAFLOW, STREAM, CompiledProgram, Directive
 from ..program.tensors import IndexMap, TensorPort
 from . import find
-from .body import LOOP, NAME, Body
+from .body import NAME, Body, around
 from .find import Found
-from .loops import erase_unused, fuse, references, reorder, share_constants, split
+from .loops import compute_at, erase_unused, fuse, references, reorder, share_constants, split
 from .memories import buffer_at, reshape, returned, reuse_at
-from .nests import compute_at
 from .printed import PrintedModule, loop_directive, partition_directive
 from .streams import check_fifo, constant_dims
 from .unfold import copy_of, outline, unfold
@@ -32,16 +30,16 @@ from .unfold import copy_of, outline, unfold
 # The primitive `to` along an axis: each copy passes elements on to the next, as in a systolic array.
 
 
-class Reader(Struct, frozen=True):
+class Reader(Frozen):
     """A copy of an unfolded nest, by its rounds, and how it uses an array, or an array of its own in its place."""
 
-    place: tuple[int, ...]
-    memory: ir.Value
-    loads: list[ir.Operation]
-    fill: ir.Operation | None
+    place: Ints
+    memory: Value
+    loads: list[Operation]
+    fill: Operation | None
 
 
-def hand_on(body: Body, memories: Iterable[ir.Value], axis: int, names: dict[str, str]) -> list[ir.Value]:
+def hand_on(body: Body, memories: Iterable[Value], axis: int, names: dict[str, str]) -> list[Value]:
     """Chain the copies along an axis that read the same elements; returns the FIFOs between them.
 
     before:  for k: a[k] = A[k];  for k: f(a[k]);  for k: g(a[k])
@@ -72,7 +70,7 @@ def hand_on(body: Body, memories: Iterable[ir.Value], axis: int, names: dict[str
     return made
 
 
-def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> ir.Value:
+def branch(body: Body, memory: Value, reader: str, names: dict[str, str]) -> Value:
     """Give one of several nests that read an array its own memory; writes go to both.
 
     before:  for i: b[i] = A[i];  for i: C[i] = b[i];  for i: D[i] = b[i]
@@ -84,10 +82,10 @@ def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> 
     if isinstance(memory, ir.BlockArgument):
         return memory
     users = [use.owner.operation for use in memory.uses]
-    loads: dict[ir.Operation, list[ir.Operation]] = {}
+    loads: dict[Operation, list[Operation]] = {}
     for op in users:
         if op.name == "memref.load":
-            loads.setdefault(_nest_of(body, op), []).append(op)
+            loads.setdefault([op, *around(op)][-2], []).append(op)
     meant = [nest for nest in loads if reader in _called(body, nest)]
     if len(loads) < 2 or len(meant) != 1:
         return memory
@@ -101,20 +99,12 @@ def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> 
     return made
 
 
-def _nest_of(body: Body, op: ir.Operation) -> ir.Operation:
-    """Return the operation directly in the function's block that contains an operation."""
-    outer = op.parent
-    while outer is not None and outer != body.function:
-        op, outer = outer, outer.parent
-    return op
-
-
-def _behind(op: ir.Operation) -> ir.InsertionPoint:
+def _behind(op: Operation) -> ir.InsertionPoint:
     point: ir.InsertionPoint = ir.InsertionPoint.after(op)  # type: ignore[attr-defined]  # newer than its stubs
     return point
 
 
-def _called(body: Body, nest: ir.Operation) -> set[str]:
+def _called(body: Body, nest: Operation) -> set[str]:
     """Names of a nest: its own, its function's, and those of the arrays that it writes."""
     found = set()
     for op in nested_ops(nest):
@@ -125,17 +115,17 @@ def _called(body: Body, nest: ir.Operation) -> set[str]:
     return found
 
 
-def _others(reader: Reader, axis: int) -> tuple[int, ...]:
+def _others(reader: Reader, axis: int) -> Ints:
     """Return a reader's position without one axis: it is equal for all copies in a line along that axis."""
     return reader.place[:axis] + reader.place[axis + 1 :]
 
 
-def _readers(body: Body, memory: ir.Value) -> Iterator[Reader]:
+def _readers(body: Body, memory: Value) -> Iterator[Reader]:
     """The copies that read an array, if they do nothing else with it but fill it where it is their own."""
     if isinstance(memory, ir.BlockArgument):
         return
-    loads: dict[int, list[ir.Operation]] = {}
-    fills: dict[int, ir.Operation] = {}
+    loads: dict[int, list[Operation]] = {}
+    fills: dict[int, Operation] = {}
     for use in memory.uses:
         op = use.owner.operation
         copy = _copy(body, op)
@@ -151,14 +141,10 @@ def _readers(body: Body, memory: ir.Value) -> Iterator[Reader]:
         yield Reader(body.copies[call], memory, ops[::-1], fills.get(call))
 
 
-def _copy(body: Body, op: ir.Operation) -> ir.Operation | None:
+def _copy(body: Body, op: Operation) -> Operation | None:
     """The outermost loop around an operation that belongs to a copy."""
-    found, outer = None, op.parent
-    while outer is not None:
-        if LOOP in outer.attributes and body.source(outer).call in body.copies:
-            found = outer
-        outer = outer.parent
-    return found
+    loops = (outer for outer in around(op) if LOOP in outer.attributes)
+    return next(reversed([loop for loop in loops if body.source(loop).call in body.copies]), None)
 
 
 def _check_same(body: Body, first: Reader, other: Reader) -> None:
@@ -174,13 +160,13 @@ def _check_same(body: Body, first: Reader, other: Reader) -> None:
             raise ProgramError(f"to: what `{name}` is filled from is written, and may differ from copy to copy")
 
 
-def _root(array: ir.Value) -> ir.Value:
+def _root(array: Value) -> Value:
     while not isinstance(array, ir.BlockArgument) and array.owner.name in ("memref.subview", "memref.cast"):
         array = array.owner.operands[0]
     return array
 
 
-def _same_op(one: ir.Operation, other: ir.Operation, pairs: dict[ir.Value, ir.Value]) -> bool:
+def _same_op(one: Operation, other: Operation, pairs: dict[Value, Value]) -> bool:
     """Return whether two operations are equal, with the second value of each pair in place of the first."""
     attributes = ({str(a): str(op.attributes[a]) for a in op.attributes if str(a) != LOOP} for op in (one, other))
     if one.name != other.name or next(attributes) != next(attributes) or len(one.regions) != len(other.regions):
@@ -199,7 +185,7 @@ def _same_op(one: ir.Operation, other: ir.Operation, pairs: dict[ir.Value, ir.Va
     return True
 
 
-def _same_ops(one: Sequence[ir.Operation], other: Sequence[ir.Operation], pairs: dict[ir.Value, ir.Value]) -> bool:
+def _same_ops(one: Sequence[Operation], other: Sequence[Operation], pairs: dict[Value, Value]) -> bool:
     return len(one) == len(other) and all(_same_op(a, b, pairs) for a, b in zip(one, other, strict=True))
 
 
@@ -223,7 +209,7 @@ class Session:
         ]
         self._directives: list[Directive] = []
         self._unfolded: set[tuple[object, ...]] = set()
-        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._shapes: dict[str, Ints] = {}
         for body in self._bodies:
             find.name_bands(body)
             _tell_apart(body)
@@ -288,9 +274,10 @@ class Session:
 
     def _carry_out(self, primitive: Primitive) -> Any:
         with self._context, ir.Location.unknown():
-            if primitive.name not in _PRIMITIVES:
+            carry_out = getattr(self, f"_apply_{primitive.name}", None)
+            if carry_out is None:
                 raise ProgramError(f"{primitive.name}: there is no such primitive yet")
-            found = _PRIMITIVES[primitive.name](self, *primitive.args, **dict(primitive.options))
+            found = carry_out(*primitive.args, **dict(primitive.options))
             for body in self._bodies:
                 share_constants(body.function)
                 erase_unused(body.block)
@@ -301,17 +288,17 @@ class Session:
     def _find(self, axis: object) -> list[Found]:
         return find.loops(self._bodies, axis, self.top)
 
-    def _split(self, axis: object, factor: object) -> None:
+    def _apply_split(self, axis: object, factor: object) -> None:
         if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
             raise ProgramError(f"split: the factor must be a positive integer, not {factor!r}")
         for found in self._find(axis):
             split(found, factor)
 
-    def _reorder(self, *axes: object) -> None:
+    def _apply_reorder(self, *axes: object) -> None:
         for chain in self._together(axes):
             reorder(chain[0].body, [one.op for one in chain])
 
-    def _fuse(self, *axes: object) -> Axis:
+    def _apply_fuse(self, *axes: object) -> Axis:
         name = ""
         source = None
         for chain in self._together(axes):
@@ -320,25 +307,19 @@ class Session:
         assert source is not None
         return Axis(source.function, source.band, name)
 
-    def _tile(self, *given: object) -> None:
+    def _apply_tile(self, *given: object) -> None:
         axes, factors = given[: len(given) // 2], given[len(given) // 2 :]
         if not axes or len(axes) != len(factors):
             raise ProgramError("tile takes as many factors as loops", hint='s.tile("i", "j", 8, 4)')
         for axis, factor in zip(axes, factors, strict=True):
-            self._split(axis, factor)
-        self._reorder(*(_part(axis, part) for part in ("outer", "inner") for axis in axes))
+            self._apply_split(axis, factor)
+        self._apply_reorder(*(_part(axis, part) for part in ("outer", "inner") for axis in axes))
 
-    def _compute_at(self, from_loop: object, target_loop: object) -> None:
-        for producer, target in self._together((from_loop, target_loop)):
+    def _apply_compute_at(self, *axes: object) -> None:
+        for producer, target in self._together(axes):
             compute_at(producer, target)
 
-    def _buffer_at(self, target: object, axis: object) -> Array:
-        return self._beside(buffer_at, target, axis)
-
-    def _reuse_at(self, target: object, axis: object) -> Array:
-        return self._beside(reuse_at, target, axis)
-
-    def _reshape(self, target: object, shape: Sequence[int]) -> None:
+    def _apply_reshape(self, target: object, shape: Sequence[int]) -> None:
         for body, value in find.arrays(self._bodies, target, self.top):
             name = find.array(target, self.top).name
             for array in (*returned(body, value), value):
@@ -348,7 +329,7 @@ class Session:
                     self._shapes[body.name_of(array)] = tuple(shape)
                 reshape(body, array, name, shape)
 
-    def _beside(self, make: Callable[[Found, ir.Value, str], str], target: object, axis: object) -> Array:
+    def _beside(self, make: Callable[[Found, Value, str], str], target: object, axis: object) -> Array:
         """A small memory beside an array, for each call of the function of the loop; its name in that function."""
         array = find.array(target, self.top)
         made: Array | None = None
@@ -360,6 +341,9 @@ class Session:
         assert made is not None
         return made
 
+    _apply_buffer_at = partialmethod(_beside, buffer_at)
+    _apply_reuse_at = partialmethod(_beside, reuse_at)
+
     def _together(self, axes: Sequence[object]) -> list[list[Found]]:
         """The loops of several names, for each call of the functions that they stand in."""
         if not axes:
@@ -369,27 +353,19 @@ class Session:
             raise ProgramError("these loops belong to functions that are not called equally often")
         return [list(one) for one in zip(*found, strict=True)]
 
-    def _directive(self, kind: str) -> Callable[..., None]:
-        def record(axis: object, **options: object) -> None:
-            for found in find.loops(self._bodies, axis, self.top, several=True):
-                self._add(loop_directive(kind, found, options))
+    def _directive(self, kind: str, axis: object, **options: object) -> None:
+        for found in find.loops(self._bodies, axis, self.top, several=True):
+            self._add(loop_directive(kind, found, options))
 
-        return record
+    _apply_pipeline = partialmethod(_directive, "pipeline")
+    _apply_unroll = partialmethod(_directive, "unroll")
+    _apply_parallel = partialmethod(_directive, "parallel")
 
-    def _pipeline(self, axis: object, **options: object) -> None:
-        self._directive("pipeline")(axis, **options)
-
-    def _unroll(self, axis: object, **options: object) -> None:
-        self._directive("unroll")(axis, **options)
-
-    def _parallel(self, axis: object) -> None:
-        self._directive("parallel")(axis)
-
-    def _partition(self, target: object, **options: object) -> None:
+    def _apply_partition(self, target: object, **options: object) -> None:
         for body, array in find.arrays(self._bodies, target, self.top):
             self._add(partition_directive(body, array, str(target), options))
 
-    def _unfold(self, band_name: object, axes: Sequence[int]) -> list[int]:
+    def _apply_unfold(self, band_name: object, axes: Sequence[int]) -> list[int]:
         if (band_name, tuple(axes)) in self._unfolded:  # of a function that several schedules compose
             return list(axes)
         self._unfolded.add((band_name, tuple(axes)))
@@ -400,7 +376,7 @@ class Session:
                 self._directives += [replace(said, name=name) for said in self._directives if said.name == first]
         return list(axes)
 
-    def _outline(self, axis: object, function: str | None) -> str:
+    def _apply_outline(self, axis: object, function: str | None) -> str:
         (found,) = self._find(axis)[:1]
         name = function or f"outlined_{found.name}"
         if name in find.functions(self._bodies):
@@ -409,10 +385,10 @@ class Session:
             outline(found, name)
         return name
 
-    def _to(self, target: object, dst: object, axis: object, depth: object) -> None:
+    def _apply_to(self, target: object, dst: object, axis: object, depth: object) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int):
             raise ProgramError(f"to({target}): depth must be an integer, not {depth!r}")
-        arrays: dict[Body, list[ir.Value]] = {}
+        arrays: dict[Body, list[Value]] = {}
         for body, array in find.arrays(self._bodies, target, self.top):
             own = arrays.setdefault(body, [])
             own += [array] if array not in own else []
@@ -429,9 +405,7 @@ class Session:
             if axis is not None or find.array(target, self.top).function == self.top:
                 self._add(Directive(DATAFLOW, kernel, self.top))  # nests that pass on a stream run at once
 
-    def _check_fifos(
-        self, body: Body, arrays: Sequence[ir.Value], *, split: bool
-    ) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def _check_fifos(self, body: Body, arrays: Sequence[Value], *, split: bool) -> Iterator[tuple[str, Ints]]:
         """Arrays, and the dimensions along which each is several FIFOs, after it is checked that they can be."""
         nest = body.nest()
         users: dict[str, list[Node]] = {}
@@ -454,40 +428,19 @@ class Session:
         if directive not in self._directives:
             self._directives.append(directive)
 
-    def _dataflow(self, axis: object) -> None:
+    def _apply_dataflow(self, axis: object) -> None:
         if isinstance(axis, str) and axis in find.functions(self._bodies):
             self._add(Directive(DATAFLOW, self._compiled.kernels[0].name, axis))
         else:
-            self._directive(DATAFLOW)(axis)
+            self._directive(DATAFLOW, axis)
 
-    def _inline(self, function: str | None = None) -> None:
+    def _apply_inline(self, function: str | None = None) -> None:
         known = find.functions(self._bodies)
         if function is not None and function not in known:
             raise ProgramError(f"there is no function `{function}`", hint=f"known: {', '.join(known)}")
 
 
-_PRIMITIVES: Mapping[str, Callable[..., Any]] = {
-    "split": Session._split,
-    "reorder": Session._reorder,
-    "fuse": Session._fuse,
-    "tile": Session._tile,
-    "compute_at": Session._compute_at,
-    "buffer_at": Session._buffer_at,
-    "reuse_at": Session._reuse_at,
-    "reshape": Session._reshape,
-    "pipeline": Session._pipeline,
-    "unroll": Session._unroll,
-    "parallel": Session._parallel,
-    "partition": Session._partition,
-    "dataflow": Session._dataflow,
-    "inline": Session._inline,
-    "unfold": Session._unfold,
-    "outline": Session._outline,
-    "to": Session._to,
-}
-
-
-def _with_shapes(program: CompiledProgram, shapes: Mapping[str, tuple[int, ...]]) -> CompiledProgram:
+def _with_shapes(program: CompiledProgram, shapes: Mapping[str, Ints]) -> CompiledProgram:
     """The program of a function, some of its arguments of other shapes."""
     changed = {one: replace(one, shape=shapes[one.name]) for one in program.tensors if one.name in shapes}
     if not changed:
@@ -516,7 +469,7 @@ def _part(axis: object, part: str) -> object:
 def _tell_apart(body: Body) -> None:
     """Give local arrays of one name different ones."""
     taken = set(body.parameters)
-    seen: set[ir.Value] = set()
+    seen: set[Value] = set()
     for (_, _, name), value in body.arrays.items():
         if isinstance(value, ir.BlockArgument) or value in seen:
             continue

@@ -24,15 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import CompileLimit, SimulationError, TimeLimitError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Array, Frozen, Ints, replace
 from allo_dse.compiler.ir.nest import Loop, Node, read_nest
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.compiler.program.tensors import BoolArray, IntArray
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
@@ -59,7 +57,7 @@ class EndedEarly(SimulationError):
     """A program that started but did not reach its end: it deadlocks, or leaves its arrays."""
 
 
-class Side(Struct, frozen=True, dict=True):
+class Side(Frozen, dict=True):
     """One of the two programs that are compared: a graph, with stream depths where they differ from the declared."""
 
     vmg: VMG
@@ -126,15 +124,15 @@ def _engine(program: CompiledProgram, domain: Code, allow_reassociation: bool) -
     return compile_bodies(bodies, elements=program.elements_computed)
 
 
-def _counted(own: Sequence[NDArray[np.generic]]) -> tuple[int, int]:
+def _counted(own: Sequence[Array]) -> tuple[int, int]:
     """The sums of the first two words of all tasks."""
     first, second, *_ = np.concatenate(own).sum(axis=0, dtype=object).tolist()
     return first, second
 
 
-def _initial_state(vmg: VMG, domain: Constants, words: tuple[int, ...], undefined: int) -> State:
+def _initial_state(vmg: VMG, domain: Constants, words: Ints, undefined: int) -> State:
     """Variables as they are before the first call, as words, and behind them each task's own words."""
-    variables: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
+    variables: dict[tuple[str, str], list[Array]] = {}
     rng, counts_degrees = np.random.default_rng([words[0], undefined]), bool(words[3])
     for kernel in vmg.program.kernels:
         for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
@@ -149,7 +147,7 @@ def _initial_state(vmg: VMG, domain: Constants, words: tuple[int, ...], undefine
     return State(variables, dict(shared))
 
 
-def words_of(values: NDArray[np.generic], dtype: DType, domain: Constants) -> IntArray:
+def words_of(values: Array, dtype: DType, domain: Constants) -> IntArray:
     """Numbers as words."""
     words = [domain.constant(_number(value, dtype)) for value in values.ravel().tolist()]
     return np.array(words, np.int64).reshape(values.shape)
@@ -182,7 +180,7 @@ class Difference:
     """
 
     tensor: str
-    index: tuple[int, ...]
+    index: Ints
     elements: int
     size: int
     values: tuple[int, int]
@@ -279,13 +277,22 @@ def equivalent(
         TooMuchWork: when it takes more operations or time than allowed.
         SimulationError: when the tensors of the programs do not match, or one of the programs cannot be run.
     """
-    sides = [_side(one, allow_reassociation) for one in (a, b)]
+    sides = [
+        Side(
+            one if isinstance(one, VMG) else one.vmg,
+            dict(one.depths) if isinstance(one, Design) else {},
+            allow_reassociation,
+        )
+        for one in (a, b)
+    ]
     program = sides[0].vmg.program
     _require_alike(program, sides[1].vmg.program)
     if most_operations is not None:
         for side in sides:
             require_little_work(side.vmg, most_operations)
-    given = [None] if inputs is None else [_numbers(program, one) for one in sets_of(inputs, program)]
+    sets = [] if inputs is None else sets_of(inputs, program)
+    numbers = [list(Arguments(program, arrays_of(program, one)).by_name.values()) for one in sets]
+    given: list[Numbers | None] = [None] if inputs is None else [*numbers]
     found = _compared(sides, given, limits := _Limits(seed, seconds, most_operations))
     if found.ended is None and any(t.dtype.is_float for t in program.tensors) and found.equal == allow_reassociation:
         others = [replace(side, allow_reassociation=not allow_reassociation) for side in sides]
@@ -297,7 +304,7 @@ def equivalent(
     return found
 
 
-class _Limits(Struct, frozen=True):
+class _Limits(Frozen):
     """The seed, and the limits of runs."""
 
     seed: int
@@ -351,11 +358,6 @@ def points_for(degree: int, hashes: int) -> tuple[int, float]:
     return points, once**points
 
 
-def _side(one: Program | VMG | Design, allow_reassociation: bool) -> Side:
-    vmg = one if isinstance(one, VMG) else one.vmg
-    return Side(vmg, dict(one.depths) if isinstance(one, Design) else {}, allow_reassociation)
-
-
 def _require_alike(a: CompiledProgram, b: CompiledProgram) -> None:
     own, other = ([(t.dtype, t.shape) for t in program.tensors] for program in (a, b))
     if own != other:
@@ -394,12 +396,8 @@ def _least_rounds(nodes: Iterable[Node]) -> int:
     return max(rounds, 1)
 
 
-Numbers = list[NDArray[np.generic]]
+Numbers = list[Array]
 """An array per tensor: the inputs whose path is taken."""
-
-
-def _numbers(program: CompiledProgram, inputs: Inputs) -> Numbers:
-    return list(Arguments(program, arrays_of(program, inputs)).by_name.values())
 
 
 def _run(
@@ -522,9 +520,7 @@ def _writer(vmg: VMG, position: int, element: int) -> str:
     return ", ".join(f"{task} ({place})" for task, place in found[:2]) or "no task"
 
 
-def _holds(
-    offset: NDArray[np.int64], shape: tuple[int, ...], strides: tuple[int, ...], element: int
-) -> NDArray[np.bool_]:
+def _holds(offset: IntArray, shape: Ints, strides: Ints, element: int) -> BoolArray:
     """Return a mask of the tiles, given by their first elements, that hold an element."""
     rest, inside = element - offset, np.ones(len(offset), np.bool_)
     for size, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: -axis[1]):
@@ -585,11 +581,8 @@ def _of_function(function: ast.FunctionDef, file: str) -> list[str]:
     for node in nodes:
         if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
             name = node.target.id
-            reads = sorted({n.lineno for n in nodes if _is_read(n, name) and n not in written})
+            used = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n not in written]
+            reads = sorted({n.lineno for n in used if n.id == name})
             lines = f", read at line{'s' * (len(reads) > 1)} {', '.join(map(str, reads))}" if reads else ""
             texts.append(f"`{name}` ({file}:{node.lineno}{lines})")
     return texts
-
-
-def _is_read(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id == name

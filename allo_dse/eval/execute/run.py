@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import CompileLimit, SimulationError
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Frozen
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
@@ -37,7 +35,7 @@ from allo_dse.simulator.network.network import Labels as NetworkLabels
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 
 
-class State(Struct, frozen=True):
+class State(Frozen):
     """Values that persist from call to call.
 
     Attributes:
@@ -45,13 +43,13 @@ class State(Struct, frozen=True):
         shared: per shared tensor, its contents.
     """
 
-    variables: dict[tuple[str, str], list[NDArray[np.generic]]]
-    shared: dict[str, NDArray[np.generic]]
+    variables: dict[tuple[str, str], list[Array]]
+    shared: dict[str, Array]
 
 
 def initial_state(program: CompiledProgram) -> State:
     """Return the state before the first call."""
-    result: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
+    result: dict[tuple[str, str], list[Array]] = {}
     for kernel in program.kernels:
         for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
             result[kernel.name, task_class.name] = [
@@ -61,7 +59,7 @@ def initial_state(program: CompiledProgram) -> State:
     return State(result, {one.tensor.name: stored(one.initial, one.tensor.dtype) for one in program.shared})
 
 
-class Wiring(Struct, frozen=True):
+class Wiring(Frozen):
     """The FIFOs of a folded graph with their depths.
 
     Attributes:
@@ -324,7 +322,7 @@ def run_graph(
     return result
 
 
-class Run(Struct, frozen=True):
+class Run(Frozen):
     """A graph and everything that a run of it needs.
 
     Attributes:
@@ -383,7 +381,7 @@ def _arguments(group: ClassTasks, run: Run) -> list[Any]:
     return [*group.pid, *tiles, *state, *run.externals.addresses(task_class), *streams]
 
 
-def _own_rows(array: NDArray[np.generic]) -> Tiles:
+def _own_rows(array: Array) -> Tiles:
     """One row per task of an array of rows."""
     size = array[0].size
     strides = tuple(int(np.prod(array.shape[axis + 2 :])) for axis in range(array.ndim - 1))

@@ -14,9 +14,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, Ints, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel
 from allo_dse.compiler.program.tensors import IntArray
 
@@ -69,7 +68,7 @@ def kernel_groups(
             the loops left out as the first entries of `loop_axes` and `loop_stride`.
     """
     kernel = program.kernels[number]
-    strides = _task_strides(kernel.mesh)
+    strides = [math.prod(kernel.mesh[axis + 1 :]) for axis in range(len(kernel.mesh))]
     chained = chained_axes(fold, kernel.mesh)
     loop_axes = (*fold.order, *chained)
     trips = tuple(kernel.mesh[a] // fold.axes[a].spatial for a in range(len(kernel.mesh)))
@@ -83,9 +82,10 @@ def kernel_groups(
             first += (trips[axis] - 1) * loop_stride[axis]
             loop_stride[axis] *= -1
     bundled = math.prod(trips[a] for a in fold.order[shared:])
-    trees, group_of = _trees(kernel, number, fold, chained, rules, bundled)
+    sequences, shape = _class_sequences(kernel.varying_classes, kernel.mesh, fold, chained, rules)
+    patterns, group_of = _distinct(sequences)
     groups = []
-    for group, tree in enumerate(trees):
+    for group, classes in enumerate(patterns):
         leaves = MeshLeaves(
             kernel=number,
             first=first,
@@ -94,25 +94,25 @@ def kernel_groups(
             loops=tuple(trips[a] for a in loop_axes[shared:]),
             loop_axes=loop_axes,
             loop_stride=tuple(loop_stride[a] for a in loop_axes),
-            group_of=group_of,
+            group_of=group_of.reshape(shape),
             group=group,
         )
-        groups.append(NodeGroup(tree, leaves.count, leaves))
+        groups.append(NodeGroup(_tree(number, bundled, classes), leaves.count, leaves))
     return groups
 
 
-def _shared_groups(joint: JointFold, members: tuple[int, ...]) -> list[NodeGroup]:
+def _shared_groups(joint: JointFold, members: Ints) -> list[NodeGroup]:
     """Groups of the nodes that chained kernels share."""
-    program, shared = joint.program, joint.shared_loops(members)
-    trips: tuple[int, ...] = ()
+    program, shared = joint.graph.program, joint.shared_loops(members)
+    trips: Ints = ()
     parts, trees, kinds = [], [], []
     for kernel in members:
         fold = joint.fold.kernels[kernel]
-        own = kernel_groups(program, kernel, fold, joint.rules[kernel], shared)
+        own = kernel_groups(program, kernel, fold, joint.graph.rules[kernel], shared)
         leaves = own[0].leaves
         assert isinstance(leaves, MeshLeaves)
         trips = tuple(program.kernels[kernel].mesh[a] // fold.axes[a].spatial for a in fold.order[:shared])
-        links = [-1 if rule.link is None else rule.link for rule in joint.rules[kernel]]
+        links = [-1 if rule.link is None else rule.link for rule in joint.graph.rules[kernel]]
         # Order axes by `link`, the number that connected axes share: node n of all chained kernels is then one node.
         order = sorted(range(len(links)), key=links.__getitem__)
         base = leaves.every_base.transpose(order).reshape(-1)
@@ -130,7 +130,7 @@ def _shared_groups(joint: JointFold, members: tuple[int, ...]) -> list[NodeGroup
     return groups
 
 
-def chained_axes(fold: KernelFold, mesh: tuple[int, ...]) -> tuple[int, ...]:
+def chained_axes(fold: KernelFold, mesh: Ints) -> Ints:
     """The axes a normalised fold chains, as loops from the outermost to the innermost."""
     return tuple(a for a, axis in enumerate(fold.axes) if axis.how == "chain" and axis.spatial < mesh[a])
 
@@ -141,29 +141,7 @@ def axis_steps(pattern: str, spatial: int, trip_count: int) -> tuple[int, int]:
     return (1, spatial) if pattern == "cyclic" else (trip_count, 1)
 
 
-def _task_strides(mesh: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the stride in task ids of one step along each mesh axis."""
-    strides = [1] * len(mesh)
-    for axis in range(len(mesh) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * mesh[axis + 1]
-    return tuple(strides)
-
-
-def _trees(
-    kernel: Kernel,
-    number: int,
-    fold: KernelFold,
-    chained: tuple[int, ...],
-    rules: tuple[AxisRule, ...],
-    bundled: int,
-) -> tuple[list[Tree], IntArray]:
-    """Return the different schedule trees of a kernel's nodes, and the tree's number at each spatial coordinate."""
-    sequences, shape = _class_sequences(kernel.varying_classes, kernel.mesh, fold, chained, rules)
-    patterns, group_of = _distinct(sequences)
-    return [_tree(number, bundled, row) for row in patterns], group_of.reshape(shape)
-
-
-def _distinct(rows: IntArray) -> tuple[list[tuple[int, ...]], IntArray]:
+def _distinct(rows: IntArray) -> tuple[list[Ints], IntArray]:
     """The different rows in lexicographic order, and which of them each row is: for a handful, where sorting an array
     takes longer."""
     listed = list(map(tuple, rows.tolist()))
@@ -173,14 +151,14 @@ def _distinct(rows: IntArray) -> tuple[list[tuple[int, ...]], IntArray]:
 
 
 @lru_cache(maxsize=4096)
-def _tree(kernel: int, bundled: int, classes: tuple[int, ...]) -> Tree:
+def _tree(kernel: int, bundled: int, classes: Ints) -> Tree:
     """A chain of tasks of these classes, repeated; shared, because trees of thousands of tasks recur in a search."""
     return repeat(bundled, seq([Task(kernel, cls) for cls in classes]))
 
 
 def _class_sequences(
-    table: IntArray, mesh: tuple[int, ...], fold: KernelFold, chained: tuple[int, ...], rules: tuple[AxisRule, ...]
-) -> tuple[IntArray, tuple[int, ...]]:
+    table: IntArray, mesh: Ints, fold: KernelFold, chained: Ints, rules: tuple[AxisRule, ...]
+) -> tuple[IntArray, Ints]:
     """Per spatial coordinate the classes in execution order: (coordinates, chain length), and the coordinates' shape.
 
     Axes along which the class does not vary (of length 1 in `table`) have one coordinate.
@@ -210,7 +188,7 @@ Primitives = list[tuple[str, list[Any]]]
 Rules = Sequence[Sequence[AxisRule]]
 
 
-class Plan(Struct, frozen=True):
+class Plan(Frozen):
     """One kernel's fold as roles of its axes.
 
     Attributes:
@@ -223,10 +201,10 @@ class Plan(Struct, frozen=True):
     kernel: Kernel
     fold: KernelFold
     rules: Sequence[AxisRule]
-    chained: tuple[int, ...]
-    bundled: tuple[int, ...]
-    linked: tuple[int, ...]
-    free: tuple[int, ...]
+    chained: Ints
+    bundled: Ints
+    linked: Ints
+    free: Ints
 
     def places(self, axis: int, made: Made) -> Sequence[int]:
         """The tasks along an axis that is not chained which a walk looks at."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
 from allo_dse.simulator.codegen.signature import Body
@@ -17,7 +17,7 @@ from allo_dse.simulator.network.tables import Table
 from .ports import ClassTasks
 
 
-class ClassOrder(Struct, frozen=True, eq=False, dict=True):
+class ClassOrder(Frozen, eq=False, dict=True):
     """The stream operations of the tasks of one class.
 
     Attributes:
@@ -131,17 +131,14 @@ def early_puts(
 def _early(own: ClassTasks, first: int, steps: Steps) -> set[int]:
     """The parameters of streams that are put to early."""
     ways = _ways(steps, {})
-    array = {n: b.name for n, b in enumerate(_arrays(own), first)}
+    bound = (b if isinstance(b, StreamArray) else b.stream for b in own.task_class.body.streams)
+    array = {n: stream.name for n, stream in enumerate(bound, first)}
     return {
         put
         for put, is_put in ways.items()
         for get, also_put in ways.items()
         if is_put and not also_put and array[put] == array[get] and _lead(steps, put, get)[0] > 0
     }
-
-
-def _arrays(own: ClassTasks) -> list[StreamArray]:
-    return [b if isinstance(b, StreamArray) else b.stream for b in own.task_class.body.streams]
 
 
 def _ways(steps: Steps, found: dict[int, bool]) -> Mapping[int, bool]:

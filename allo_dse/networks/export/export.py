@@ -25,7 +25,7 @@ from allo_dse.eval.design_folder import MOST_GOLDEN_ELEMENTS, design_files, tens
 from allo_dse.eval.execute.rounding import unit_roundoff
 
 from ..accuracy import random_inputs
-from ..compose import Composition
+from ..compose import RUNTIMES, Composition
 from ..launches import Launch, Run
 from ..network import Arrange, Array, Arrays, Convert, Host, Network, Reference, Step
 from ..onnx.host import OnnxHost
@@ -124,6 +124,8 @@ def facts_of(composition: Composition) -> JsonObject:
         "simulated_us": round(composition.simulated_us, 1),
         "runtime": composition.runtime,
         "configuring_us": round(composition.configuring_us, 1),
+        "called_us": {runtime: round(composition.called_us(runtime), 1) for runtime in RUNTIMES[:-1]},
+        "overdue": composition.overdue,
         "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
         "columns": composition.columns,
         "certificate": composition.certificate,

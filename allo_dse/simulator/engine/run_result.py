@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import IndexRangeError, SimulationError
 
 from ..codegen.signature import Signature
 from ..deadlock import Blocked, Deadlock, DeadlockError, Growth, Increase, NoDepthHelps, OutOfWork, Search, deadlock_of
@@ -219,12 +219,12 @@ class RunResult:
             search_work: how much to do in search of the depths that would clear a deadlock, in turns; 0: nothing.
 
         Raises:
-            SimulationError: naming an index that was out of range.
+            IndexRangeError: naming an index that was out of range.
             DeadlockError: naming who waits for whom, and the smallest increase of depths that clears it.
         """
         names = labels or self.labels
         if self.fault is not None:
-            raise SimulationError(self.fault.describe(names), hint="hardware would go on with some other element")
+            raise IndexRangeError(self.fault.describe(names), hint="hardware would go on with some other element")
         if self.deadlock is None:
             return
         arrays = [names.array(stream) for stream in range(self.network.stream_count)]

@@ -15,6 +15,9 @@ from msgspec import Struct
 
 from allo_dse.compiler.program.compiled import TaskClass, TileOp
 from allo_dse.compiler.program.tensors import StreamOp
+from allo_dse.device.device import NpuDevice
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.groups import NodeGroup
 from allo_dse.mapper.violation import Violation
 
 from ..movement.movement import LOCKS_PER_END, StreamFlow
@@ -330,20 +333,36 @@ def program_memory(subject: Subject) -> Iterator[Violation]:
     """Each task of a chain has code of its own on the core; a bundle is a loop."""
     limit = subject.device.core.program_bytes
     for node, group in subject.vmg.numbered_groups:
-        tasks = [subject.program.kernels[t.kernel].classes[t.cls] for t, _ in one_iteration(body_of(group))]
-        needed = code_bytes(tasks)
-        if needed > limit:
+        least, tasks = round(_LEAST_CODE * group_code_bytes(subject.vmg, group)), len(one_iteration(body_of(group)))
+        if least > limit:
             detail = (
-                f"{len(tasks)} tasks of a chain, each with code of its own; a shorter chain (larger tiles along "
-                "it, or the axis over more cores) or a bundle, which is a loop, needs less"
+                f"{tasks} tasks of a chain, each with code of its own, of at least so much; a shorter chain (larger "
+                "tiles along it, or the axis over more cores) or a bundle, which is a loop, needs less"
             )
-            yield Violation("program_memory", subject.node_name(node), needed, limit, detail)
+            yield Violation("program_memory", subject.node_name(node), least, limit, detail)
             return
 
 
+def crowded_program(vmg: VMG, device: NpuDevice) -> str:
+    """Return a warning where the code of a core may not fit its program memory; empty if it surely does."""
+    code, limit = max(group_code_bytes(vmg, group) for group in vmg.groups), device.core.program_bytes
+    if _MOST_CODE * code <= limit:
+        return ""
+    least, most = _LEAST_CODE * code, _MOST_CODE * code
+    return f"Allo's program may not fit a core: an estimated {least:,.0f} to {most:,.0f} of {limit:,} bytes"
+
+
+def group_code_bytes(vmg: VMG, group: NodeGroup) -> int:
+    """Return the estimated bytes of code of each node of a group; see `code_bytes`."""
+    tasks = (task for task, _ in one_iteration(body_of(group)))
+    return code_bytes([vmg.program.kernels[task.kernel].classes[task.cls] for task in tasks])
+
+
 # Bytes of a core's program. Allo's authors chain up to 64 products of two tiles (cornell-zhang/allo, pull request 377).
-# Beside what is there once, 96 to 192 bytes are left for a task if 64 of them fit and 128 do not. The numbers below
-# give 136, their geometric mean. Functions of the kernel library and loops are assumed; docs/allo_target.md.
+# The numbers below estimate 13.7 KB for that, which fits 16 KB: so a program has at most 1.19 times its estimate. Half
+# of it is left if a task takes 64 bytes, four lock operations, three pointers and a call, in instructions of 2 to 16
+# bytes (Xilinx/llvm-aie). Functions of the kernel library and loops are assumed; docs/allo_target.md.
+_LEAST_CODE, _MOST_CODE = 0.5, 1.19
 _START_BYTES, _PRODUCT_BYTES, _FUNCTION_BYTES = 600, 3500, 700
 _CALL_BYTES, _LOCK_BYTES, _LOOP_BYTES = 64, 18, 300
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -129,10 +130,10 @@ def _around(lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], l
     arrays: Set[str] = set(rounds)
     while arrays != (kept := {a for a, _ in across} & {b for _, b in across}):
         arrays, across = kept, {(a, b) for a, b in across if a in kept and b in kept}
-    found, interval = None, least
-    while late := _too_long(lengths, rounds, arrays, interval):
-        found, interval = late, interval + 1
-    return (interval, found) if found else None
+    enough = range(sum(lengths.values()) + 1)  # no cycle is longer than the sum of all ways
+    interval = bisect_left(enough, True, least, key=lambda at: _too_long(lengths, rounds, arrays, at) is None)
+    late = _too_long(lengths, rounds, arrays, interval - 1) if interval > least else None
+    return (interval, late) if late else None
 
 
 def _too_long(
