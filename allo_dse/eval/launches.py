@@ -51,7 +51,8 @@ class Launches:
         limits: of the operators of a launch together: columns, or any number of operators, and then `resources`.
         resources: metrics of designs that launches have a limited amount of.
         most: the largest number of launches of a network; None without a limit.
-        between_us: time from one launch to the next.
+        call_us: overhead of a call of the device, contained in each design's latency.
+        between_us: beginning another launch within a call.
         dram_gb_s: bandwidth of the DRAM.
         objectives: of the search for an operator's designs.
         linked: True if the designs of a launch are built together, as one project.
@@ -61,6 +62,7 @@ class Launches:
     limits: Ints = (UNLIMITED,)
     resources: tuple[str, ...] = ()
     most: int | None = None
+    call_us: float = 0.0
     between_us: float = 0.0
     dram_gb_s: float = float("inf")
     objectives: tuple[str, ...] = ("latency_us",)

@@ -223,7 +223,11 @@ class Network:
         others: Sequence[Work] = ()
         if isinstance(work, Sequence):
             work, *others = work
-        made = work if isinstance(work, Work | Arrange | Host) else Work(_name_of(work), work, dict(params or {}))
+        made = (
+            work
+            if isinstance(work, Work | Arrange | Host)
+            else Work(getattr(work, "__name__", "program"), work, dict(params or {}))
+        )
         taken = {step.name for step in self.steps}
         name = name or next(n for number in count(len(taken)) if (n := f"{made.kind}_{number}") not in taken)
         output = output or f"{name}.result"
@@ -396,10 +400,6 @@ def _whole(name: str, one: Analysed, wanted: Array) -> Deviation:
     limits = output_limits(one)
     wrong = int(np.count_nonzero(~(apart(one.rounded, wanted) <= limits)))
     return compared(name, "whole", one.rounded, wanted, limits, wrong)
-
-
-def _name_of(program: Callable[..., object]) -> str:
-    return str(getattr(program, "__name__", "program"))
 
 
 def _checked(

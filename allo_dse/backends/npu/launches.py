@@ -28,7 +28,7 @@ class NpuLaunches(Launches):
         super().__init__(device)
         self.columns = device.array.columns
         self.limits = (device.array.columns,)
-        self.between_us = max(0.0, device.board.relaunch_us - device.launch_us)
+        self.call_us, self.between_us = device.launch_us, device.board.relaunch_us
         self.dram_gb_s = device.board.dram_gb_s
 
     def configuring_us(self, target: str, runtime: str = "calls") -> float:

@@ -37,7 +37,8 @@ def network(  # noqa: PLR0913 (the flags of a command)
     front: Annotated[bool, typer.Option("--front", help="Also the fastest on less of the device.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="FPGA: most inputs per second, not least latency.")] = False,
     runtime: Annotated[
-        str, typer.Option(metavar="calls|packets|launches", help="The host program: the exported one by default.")
+        str,
+        typer.Option(metavar="calls|packets|sequence|launches", help="The host program: the exported one by default."),
     ] = "",
     tolerance: Annotated[
         float | None, typer.Option(help="How far outputs may be from float32, over their largest value.")
@@ -128,7 +129,7 @@ def _show(composition: Composition) -> None:
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
         **({} if resources else {"simulated": _simulated(composition)}),
-        **({"runtime": _runtime(composition)} if composition.configuring_us else {}),
+        **({} if resources or not composition.launches else {"runtime": _runtime(composition)}),
         **({"driver": composition.overdue} if composition.overdue else {}),
         **({"streams": composition.streamed} if composition.streamed else {}),
         **({"on the host": _host(composition)} if composition.host_us else {}),
@@ -160,17 +161,23 @@ MOST_NAMED = 8
 
 def _runtime(composition: Composition) -> str:
     calls = sum(len(launch.runs) for launch in composition.launches)
-    each_us = {way: (composition.called_us(way) - composition.called_us("launches")) / calls for way in WAYS}
-    ways = "; ".join(
-        f"{WAYS[way]}: {us:,.0f} us, {composition.called_us(way):,.0f} us in all" for way, us in each_us.items()
-    )
-    whole = "one ELF for several programs within a call (--runtime launches, not exported)"
-    assumed = WAYS.get(composition.runtime, whole)
-    return f"assumed: {assumed}. These designs in {calls} calls, with the array configured before each by {ways}"
+    alone_us, assumed = composition.called_us("launches"), f"assumed: {WAYS[composition.runtime]}"
+    ways = [
+        f"{WAYS[way]}: {(us - alone_us) / calls:,.0f} us, {us:,.0f} us in all"
+        for way in ("calls", "packets")
+        if (us := composition.called_us(way)) > alone_us
+    ]
+    each = f". These designs in {calls} calls, with the array configured before each by {'; '.join(ways)}"
+    return assumed + (each if ways else "")
 
 
-WAYS = {"calls": "another xclbin (--runtime calls, exported)", "packets": "control packets (--runtime packets)"}
-"""Ways of configuring the array for a call, by runtime."""
+WAYS = {
+    "calls": "another xclbin (--runtime calls, exported)",
+    "packets": "control packets (--runtime packets)",
+    "sequence": "one ELF with programs one after another in a call (--runtime sequence, exported)",
+    "launches": "one ELF with programs side by side in a call (--runtime launches, NOT exported)",
+}
+"""Ways of configuring the array, by runtime."""
 
 
 def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:
