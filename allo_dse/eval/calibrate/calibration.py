@@ -244,7 +244,7 @@ def _lacking(measurements: Sequence[Measurement], residuals: Vector, learned: bo
     }
     related = dict.fromkeys(properties, 0.0)
     for name, own in properties.items():
-        if np.ptp(own):
+        if len(set(own)) > 1:
             ranks = [np.argsort(np.argsort(one)) for one in (np.array(own, float), residuals)]
             related[name] = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
     name = max(related, key=lambda one: abs(related[one]))
