@@ -244,8 +244,9 @@ def _lacking(measurements: Sequence[Measurement], residuals: Vector, learned: bo
     }
     related = dict.fromkeys(properties, 0.0)
     for name, own in properties.items():
-        if len(set(own)) > 1:
-            ranks = [np.argsort(np.argsort(one)) for one in (np.array(own, float), residuals)]
+        values = np.array(own, float)
+        if np.ptp(values):
+            ranks = [np.argsort(np.argsort(one)) for one in (values, residuals)]
             related[name] = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
     name = max(related, key=lambda one: abs(related[one]))
     return f"errors {'grow' if related[name] > 0 else 'fall'} with the {name} (rank correlation {related[name]:+.2f})"
