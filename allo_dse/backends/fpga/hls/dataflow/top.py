@@ -23,8 +23,6 @@ from .functions import Parameter, TaskFunction, array_pragmas_of, tensor_text
 from .movers import Arrival, Copiers, KernelStreams, TileStream, mover, tensor_name
 from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
 
-AXI_BITS = 512
-
 
 class Argument(Struct, frozen=True):
     """An argument of the top function.
@@ -267,8 +265,16 @@ def used_streams(program: CompiledProgram, plans: Sequence[ClassPlan]) -> list[S
     return [array for array in program.streams if array.name in names]
 
 
-def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str]) -> Iterator[str]:
-    """Pragmas of the top function's arguments: each pointer an AXI master of its own, streams between kernels ports."""
+def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str], port_bits: int) -> Iterator[str]:
+    """Pragmas of the top function's arguments: an AXI master for each tensor, streams between kernels ports.
+
+    One process can read through a port while another one writes (UG1399, "Interface Bundle Rules"). Where more use the
+    pointers of a tensor, each has a port of its own.
+
+    Args:
+        port_bits: width of the device's AXI ports.
+    """
+
     for argument in arguments:
         if argument.is_value:
             yield f"interface s_axilite port={argument.name}"
@@ -280,9 +286,12 @@ def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str
             yield f"interface ap_memory port={argument.name}"
             yield from argument.pragmas
             continue
+        own, name = [one for one in arguments if one.tensor == argument.tensor], argument.name
+        if len(own) == len({one.writes for one in own}):
+            name = min((one.name for one in own), key=len)
         yield (
-            f"interface m_axi port={argument.name} bundle=gmem_{argument.name} offset=slave "
-            f"depth={argument.size} max_widen_bitwidth={AXI_BITS} {transfers.get(argument.name, '')}".rstrip()
+            f"interface m_axi port={argument.name} bundle=gmem_{name} offset=slave depth={argument.size} "
+            f"max_widen_bitwidth={port_bits} {transfers.get(argument.name, '')}".rstrip()
         )
         yield f"interface s_axilite port={argument.name}"
     yield "interface s_axilite port=return"
