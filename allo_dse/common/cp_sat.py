@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from contextlib import suppress
-from types import SimpleNamespace
 
 from .imports import standing_in
 
-# The solver imports pandas for models of whole series, which takes longer than most placements.
-with standing_in({"pandas": SimpleNamespace(Index=type("Index", (), {}), Series=type("Series", (), {}))}):
+
+class _Pandas:
+    """pandas, imported when something of it is used: the solver needs it for models of whole series only."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(importlib.import_module("pandas"), name)
+
+
+_PANDAS = _Pandas()
+_PANDAS.__dict__.update(Index=type("Index", (), {}), Series=type("Series", (), {}))  # for annotations
+with standing_in({"pandas": _PANDAS}):  # its import takes longer than most placements
     from ortools.sat.python import cp_model as cp_model
+_PANDAS.__dict__.clear()
 
 
 def answer(
