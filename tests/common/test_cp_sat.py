@@ -73,20 +73,3 @@ def test_what_is_wrong_with_a_model_is_said() -> None:
     model.proto.constraints.add().linear.vars.append(7)
     status, _ = answer(model, work=1.0)
     assert status == cp_model.MODEL_INVALID
-
-
-def test_models_of_whole_series_work_where_pandas_was_not_imported_with_the_solver() -> None:
-    program = """
-import sys
-from allo_dse.common.cp_sat import cp_model
-assert "pandas" not in sys.modules
-import pandas as pd
-model = cp_model.CpModel()
-x = model.new_int_var_series("x", pd.RangeIndex(3), 0, 5)
-model.maximize(x.sum())
-solver = cp_model.CpSolver()
-solver.solve(model)
-print(solver.values(x).tolist())
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "[5, 5, 5]\n", done.stderr

@@ -36,7 +36,7 @@ from allo_dse.common.cp_sat import answer, cp_model
 assert "pandas" not in sys.modules
 import pandas
 model = cp_model.CpModel()
-x = model.new_int_var(0, 9, "x")
+x = model.new_int_var_series("x", pandas.RangeIndex(1), 0, 9)[0]
 model.maximize(x)
 status, solver = answer(model, work=1.0)
 assert pandas.Series([solver.value(x)]).sum() == 9
