@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from allo_dse.common.records import replace
+from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import WIRING, Branch, Loop, Nest, Node, Op, ops_of, read_nest, walk
 
 _MODULAR = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.andi", "arith.ori", "arith.xori"})
-_EXTENDED = frozenset({"arith.extsi", "arith.extui"})
+_LOW_BITS = _MODULAR | {"arith.extsi", "arith.extui", "arith.trunci"}
 _ADDERS = 2  # non-zero signed digits of a constant that a product with it may have, to be built of an adder
 
 
@@ -25,6 +26,8 @@ def simplified(mlir: str) -> Nest:
         bits = max(value.bit_length() for value in values) + (min(values) < 0)
         arrays[name] = replace(arrays[name], values=values, bits=max(1, min(bits, arrays[name].bits)))
     body = _once(body, {}, {})
+    makers = {value: op for op in ops_of(body) for value in op.outputs}
+    body = tuple(_masked(node, makers) for node in body)
     needed = _needed_bits(body)
     return replace(nest, body=tuple(_narrowed(node, needed) for node in body), arrays=arrays)
 
@@ -101,12 +104,25 @@ def _key(op: Op) -> Hashable:
     return op.access.array, op.access.index
 
 
+def _masked(node: Any, makers: Mapping[int, Op]) -> Any:
+    """Return a node in which remainders by powers of two, `x - x // 8 * 8`, are wires."""
+    if not isinstance(node, Op) or node.name != "arith.subi":
+        return rebuilt(node, lambda inner: _masked(inner, makers))
+    product = makers.get(node.inputs[1])
+    quotient = makers.get(product.inputs[0]) if product and product.name == "arith.muli" else None
+    by = quotient.factor.constant if quotient and isinstance(quotient.factor, Linear) else 0
+    is_mask = by > 0 and by & (by - 1) == 0 and quotient and product and product.factor == quotient.factor
+    if is_mask and quotient.name == "arith.floordivsi" and quotient.inputs[0] == node.inputs[0]:
+        return replace(node, name=WIRING)
+    return node
+
+
 def _needed_bits(nodes: Iterable[Node]) -> Mapping[int, int]:
     """Return by value how many of its low bits are used, for those whose users are known."""
     needed: dict[int, int] = {}
     for op in reversed(list(ops_of(nodes))):
         wanted = max((needed.get(v, op.bits) for v in op.outputs), default=op.bits)
-        low = wanted if op.name in _MODULAR or op.name in _EXTENDED or op.name == "arith.trunci" else None
+        low = wanted if op.name in _LOW_BITS else None
         if op.name == "store" or op.direction == "put":
             low = op.bits
         for value in op.inputs:

@@ -623,8 +623,7 @@ class _Task:
             control.append(address_logic(rules, once.early_addresses, self.storages))
         control += [counter_control(rules, trips) for trips in self._sequential.values()]
         # Each loop is a module that a state starts and one awaits.
-        early = sum(p.early for p in self._pipelines.values())
-        control.append(fsm(rules, sum(self._states.values()) + 2 * len(self._pipelines) + early))
+        control.append(fsm(rules, sum(self._states.values()) + sum(2 + p.early for p in self._pipelines.values())))
         built = (*self._pipelines.values(), *self._straight.values())
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
         # Operands of operators that several loops share are chosen.
