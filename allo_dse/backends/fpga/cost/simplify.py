@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -27,17 +28,13 @@ def simplified(mlir: str) -> Nest:
         arrays[name] = replace(arrays[name], values=values, bits=max(1, min(bits, arrays[name].bits)))
     body = _once(body, {}, {})
     makers = {value: op for op in ops_of(body) for value in op.outputs}
-    body = tuple(_masked(node, makers) for node in body)
     needed = _needed_bits(body)
-    return replace(nest, body=tuple(_narrowed(node, needed) for node in body), arrays=arrays)
+    return replace(nest, body=tuple(_narrowed(node, needed, makers) for node in body), arrays=arrays)
 
 
 def _without_copies(nest: Nest) -> tuple[tuple[Node, ...], Mapping[str, tuple[int, ...]]]:
     """Return the body without loops that copy a table, and the values of the arrays that nothing else fills."""
-    stored: dict[str, int] = {}
-    for op in ops_of(nest.body):
-        if op.access is not None and op.access.write:
-            stored[op.access.array] = stored.get(op.access.array, 0) + 1
+    stored = Counter(op.access.array for op in ops_of(nest.body) if op.access is not None and op.access.write)
     tables, body = {}, []
     for node in nest.body:
         ops = list(ops_of((node,)))
@@ -104,17 +101,14 @@ def _key(op: Op) -> Hashable:
     return op.access.array, op.access.index
 
 
-def _masked(node: Any, makers: Mapping[int, Op]) -> Any:
-    """Return a node in which remainders by powers of two, `x - x // 8 * 8`, are wires."""
-    if not isinstance(node, Op) or node.name != "arith.subi":
-        return rebuilt(node, lambda inner: _masked(inner, makers))
-    product = makers.get(node.inputs[1])
-    quotient = makers.get(product.inputs[0]) if product and product.name == "arith.muli" else None
-    by = quotient.factor.constant if quotient and isinstance(quotient.factor, Linear) else 0
-    is_mask = by > 0 and by & (by - 1) == 0 and quotient and product and product.factor == quotient.factor
-    if is_mask and quotient.name == "arith.floordivsi" and quotient.inputs[0] == node.inputs[0]:
-        return replace(node, name=WIRING)
-    return node
+def _is_mask(op: Op, makers: Mapping[int, Op]) -> bool:
+    """Return whether an operation ends a remainder by a power of two, `x - x // 8 * 8`, which is wires."""
+    product = makers.get(op.inputs[1], op)
+    quotient, by = makers.get(product.inputs[0], op), product.factor
+    names = op.name, product.name, quotient.name
+    if names != ("arith.subi", "arith.muli", "arith.floordivsi") or quotient.inputs[0] != op.inputs[0]:
+        return False
+    return isinstance(by, Linear) and by.is_constant and by == quotient.factor and product_by([by.constant]) == WIRING
 
 
 def _needed_bits(nodes: Iterable[Node]) -> Mapping[int, int]:
@@ -133,9 +127,11 @@ def _needed_bits(nodes: Iterable[Node]) -> Mapping[int, int]:
     return needed
 
 
-def _narrowed(node: Any, needed: Mapping[int, int]) -> Any:
+def _narrowed(node: Any, needed: Mapping[int, int], makers: Mapping[int, Op]) -> Any:
     if not isinstance(node, Op) or node.name not in _MODULAR:
-        return rebuilt(node, lambda inner: _narrowed(inner, needed))
+        return rebuilt(node, lambda inner: _narrowed(inner, needed, makers))
+    if _is_mask(node, makers):
+        return replace(node, name=WIRING)
     bits = min(node.bits, needed.get(node.outputs[0], node.bits))
     return replace(node, bits=bits, operand_bits=tuple(min(n, bits) for n in node.operand_bits))
 
