@@ -16,7 +16,7 @@ from itertools import product
 
 from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import once, replace
 from allo_dse.compiler.ir.affine import Linear, decided
 from allo_dse.compiler.ir.nest import Access, Branch, Op, outermost, read_nest, walk
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
@@ -33,7 +33,7 @@ from .loops.round import KnownRounds
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
-from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
+from .plan import Item, Plan, Planned, Planner, place_of, planned, refusal
 from .simplify import simplified
 
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
@@ -214,11 +214,9 @@ class TaskCost(Struct, frozen=True, dict=True):
 
     def arrays(self, device: FpgaDevice, copies: tuple[int, ...]) -> Resources:
         """Return the resources of its arrays, each in `copies` copies."""
-        key = device.key, copies
-        if key not in self._arrays:
-            pairs = zip(self.storages.values(), copies, strict=True)
-            self._arrays[key] = Resources.total(storage.resources(device, count) for storage, count in pairs if count)
-        return self._arrays[key]
+        pairs = zip(self.storages.values(), copies, strict=True)
+        parts = (storage.resources(device, count) for storage, count in pairs if count)
+        return once(self._arrays, (device.key, copies), lambda: Resources.total(parts))
 
     @cached_property
     def _arrays(self) -> dict[tuple[str, tuple[int, ...]], Resources]:
@@ -246,7 +244,7 @@ def task_cost(
     Raises:
         StaticControlError: where control depends on data.
     """
-    plan = plan_of(program, task_class, simplified(task_class.body.mlir), directives)
+    plan = Planner(program, task_class, simplified(task_class.body.mlir)).plan(directives)
     return planned_cost(task_class, KnownRounds(device), plan, pid, measured, observed)
 
 
@@ -367,7 +365,6 @@ class _Task:
         self.observed = observed
         self.plan = plan
         self.storages = plan.storages
-        self.fabric = plan.fabric
         self.operations = 0
         self._loops: dict[int, LoopCost] = {}
         self._pipelines: dict[Hashable, Pipelined] = {}
@@ -498,7 +495,7 @@ class _Task:
     def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int]) -> list[Part]:
         key = flat.loops[-1].variable
         if key not in self._pipelines:
-            built = build(flat, self.storages, fabric=self.fabric)
+            built = build(flat, self.storages, fabric=self.plan.fabric)
             known = self.measured.get(key)
             self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
         pipelined = self._pipelines[key]
@@ -537,11 +534,11 @@ class _Task:
         unrolls = any(isinstance(item, Planned) for item in items)
         built = self._pipelines if unrolls else self._straight
         if key not in built:
-            built[key] = build(self._once(items), self.storages, fabric=self.fabric)
+            built[key] = build(self._once(items), self.storages, fabric=self.plan.fabric)
         if unrolls:  # memory ports count
             return Rounds(self.task_class, variables, self.observed).parts(built[key])
         if key not in self._walks:
-            self._walks[key] = Walk(self.device, self._registers, self.fabric)
+            self._walks[key] = Walk(self.device, self._registers, self.plan.fabric)
             self._walks[key].block(items)
         walk = self._walks[key]
         self._states[key] = walk.finish + 1
