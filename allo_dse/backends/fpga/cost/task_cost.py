@@ -26,7 +26,7 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.decided import Asked, Observed
 
 from .items import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
-from .loops.control import address_logic, counter_control, delays, fsm, loop_control, port_muxes
+from .loops.control import DELAYED, address_logic, counter_control, fsm, loop_control, port_muxes
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.round import KnownRounds
@@ -616,7 +616,7 @@ class _Task:
         control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
         for p in self._pipelines.values():
             once = p.flat.round
-            control.append(address_logic(rules, once.accesses, self.storages, delayed=delays(p.ii, p.depth)))
+            control.append(address_logic(rules, once.accesses, self.storages, delayed=p.depth > (DELAYED - 1) * p.ii))
             control.append(address_logic(rules, once.early_addresses, self.storages))
         control += [counter_control(rules, trips) for trips in self._sequential.values()]
         # Each loop is a module that a state starts and one awaits.
