@@ -16,7 +16,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, tile_
 from allo_dse.compiler.program.tensors import IndexMap, StreamArray, Tensor
 
 from ..cpp.expressions import Names, element_of_dtype, identifier, interface_type
-from ..cpp.linear import Linear
+from ..cpp.linear import IndexSum
 from ..cpp.streams import Carrier
 from ..task.pragmas import LoopPragmas
 from .functions import Parameter, TaskFunction, array_pragmas_of, tensor_text
@@ -213,12 +213,12 @@ def _call(top: Top, number: int, group: Group, function: TaskFunction, offset: S
     top.lines.append(f"{'  ' * depth}ALLO_PROCESS({', '.join([name, *arguments])});")
 
 
-def _plus(start: int, text: str) -> Linear:
-    return Linear(start + int(text)) if text.isdigit() else Linear(start, {text: 1})
+def _plus(start: int, text: str) -> IndexSum:
+    return IndexSum(start + int(text)) if text.isdigit() else IndexSum(start, {text: 1})
 
 
 def _argument(
-    top: Top, number: int, group: Group, parameter: Parameter, pid: Sequence[Linear], offset: Sequence[str]
+    top: Top, number: int, group: Group, parameter: Parameter, pid: Sequence[IndexSum], offset: Sequence[str]
 ) -> str:
     plan = group.plan
     if parameter.kind == "pid":
@@ -243,14 +243,14 @@ def _argument(
     return top.argument(tensor, wanted, writes=port.copies_out, raw=port.access == "shared")
 
 
-def stream_index(index: IndexMap, pid: Sequence[Linear]) -> str:
+def stream_index(index: IndexMap, pid: Sequence[IndexSum]) -> str:
     """Subscripts of a stream of an array, for a pid whose axes are linear forms over names."""
     if index.table is not None:
         linear = int(index.table[tuple(p.const for p in pid)])
         return "".join(f"[{int(i)}]" for i in np.unravel_index(linear, index.grid))
     places = []
     for row, start in zip(index.matrix, index.offset, strict=True):
-        form = sum((pid[axis] * factor for axis, factor in enumerate(row)), Linear(start))
+        form = sum((pid[axis] * factor for axis, factor in enumerate(row)), IndexSum(start))
         places.append(f"[{form.text(str)}]")
     return "".join(places)
 
