@@ -49,17 +49,13 @@ class Space:
         self.start = start
         self.choices = tuple(choices)
         self.genes: dict[str, Gene] = {}
-        decided = {name for choice in self.choices for name in choice.writes}
-        for choice in self.choices:
-            late = choice.reads & decided - {name for c in self._before(choice) for name in c.writes}
-            if late:
+        for position, choice in enumerate(self.choices):
+            before, after = (_writes(some) for some in (self.choices[:position], self.choices[position:]))
+            if late := choice.reads & after - before:
                 raise StudyError(
                     f"{type(choice).__name__} depends on {', '.join(sorted(late))}, which is decided after it",
                     hint="order the choices so that each comes after those it depends on",
                 )
-
-    def _before(self, choice: Choice) -> Sequence[Choice]:
-        return self.choices[: self.choices.index(choice)]
 
     def decode(self, suggest: Suggest, *, literal: bool = False) -> Candidate | None:
         """Return the design of the genes, or None where a condition of the study or the folding rules forbid it.
@@ -165,3 +161,8 @@ class Space:
     @cached_property
     def fingerprint(self) -> str:
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _writes(choices: Sequence[Choice]) -> frozenset[str]:
+    """Return the fields that some choices decide."""
+    return frozenset[str]().union(*(choice.writes for choice in choices))

@@ -17,7 +17,7 @@ from allo_dse.mapper.program import Program
 from ..choice import Ask, Genes, Question, QuestionChoice
 from ..design import Design, Draft
 from ..params import Assignment, Parameter, ParameterSpace
-from ..programs import Packed, Programs
+from ..programs import Programs
 
 MOST_TRIED = 256
 """Most neighbours that are tried for an assignment that cannot be built."""
@@ -32,7 +32,7 @@ class Meaning(NamedTuple):
 
     wanted: Positions
     found: Positions
-    program: Packed
+    program: bytes
 
 
 class Builder(Watch, Protocol):

@@ -11,7 +11,7 @@ from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.early_stop import EarlyStop
-from ..search.exact import Proposer, certificate_of
+from ..search.exact import Proposer
 from ..search.promotion import Promotion
 from ..show.reporters import Reporter
 from ..show.run_view import View
@@ -115,14 +115,14 @@ class Driver:
 
     def _look(self) -> None:
         """End the search if its results are good enough."""
-        tally, wrong = self.ledger.tally, self.ledger.wrong
+        tally, wrong = self.ledger.tally, self.ledger.history.wrong
         found = tally.feasible(len(self.ledger.study.rungs))
         signs = [o.sign for o in tally.objectives]
         losses = (
             [s * v for s, v in zip(signs, values, strict=True)] for key, values in found.items() if key not in wrong
         )
         stalled = tally.done - max(tally.improved, self._stalled_before)
-        self.budget.look(losses, stalled, lambda: certificate_of(self.proposer))
+        self.budget.look(losses, stalled, self.proposer.certificate)
 
     def _why(self) -> str:
         if self.budget.reached:

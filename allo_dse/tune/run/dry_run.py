@@ -16,7 +16,6 @@ from allo_dse.eval.evaluator import Evaluator
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
-from ..search.exact import certificate_of
 from ..search.proposals import make_proposer
 from ..search.scoring import Scorer
 from ..search.screening import Screen
@@ -97,7 +96,7 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
         seed=options.seed or 0, done=0, trials=budget.trials, strict=True, sizes={**study.sizes, **options.sizes},
     )  # fmt: skip
     scorer, looked_at, listed = Scorer(study.objectives, study.constraints), 0, began
-    if certificate_of(proposer) is not None and not lower_bounds.unbounded:
+    if proposer.certificate() is not None and not lower_bounds.unbounded:
         proposals = proposer.ask(1, 0)
         listed = time.monotonic()
         while proposals:
@@ -116,7 +115,7 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
         refused=screen.invalid,
         listing_seconds=listed - began,
         seconds=time.monotonic() - listed,
-        certificate=None if looked_at else certificate_of(proposer),
+        certificate=None if looked_at else proposer.certificate(),
         refusal="" if screen.any_legal else str(screen.refusal()),
     )
 

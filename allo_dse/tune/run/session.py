@@ -18,7 +18,7 @@ from ..declare.enqueued import enqueue
 from ..declare.spec import StudySpec
 from ..results.result import Result
 from ..search.budget import Budget, StepLeft, StopSignals
-from ..search.exact import Proposer, certificate_of
+from ..search.exact import Proposer
 from ..search.proposals import SAMPLERS, make_proposer
 from ..search.repeats import Repeating
 from ..show.output import write_best, write_front_code, write_tables
@@ -91,17 +91,17 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                         side_files = SideFiles(directory, ledger.screen, caches)
                         while True:
                             driver = Driver(proposer, setup, ledger, side_files, budget, reporter, stop, renew)
-                            reason, known = driver.run(), len(ledger.wrong)
+                            reason, known = driver.run(), len(ledger.history.wrong)
                             proposer = driver.proposer
                             if options.verify:
                                 with suppress(StepLeft), stop.leaving():
                                     reporter.searched(ledger.result(reason))
                                     _verify(ledger, reporter, stop, seed)
-                            if len(ledger.wrong) == known:
+                            if len(ledger.history.wrong) == known:
                                 break
                             reporter.note("the search goes on with designs that only wrong ones had ruled out")
                             proposer = renew()
-                    certificate = certificate_of(proposer)
+                    certificate = proposer.certificate()
             if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds may rule all out
                 ledger.refuse_nothing()
             if options.verify:
@@ -193,13 +193,13 @@ def _proposer(
         sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=done,
         strict=options.inline, sizes=sizes, enqueued=study.enqueued,
     )  # fmt: skip
-    if budget.gap is not None and (certificate_of(proposer) is None or ledger.lower_bounds.unbounded):
+    if budget.gap is not None and (proposer.certificate() is None or ledger.lower_bounds.unbounded):
         raise StudyError(
             "gap= needs bounds of every objective", hint="a simulator has them; or end by trials or patience"
         )
     ledger.write([session])
     with no_collections():
-        proposer.restore(ledger.first, ledger.outcome_of(), done)
+        proposer.restore(ledger.first, ledger.history.outcome_of(ledger.scorer, ledger.tally), done)
     return proposer
 
 

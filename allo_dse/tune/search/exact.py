@@ -7,15 +7,17 @@ next proposal depends on bounds and results alone, so an interrupted run resumes
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.records import replace
+from allo_dse.space.choice import Genes
 from allo_dse.space.regions import Region, regions_of
 from allo_dse.space.space import Candidate, Space
 
@@ -48,30 +50,27 @@ class Outcome(NamedTuple):
         return sum(self.constraints.values())
 
 
-class Proposer(Protocol):
-    """Proposes designs and learns from their results.
-
-    A proposer that decides designs without evaluating them has a method `certificate()` that reports its progress.
-    """
+class Proposer(ABC):
+    """Proposes designs. Proposers that learn from results override more than `ask`."""
 
     name: str
-    exhausted: bool
+    exhausted = False
+    _number = 0  # of the next proposal
 
+    @abstractmethod
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         """Return up to `count` proposals; fewer, or none, if results of the `outstanding` ones are needed first."""
-        ...
 
     def tell(self, number: int, outcome: Outcome) -> None:
         """Report the result of a proposal."""
-        ...
 
-    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
+    def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
         """Take in an evaluated design that was proposed elsewhere; returns the number it gets here."""
-        ...
+        self._number += 1
+        return self._number - 1
 
     def revise(self, outcome: Mapping[int, Outcome]) -> None:
-        """Take in that results have changed, by the numbers of their proposals."""
-        ...
+        """Take in that results have changed, by the numbers of their proposals. Bounds and Optuna's trials are final."""
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         """Resume after an earlier run with `next_number` proposals.
@@ -79,14 +78,11 @@ class Proposer(Protocol):
         Args:
             outcome_of: turns a record into the result that a model learns.
         """
-        ...
+        self._number = next_number
 
-
-def certificate_of(proposer: Proposer) -> Certificate | None:
-    """Return the proposer's decisions about the space, or None if it makes none."""
-    decided = getattr(proposer, "certificate", None)
-    found: Certificate | None = decided() if callable(decided) else None
-    return found
+    def certificate(self) -> Certificate | None:
+        """Return the decisions about the space, or None if it makes none."""
+        return None
 
 
 MOST_KEPT = 256
@@ -247,7 +243,7 @@ def batched(
         yield batch
 
 
-class ExactProposer:
+class ExactProposer(Proposer):
     """Proposes the design whose bounds are furthest from the front, until all are decided.
 
     No design is further away from the front than its bounds (`best_first_queue.py`), so the front is soon near all open
@@ -266,9 +262,8 @@ class ExactProposer:
         self._space, self._screen, self._lower_bounds, self._strict = space, screen, lower_bounds, strict
         self._signs = [o.sign for o in lower_bounds.objectives]
         self._proposed: dict[int, Losses] = {}  # bounds, by proposal
-        self._number = self._evaluated = self._failed = 0
+        self._evaluated = self._failed = 0
         self.open_designs = OpenDesigns(space, screen, lower_bounds)
-        self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         if self._strict:
@@ -288,10 +283,9 @@ class ExactProposer:
         del self._proposed[number]
         self._take(outcome)
 
-    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
+    def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
         self._take(outcome)
-        self._number += 1
-        return self._number - 1
+        return super().learn(key, genes, outcome)
 
     def _take(self, outcome: Outcome) -> None:
         self._evaluated += 1
@@ -300,13 +294,10 @@ class ExactProposer:
             return
         self.open_designs.found(np.array([[s * v for s, v in zip(self._signs, outcome.values, strict=True)]]))
 
-    def revise(self, outcome: Mapping[int, Outcome]) -> None:
-        """Do nothing: values only change with rungs above the first, and then bounds rule nothing out."""
-
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         for record in history:
             self._take(outcome_of(record))
-        self._number = next_number
+        super().restore(history, outcome_of, next_number)
 
     def certificate(self) -> Certificate:
         """Return the decisions made so far."""

@@ -27,13 +27,8 @@ def pareto_positions(losses: Points, costs: Points | None = None) -> list[int]:
         costs: (n,), compared between designs with equal losses.
     """
     if costs is not None:
-        best_points = losses[pareto_positions(losses)]
-        cheapest = dict.fromkeys(map(tuple, best_points.tolist()), -1)
-        for row in np.flatnonzero(np.isin(losses[:, 0], best_points[:, 0])).tolist():
-            known = cheapest.get(point := tuple(losses[row].tolist()))
-            if known is not None and (known < 0 or costs[row] < costs[known]):
-                cheapest[point] = row
-        return sorted(cheapest.values())
+        order = np.argsort(costs, kind="stable")
+        return sorted(order[pareto_positions(losses[order])].tolist())
     left, positions, sums = losses, np.arange(len(losses)), losses.sum(1)
     front: list[int] = []
     while len(left):

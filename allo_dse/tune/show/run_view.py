@@ -16,7 +16,7 @@ from allo_dse.common.records import JsonObject
 
 from ..declare.spec import StudySpec
 from ..search.budget import Budget
-from ..search.exact import Proposer, certificate_of
+from ..search.exact import Proposer
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.certificate import Certificate
@@ -69,7 +69,7 @@ class View(Struct, frozen=True):
     @property
     def certificate(self) -> Certificate | None:
         """Decisions about the space so far; None if the sampler makes none."""
-        return certificate_of(self.proposer)
+        return self.proposer.certificate()
 
     @property
     def per_second(self) -> float:
