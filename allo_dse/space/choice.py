@@ -128,6 +128,10 @@ class Choice(Protocol):
         """Return the number of legal options; any number above `limit` if there are more."""
         ...
 
+    def probe(self, draft: Draft, rng: np.random.Generator) -> tuple[Draft | None, int]:
+        """Return a random way to decide the draft, None for an illegal one, and the number of ways it stands for."""
+        ...
+
     def encode(self, draft: Draft, design: Design) -> Genes:
         """Return genes that decide the draft as the design is decided.
 
@@ -259,6 +263,19 @@ class QuestionChoice(ABC):
             if total > limit:
                 break
         return total
+
+    def probe(self, draft: Draft, rng: np.random.Generator) -> tuple[Draft | None, int]:
+        ways = 1
+
+        def answer(question: Question) -> Answer:
+            nonlocal ways
+            ways *= len(question.values)
+            return question.values[int(rng.integers(len(question.values)))]
+
+        return self._probed(draft, answer), ways
+
+    def _probed(self, draft: Draft, ask: Ask) -> Draft | None:
+        return self.decide(draft, ask)
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         """Search all options; choices with many options override this."""

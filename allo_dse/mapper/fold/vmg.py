@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import ClassVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from allo_dse.compiler.program.tensors import IntArray
 
 from ..graph.groups import Leaves, NodeGroup, Repeat, node_name, text
 from ..graph.kernel_graph import precedence_cycle
-from ..graph.program_graph import ProgramGraph
+from ..graph.program_graph import MOST_TASKS, ProgramGraph
 from .builder import Builder, Primitive
 from .every_node_fold import NodeFold
 from .fold import JointFold, MeshFold, Step, unfolded, violations
@@ -158,7 +158,9 @@ def _nodes_at(nodes: dict[int, _Nodes], kernels: list[int], link: int, value: in
     return tuple(names)
 
 
-_LATEST_FOLDS = 8
+_LATEST_FOLDS = 256
+_LATEST: deque[VMG] = deque(maxlen=_LATEST_FOLDS)
+"""Folds that no design may have at the moment, but others soon, of any programs; at most `MOST_TASKS` together."""
 
 __all__ = ["VMG", "Leaves", "NodeEdges", "NodeGroup"]
 
@@ -300,17 +302,21 @@ class VMG(Pictured):
             raise IllegalFold("a mesh fold starts from the unfolded graph", hint="use program.vmg.fold(...)")
         if isinstance(fold, NodeFold):
             return self.apply(fold.primitives(self.graph))
-        if self._asked and self._asked[0][0] is fold:  # the usual case for designs that differ only in their schedules
-            return self._asked[0][1]
+        # Designs that differ only in their schedules ask for one fold again and again.
+        if self._asked and self._asked[0][0] is fold and (known := self._asked[0][1]()) is not None:
+            return known
         normal = fold.normalised(self.graph)
         if (known := self._folded.get(normal)) is None:
             known = self._folded[normal] = self._fold(normal)
-            self._latest.append(known)
-        self._asked.append((fold, known))
+            self.graph.use()
+            _LATEST.append(known)
+            while len(_LATEST) > 1 and sum(one.task_count for one in _LATEST) > MOST_TASKS:
+                _LATEST.popleft()
+        self._asked.append((fold, ref(known)))
         return known
 
     @cached_property
-    def _asked(self) -> deque[tuple[MeshFold, VMG]]:
+    def _asked(self) -> deque[tuple[MeshFold, ref[VMG]]]:
         """The fold that was asked for last, if any, and its graph."""
         return deque(maxlen=1)
 
@@ -318,11 +324,6 @@ class VMG(Pictured):
     def _folded(self) -> WeakValueDictionary[MeshFold, VMG]:
         """Folds of this graph that some design has: designs of one fold share what is derived from it."""
         return WeakValueDictionary()
-
-    @cached_property
-    def _latest(self) -> deque[VMG]:
-        """Folds that no design may have at the moment, but others soon."""
-        return deque(maxlen=_LATEST_FOLDS)
 
     def _fold(self, fold: MeshFold) -> VMG:
         for kernel, rules in zip(fold.kernels, self.graph.rules, strict=True):

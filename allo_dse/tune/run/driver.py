@@ -178,17 +178,15 @@ class Driver:
 
     def _known(self, number: int, rung: int, candidate: Candidate) -> Measurement | None:
         """Return a result for a design that is known already: attached to the study, or of an earlier run."""
-        attached = self.ledger.study.attached
-        if not rung and candidate.key in attached:
-            metrics, failed = attached[candidate.key], "failed where it was measured"
-            return Measurement(
-                number=number, evaluator=self.ledger.names[0], metrics=metrics, cached=True,
-                error=failed if metrics is None else None,
-            )  # fmt: skip
-        metrics = self.side_files.known(candidate, rung)
+        attached, key, error = self.ledger.study.attached, candidate.key, None
+        is_attached = not rung and key in attached
+        metrics = attached[key] if is_attached else self.side_files.known(candidate, rung)
         if metrics is None:
-            return None
-        return Measurement(number=number, rung=rung, evaluator=self.ledger.names[rung], metrics=metrics, cached=True)
+            if not is_attached:
+                return None
+            error = "failed where it was measured"
+        name = self.ledger.names[rung]
+        return Measurement(number=number, rung=rung, evaluator=name, metrics=metrics, cached=True, error=error)
 
     def _record(self, found: Sequence[Measurement]) -> None:
         records, proposed = [], []

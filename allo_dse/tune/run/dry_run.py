@@ -41,6 +41,7 @@ class SpaceEstimate:
         listing_seconds, seconds: time until the first design was proposed, and time spent deciding designs.
         certificate: decisions in that time; None if the sampler makes none.
         refusal: why all designs met so far are refused, and what to rewrite; empty if one is legal.
+        about: estimate of the number of designs, and its standard error.
     """
 
     study: str
@@ -52,6 +53,7 @@ class SpaceEstimate:
     seconds: float
     certificate: Certificate | None
     refusal: str = ""
+    about: tuple[float, float] = (0.0, 0.0)
 
     @property
     def closing_seconds(self) -> float | None:
@@ -61,7 +63,11 @@ class SpaceEstimate:
         return None if left is None else self.listing_seconds + self.seconds + left
 
     def __str__(self) -> str:
-        size = f"more than {MOST_COUNTED:,}" if self.designs is None else f"{self.designs:,}"
+        size = (
+            "about {:,.2g} (standard error {:,.2g})".format(*self.about)
+            if self.designs is None
+            else f"{self.designs:,}"
+        )
         lines = [f"{self.study}: a space of {size} designs, searched by {self.sampler}"]
         if self.certificate is not None:
             lines.append(f"in {format_duration(self.listing_seconds + self.seconds)}: {self.certificate}")
@@ -109,7 +115,8 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
             looked_at += 1
     return SpaceEstimate(
         study=study.name,
-        designs=study.space.count(MOST_COUNTED),
+        designs=study.space.count(MOST_COUNTED, lambda: time.monotonic() - listed > 2 * SECONDS),
+        about=study.space.estimate(),
         sampler=proposer.name,
         looked_at=looked_at,
         refused=screen.invalid,

@@ -151,11 +151,11 @@ def read_history(lines: Iterable[bytes], scorer: Scorer, screen: Screen, names: 
 
 def _in(space: Space) -> Callable[[Record], bool]:
     """Return a function that checks whether a design's parameters are legal under today's conditions."""
-    parameters = parameters_of(space)
-    if parameters is None:
+    choice = parameters_of(space)
+    if choice is None:
         return lambda record: True
-    holds = parameters.holds
-    if not parameters.conditional:
+    holds = choice.parameters.holds
+    if not choice.parameters.conditional:
         return lambda record: record.params_json == NOTHING or holds(record.params)
     known = {bytes(NOTHING): True}  # conditions are user functions and may be slow
 

@@ -77,6 +77,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 reporter.note(f"all {budget.trials} trials are done: ask for more to go on")
                 reason = "trials"
             else:
+                ledger.screen.meanwhile = lambda: budget.search_time_is_up
                 try:
                     with stop.leaving():
                         renew = partial(_proposer, ledger, options, seed, budget, evaluators[0], reporter)
@@ -140,7 +141,11 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
     """Compare the run with the directory and write its `run.json`, after all other checks of the request."""
     earlier = None if options.fresh else directory.earlier()
     program, device = study.fingerprint()
-    sampler, source = options.sampler, study.source
+    sampler, source, storage = options.sampler, study.source, options.storage
+    if storage is not None:
+        from .optuna_storage import reach_storage, without_password
+
+        storage = without_password(storage)
     info = RunInfo(
         study=study.name,
         seed=options.seed if options.seed is not None else earlier.seed if earlier else 0,
@@ -156,15 +161,13 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
         evaluators=[{"name": e.name, "version": e.version, "resource": needs(e).resource} for e in evaluators],
         sampler=sampler if isinstance(sampler, str) else type(sampler).__name__,
         workers=options.workers or 1,
-        storage=options.storage and _without_password(options.storage),
+        storage=storage,
     )  # fmt: skip
     if options.ray_address is not None:
         reach(options.ray_address)
     else:
         unusable_here(evaluators)
     if options.storage is not None:
-        from .optuna_storage import reach_storage
-
         reach_storage(options.storage, directory.path)
     if options.fresh:
         directory.clear()
@@ -216,12 +219,6 @@ def _caches(
     if where is None and options.run_dir is None:
         where = directory.path.parent / RESULTS
     return [ResultCache(Path(where), evaluator) for evaluator in evaluators] if where else []
-
-
-def _without_password(url: str) -> str:
-    from .optuna_storage import without_password
-
-    return without_password(url)
 
 
 @contextmanager

@@ -61,7 +61,7 @@ class Proposer(ABC):
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         """Return up to `count` proposals; fewer, or none, if results of the `outstanding` ones are needed first."""
 
-    def tell(self, number: int, outcome: Outcome) -> None:
+    def tell(self, number: int, outcome: Outcome) -> None:  # noqa: B027 (most proposers need no results)
         """Report the result of a proposal."""
 
     def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
@@ -69,8 +69,8 @@ class Proposer(ABC):
         self._number += 1
         return self._number - 1
 
-    def revise(self, outcome: Mapping[int, Outcome]) -> None:
-        """Take in that results have changed, by the numbers of their proposals. Bounds and Optuna's trials are final."""
+    def revise(self, outcome: Mapping[int, Outcome]) -> None:  # noqa: B027 (bounds and Optuna's trials are final)
+        """Take in that results have changed, by the numbers of their proposals."""
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         """Resume after an earlier run with `next_number` proposals.
@@ -88,13 +88,6 @@ class Proposer(ABC):
 MOST_KEPT = 256
 """Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""
 _AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
-
-
-class Next(NamedTuple):
-    """A design to evaluate, with its bounds."""
-
-    candidate: Candidate
-    bounds: Losses
 
 
 class OpenDesigns:
@@ -135,14 +128,14 @@ class OpenDesigns:
         """Return whether a design is open."""
         return self._ahead() is not None
 
-    def next(self) -> Next | None:
-        """The next design to evaluate; None when all are decided."""
+    def next(self) -> tuple[Candidate, Losses] | None:
+        """The next design to evaluate, with its bounds; None when all are decided."""
         queue = self._queue
         while (position := self._ahead()) is not None:
             item, bounds = queue.items[position], tuple(queue.bounds[position].tolist())
             queue.decide(position)
             if isinstance(item, Candidate) and self._screen.admit(item) == "new":
-                return Next(item, bounds)
+                return item, bounds
         return None
 
     def _ahead(self) -> int | None:
@@ -172,12 +165,14 @@ class OpenDesigns:
         return None
 
     def _list(self) -> None:
-        """Take in all regions, or all designs, with their first bounds."""
+        """Take in all regions, or all designs, with their first bounds; only some if time is up."""
         self._listing = self._listing or batched(self._every())
         for batch in self._listing:
             for _, item in batch:
                 self.designs += item.size if isinstance(item, Region) else 1
             self._take_in(batch)
+            if self._screen.meanwhile() and self._queue.open:
+                return
         self.listed = True
 
     def _every(self) -> Iterator[tuple[int, Region | Candidate]]:
@@ -274,8 +269,8 @@ class ExactProposer(Proposer):
             if found is None:
                 self.exhausted = not self.open_designs.left()
                 break
-            self._proposed[self._number] = found.bounds
-            proposals.append(Proposal(self._number, found.candidate))
+            candidate, self._proposed[self._number] = found
+            proposals.append(Proposal(self._number, candidate))
             self._number += 1
         return proposals
 

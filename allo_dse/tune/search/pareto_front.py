@@ -120,10 +120,10 @@ class Front:
         history = np.full(len(keys), np.nan)
         done = 0
         for position in self._promising(losses):
-            history[done:position] = self._known_volume
+            history[done:position] = np.nan if self.hypervolume is None else self.hypervolume
             self.add(keys[position], losses[position])
             done = position
-        history[done:] = self._known_volume
+        history[done:] = np.nan if self.hypervolume is None else self.hypervolume
         return history
 
     def volume_up_to(self, reference: Front) -> float | None:
@@ -143,10 +143,6 @@ class Front:
             # Designs that the front dominates now stay dominated, whatever enters before them.
             kept = ~beaten(block, self._array)
             yield from (first + np.flatnonzero(kept)).tolist()
-
-    @property
-    def _known_volume(self) -> float:
-        return np.nan if self.hypervolume is None else self.hypervolume
 
     def _insert(self, key: str, point: tuple[float, ...]) -> bool:
         array = self._array

@@ -449,7 +449,7 @@ def make_proposer(
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
         at_once = LISTED_BY_REGION if by_region else LISTED  # more designs than either limit
-        designs = space.count(limit if lower_bounds.unbounded else at_once)
+        designs = space.count(limit if lower_bounds.unbounded else at_once, screen.meanwhile)
         if designs is not None and not lower_bounds.unbounded:
             return GuidedProposer(space, screen, lower_bounds, make_evolution, strict=strict)
         sampler = "evolution" if designs is None else "exhaustive"
