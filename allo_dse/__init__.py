@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .common.exports import lazy_exports
-from .lang.schedule import register_target
+from .common.plugins import register_target
 from .space.backend import add_backend
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from .common.errors import AlloDseError as AlloDseError
     from .common.errors import DeviceError as DeviceError
     from .common.errors import IllegalFold as IllegalFold
+    from .common.errors import ProgramError as ProgramError
+    from .common.errors import ProgramWarning as ProgramWarning
     from .common.errors import SimulationError as SimulationError
     from .common.errors import StudyError as StudyError
     from .device.device import Device as Device
@@ -73,8 +75,6 @@ if TYPE_CHECKING:
     from .functions import place as place
     from .functions import record_trace as record_trace
     from .functions import simulate as simulate
-    from .lang.diagnostics import ProgramError as ProgramError
-    from .lang.diagnostics import ProgramWarning as ProgramWarning
     from .mapper.fold.every_fold import AxisFold as AxisFold
     from .mapper.fold.every_fold import KernelFold as KernelFold
     from .mapper.fold.every_fold import MeshFold as MeshFold
@@ -106,8 +106,8 @@ if TYPE_CHECKING:
     from .space.params import divisors as divisors
     from .space.params import powers_of_two as powers_of_two
     from .space.sampler.optuna_sampler import EvolutionSampler as EvolutionSampler
-    from .tune.opened import open_run as open_run
     from .tune.optuna_objective import objective as objective
+    from .tune.rerun import open_run as open_run
     from .tune.results.result import Result as Result
     from .tune.search.objectives import maximize as maximize
     from .tune.search.objectives import minimize as minimize
@@ -142,7 +142,15 @@ _names, __getattr__ = lazy_exports(
         "backends.npu.evaluator": ["NpuSimulator"],
         "backends.npu.place.placed_design": ["Infeasible", "PlacedDesign"],
         "backends.rtl.evaluator": ["RtlEvaluator", "rtl_resources", "rtl_simulate"],
-        "common.errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],
+        "common.errors": [
+            "AlloDseError",
+            "DeviceError",
+            "IllegalFold",
+            "ProgramError",
+            "ProgramWarning",
+            "SimulationError",
+            "StudyError",
+        ],
         "device.device": ["Device"],
         "drawing": ["save_perfetto"],
         "eval.command": ["Command", "CommandError", "DesignRefused"],
@@ -150,7 +158,6 @@ _names, __getattr__ = lazy_exports(
         "eval.equivalence.data_values": ["Undecidable"],
         "eval.evaluator": ["Evaluator", "Metrics"],
         "functions": ["check", "draw", "place", "record_trace", "simulate"],
-        "lang.diagnostics": ["ProgramError", "ProgramWarning"],
         "mapper.fold.every_fold": ["AxisFold", "KernelFold", "MeshFold"],
         "mapper.fold.vmg": ["VMG"],
         "mapper.program": ["Program", "load_program"],
@@ -167,11 +174,11 @@ _names, __getattr__ = lazy_exports(
         "space.design": ["Design", "Draft"],
         "space.params": ["choices", "divisors", "powers_of_two"],
         "space.sampler.optuna_sampler": ["EvolutionSampler"],
-        "tune.opened": ["open_run"],
         "tune.optuna_objective": ["objective"],
+        "tune.rerun": ["open_run"],
         "tune.results.result": ["Result"],
-        "tune.search.promotion": ["Rung"],
         "tune.search.objectives": ["maximize", "minimize", "require"],
+        "tune.search.promotion": ["Rung"],
         "tune.study": ["Study"],
     },
 )

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import allo_dse as dse
-from allo_dse.eval.verify import directions, random_arrays
+from allo_dse.eval.inputs import directions, random_arrays
 from allo_dse.lang.types import int16
 from allo_dse.mapper.fold.every_fold import fold_choices
 from benchmarks import equivalence_programs as programs

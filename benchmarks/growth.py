@@ -25,7 +25,7 @@ from allo_dse.lang import install
 install()
 
 import allo_dse as dse
-from allo_dse.space.choice import Gene
+from allo_dse.space.genes import Gene
 from allo_dse.tune.study import load_studies
 from benchmarks.search_speed import WHERE
 

@@ -26,11 +26,10 @@ import allo_dse.lang
 allo_dse.lang.install()
 
 import allo_dse as dse
-from allo_dse.common.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError, ProgramError
 from allo_dse.common.mlir.bindings import nested_ops
-from allo_dse.compiler.schedule.body import LOOP
+from allo_dse.compiler.ir.nest import LOOP
 from allo_dse.lang import schedule as language
-from allo_dse.lang.diagnostics import ProgramError
 
 NOT_PROGRAMS = ("__init__", "test_polybench")
 BUILD, OPEN = language.Schedule.build, language._open_session

@@ -13,7 +13,7 @@ import numpy as np
 import allo_dse as dse
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.lang import install
-from allo_dse.space.choice import Gene, Genes
+from allo_dse.space.genes import Gene, Genes
 from benchmarks.kernel_spaces import Floats, KernelSpace, arrays, interacting, pipelines, stencil_in_time
 
 install()

@@ -35,6 +35,12 @@ def test_packages_say_what_they_import_and_what_imports_them() -> None:
     assert done.returncode == 0, "run python docs/packages.py"
 
 
+def test_every_folder_of_modules_is_a_package() -> None:
+    """The import contracts do not see modules of other folders."""
+    folders = {path.parent for path in (ROOT / "allo_dse").rglob("*.py")}
+    assert not [folder for folder in folders if not (folder / "__init__.py").is_file()]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

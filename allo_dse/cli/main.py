@@ -77,7 +77,7 @@ EXIT_BROKEN_PIPE = 1  # as in Typer
 
 
 def application(command: str) -> typer.Typer:
-    """Return an application with the commands of one module; importing all takes as long as most commands."""
+    """Return an application with one command: importing all takes as long as most commands."""
     app = typer.Typer(
         name="allo-tune",
         add_completion=False,
@@ -85,9 +85,9 @@ def application(command: str) -> typer.Typer:
         pretty_exceptions_enable=False,
         callback=lambda: None,  # without it, Typer parses a lone command's name as its first argument
     )
-    import_module(COMMANDS[command]).add_commands(app)
-    for one in app.registered_commands:
-        one.help = flowing(one.help or "")
+    module = vars(import_module(COMMANDS[command]))
+    function = module.get(f"{command}_") or module[command]
+    app.command(command, help=flowing(inspect.getdoc(function) or ""))(function)
     return app
 
 

@@ -1,4 +1,4 @@
-"""Objects that other installed packages offer through entry points."""
+"""Objects that other installed packages offer through entry points, and that upper layers register by name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,21 @@ from typing import Any
 
 BACKENDS = "allo_dse.backends"
 """Group of entry points of kinds of devices: named as the `family` of device files, each a class of backends."""
+
+
+TARGETS: dict[str, str] = {}
+"""Builders of `df.build(..., target=...)` by the target's name; the language depends on none of them."""
+
+
+def register_target(name: str, builder: str) -> None:
+    """Make `df.build(region, target=name)` call `builder`, given as "module:function" or "module:class".
+
+    The function is imported on first use and called as `builder(region, **options)`. It returns the built module, which
+    is called with arrays.
+    """
+    if ":" not in builder:
+        raise ValueError(f"builder of target {name!r} must be 'module:function', not {builder!r}")
+    TARGETS[name] = builder
 
 
 @cache

@@ -13,14 +13,19 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, dataclass_transform
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _R = TypeVar("_R")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Frozen(Struct, frozen=True):
+    """An immutable record: a struct of msgspec, whose fields are those of its class."""
 
 
 def replace(record: _R, /, **changes: Any) -> _R:
@@ -35,6 +40,8 @@ def replace(record: _R, /, **changes: Any) -> _R:
 
 Array: TypeAlias = "NDArray[Any]"
 """An array of any element type; a text at run time, so that commands without numbers do without NumPy."""
+Ints: TypeAlias = tuple[int, ...]
+"""A shape, a mesh, an index or a process id: a number per dimension."""
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object as it is written and read; whoever reads it checks what is in it."""
 
@@ -81,6 +88,12 @@ def keep(known: dict[K, V], key: K, value: V, most: int = MOST_KEPT) -> V:
         del known[next(iter(known))]
     known[key] = value
     return value
+
+
+def once(known: dict[K, V], key: K, made: Callable[[], V], most: int = MOST_KEPT) -> V:
+    """Return the value kept under a key, made and kept when it is first asked for; None is made each time."""
+    value = known.get(key)
+    return keep(known, key, made(), most) if value is None else value
 
 
 # Texts of data for hashing: equal in every process.

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import signature
 from traceback import walk_tb
 from types import FunctionType
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
+from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.region import Instance, Region, as_region
 from allo_dse.lang.schedule import DIRECTIVES, Schedule
 
 from .model.source_file import function_source, source_file
-from .program.compiled import CompiledProgram, Directive, Watch
-from .program.kernel import Kernel
+from .program.compiled import CompiledProgram, Directive, Kernel, Watch
 from .program.tensors import Construct, SharedTensor, StreamArray
 from .regions.checks import check_program
 from .regions.read_regions import is_typed, read_function, read_region
 from .regions.region_sources import RegionSource, SharedArray, split_kernels
 from .regions.schedules import checked_schedule
 from .regions.task_state import Task
-from .statements.helpers import with_sync
+from .statements.calls import with_sync
 from .task_classes import compile_kernel
 
 # A task whose body is a region call is replaced by that region's kernels.
@@ -32,13 +31,13 @@ from .task_classes import compile_kernel
 #   before:  top { wrapper [2]: task 0 calls inner[2, 2], task 1 calls inner[4, 4] }
 #   after:   top { wrapper_0_gemm [2, 2], wrapper_1_gemm [4, 4] }
 #
-# A task that does other work too stays, and exchanges tokens with the region's tasks (see `statements.helpers`).
+# A task that does other work too stays, and exchanges tokens with the region's tasks (see `statements.calls`).
 
 
 MAX_DEPTH = 16
 
 
-class CompiledPart(Struct, frozen=True, eq=False):
+class CompiledPart(Frozen, eq=False):
     """The kernels that one region contributes to a program."""
 
     source: RegionSource
@@ -119,8 +118,8 @@ def compile_region(
     milliseconds. Nothing in it grows with the number of tasks.
 
     Args:
-        region: a function decorated with `@df.region()`, a schedule, a function that returns one of them, or a plain
-            function whose parameters have types (its results become arguments `return_0`, ... at the end).
+        region: a function decorated with `@df.region()`, a schedule, a plain function whose parameters have types (its
+            results become arguments `return_0`, ... at the end), or a function that returns one of these.
         params: arguments of that function.
         apart: parts of a kernel that do not depend on each other are kernels of their own.
         watch: looks at the program on the way.
@@ -140,7 +139,7 @@ def compile_region(
         name, found = _find_region(region, params)
         if isinstance(found, Schedule):
             return replace(_scheduled(found), params=params)
-        source = read_region(found)
+        source = found
     if apart:
         split_kernels(source)
     return _compiled(name, source, params, watch)
@@ -205,8 +204,17 @@ def _wrong(function: FunctionType, message: str, hint: str = "") -> ProgramError
     return file.error(node, message, hint)
 
 
-def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region | Schedule]:
-    """The region or schedule, and the program's name: the function's that returned it, or its own."""
+def _around(builder: FunctionType, function: FunctionType, params: dict[str, object]) -> Mapping[str, object]:
+    """Return the parameters of a call that made a function. The closure lacks those that only annotations name."""
+    if function.__code__ not in builder.__code__.co_consts:
+        return {}
+    call = signature(builder).bind(**params)
+    call.apply_defaults()
+    return call.arguments
+
+
+def _find_region(value: object, params: dict[str, object]) -> tuple[str, RegionSource | Schedule]:
+    """The region, schedule or plain function, and the program's name: the function's that returned it, or its own."""
     found = as_region(value)
     if found is not None:
         if params:
@@ -214,7 +222,7 @@ def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region 
                 f"region {found.name} takes no parameters, but {', '.join(params)} are given",
                 hint="pass a function that returns a region",
             )
-        return found.name, found
+        return found.name, read_region(found)
     if not isinstance(value, FunctionType):
         raise ProgramError(f"{value!r} is not a region", hint="decorate a function with @df.region()")
     try:
@@ -226,7 +234,9 @@ def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region 
     found = as_region(result)
     if isinstance(result, Schedule):
         return value.__name__, result
+    if isinstance(result, FunctionType) and is_typed(result):
+        return value.__name__, read_function(result, enclosing=_around(value, result, params))
     if found is None:
-        hint = "return the function decorated with @df.region(), or a schedule"
+        hint = "return a function whose parameters have types, with or without @df.region(), or its schedule"
         raise _wrong(value, f"`{value.__name__}` returns no region", hint)
-    return value.__name__, found
+    return value.__name__, read_region(found)

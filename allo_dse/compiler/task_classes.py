@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import math
 import re
 from collections.abc import Iterator
 
 import numpy as np
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Ints, replace
 from allo_dse.lang.memory import Memory
 
 from .expressions.streams import part_of_array, receive_gathered
@@ -18,14 +17,13 @@ from .ir.affine import rounds
 from .ir.nest import Nest, read_nest
 from .model.mlir_text import memref_type
 from .model.values import Buffer, Meta, table
-from .program.compiled import Watch
-from .program.kernel import Kernel, TaskBody, TaskClass, TileOp
+from .program.compiled import Kernel, TaskBody, TaskClass, TileOp, Watch
 from .program.tensors import IndexMap, IntArray, SourceArray, StreamArray, StreamPort, TensorPort
 from .regions.region_sources import KernelSource, Parameter, RegionSource
 from .regions.task_state import Mask, PortUse, Split, Task
+from .statements.calls import local_copy, mutable_names, stop_called, when_started
 from .statements.expressions import lower
-from .statements.helpers import local_copy, mutable_names, stop_called, when_started
-from .statements.jumps import may_return_early, new_frame
+from .statements.loops import may_return_early, new_frame
 from .statements.statements import lower_block
 
 _MOST_TRIED = 1 << 18
@@ -103,28 +101,28 @@ def _task_sets(source: RegionSource, kernel: KernelSource) -> Iterator[Task]:
             yield task
 
 
+class _CompiledTask(Task):
+    """A task with the compilers of its source."""
+
+    lower = lower
+    lower_block = lower_block
+    lower_streams = part_of_array
+    receive = receive_gathered
+
+
 def _compiled(source: RegionSource, kernel: KernelSource, mask: Mask) -> Task:
     """The tasks of a set; those that call regions are compiled again with the tokens and shared arrays this needs."""
     more, shares = False, frozenset[ast.AST]()
     while True:
-        task = Task(
-            source, kernel, mask, lower, lower_block, part_of_array, receive_gathered, does_more=more, shares=shares
-        )
+        task = _CompiledTask(source, kernel, mask, does_more=more, shares=shares)
         _compile(task)
-        needs_tokens = bool(task.wanted) or (bool(task.region_calls) and (_does_work(task) or not _independent(task)))
+        used = [position for call in task.region_calls for position in set(call.arguments)]
+        does_work = bool(task.work or task.stream_ops or task.writes or task.loops[0].has_scalar_work)
+        # Regions without an argument in common can run at the same time, in place of a task that does nothing else.
+        needs_tokens = bool(task.wanted) or (bool(task.region_calls) and (does_work or len(used) > len(set(used))))
         if task.wanted <= shares and (more or not needs_tokens):
             return task
         more, shares = more or needs_tokens, shares | task.wanted
-
-
-def _does_work(task: Task) -> bool:
-    return bool(task.work or task.stream_ops or task.writes or task.loops[0].has_scalar_work)
-
-
-def _independent(task: Task) -> bool:
-    """Return whether the called regions have no argument in common, so that they can run at the same time."""
-    positions = [position for call in task.region_calls for position in set(call.arguments)]
-    return len(positions) == len(set(positions))
 
 
 def _compile(task: Task) -> None:
@@ -136,7 +134,7 @@ def _compile(task: Task) -> None:
             argument = _argument(parameter, position)
             own_copy = argument.shape == () and task.is_mutable(parameter.name)
             task.declare(parameter.name, local_copy(task, argument, parameter.node) if own_copy else argument)
-        task.lower_block(task, task.kernel.node.body)
+        task.lower_block(task.kernel.node.body)
         stop_called(task)
 
 
@@ -147,15 +145,13 @@ def _argument(parameter: Parameter, position: int) -> Buffer:
 
 
 def _ssa(parameter: Parameter, position: int) -> str:
-    return f"%arg{position}" if _is_numbered(parameter.name) else f"%{parameter.name}"
+    """The name of an argument, unless it could clash with the generated names of a body's other arguments."""
+    name = parameter.name
+    clashes = not name.isascii() or re.fullmatch(r"(pid|shared|state|external|s)\d+", name)
+    return f"%arg{position}" if clashes else f"%{name}"
 
 
-def _is_numbered(name: str) -> bool:
-    """Return whether a name could clash with the generated names of a body's other arguments."""
-    return not name.isascii() or re.fullmatch(r"(pid|shared|state|external|s)\d+", name) is not None
-
-
-def _first_task(mask: Mask) -> tuple[int, ...]:
+def _first_task(mask: Mask) -> Ints:
     """The smallest pid in a set, in row-major order."""
     return tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
 
@@ -174,24 +170,22 @@ def _task_class(task: Task, name: str) -> TaskClass:
     arguments = [(f"%pid{axis}", "index") for axis in range(len(kernel.mesh))]
     for position, parameter in enumerate(kernel.parameters):
         arguments.append((_ssa(parameter, position), _argument(parameter, position).type))
-    for position, array in enumerate(task.shared):
-        tensor, shape = array.parameter.tensor, array.parameter.tile_shape
-        arguments.append((f"%shared{position}", memref_type(tensor.dtype, shape, strided=True)))
-    for position, variable in enumerate(task.state):
-        arguments.append((f"%state{position}", memref_type(variable.dtype, variable.shape, strided=True)))
-    arguments += [(f"%external{position}", "index") for position in range(len(task.externals))]
-    arguments += [(port.ssa, "index") for port in task.ports.values()]
-    bound = [_binding(task, port) for port in task.ports.values()]
-    stream_ports = tuple(itertools.chain.from_iterable(_stream_ports(task, port) for port in task.ports.values()))
+    shared = (one.parameter for one in task.shared)
+    memory = [(f"%shared{n}", one.tensor.dtype, one.tile_shape) for n, one in enumerate(shared)]
+    memory += [(f"%state{n}", one.dtype, one.shape) for n, one in enumerate(task.state)]
+    arguments += [(name, memref_type(dtype, shape, strided=True)) for name, dtype, shape in memory]
+    uses = list(task.ports.values())
+    indices = [*(f"%external{n}" for n in range(len(task.externals))), *(port.ssa for port in uses)]
+    arguments += [(name, "index") for name in indices]
     mlir = task.text.finish(symbol, arguments)
     return TaskClass(
         name=name,
         kernel=kernel.name,
         tensor_ports=_tensor_ports(task),
-        stream_ports=stream_ports,
+        stream_ports=tuple(_static_port(task, part) for port in uses for part in port.fixed),
         work=tuple(counted(task, mlir)),
         stream_ops=tuple(task.stream_ops),
-        body=TaskBody(symbol, mlir, tuple(bound)),
+        body=TaskBody(symbol, mlir, tuple(p.stream if p.index is None else _static_port(task, p) for p in uses)),
         location=task.location(kernel.node),
         state=tuple(task.state),
         externals=tuple(task.externals),
@@ -223,37 +217,17 @@ def _kept(memory: Memory | None) -> tuple[str, str] | None:
 
 
 def _tensor_ports(task: Task) -> tuple[TensorPort, ...]:
-    return tuple(_tensor_port(task, position) for position in range(len(task.kernel.parameters) + len(task.shared)))
-
-
-def _tensor_port(task: Task, position: int) -> TensorPort:
-    parameter = task.parameter(position)
-    return TensorPort(
-        arg=position,
-        tensor=parameter.tensor,
-        layout=parameter.layout,
-        tile_shape=parameter.tile_shape,
-        tile=parameter.tile,
-        reads=position in task.reads,
-        writes=position in task.writes,
+    parameters = [*task.kernel.parameters, *(one.parameter for one in task.shared)]
+    return tuple(
+        TensorPort(n, one.tensor, one.layout, one.tile_shape, one.tile, n in task.reads, n in task.writes)
+        for n, one in enumerate(parameters)
     )
 
 
-def _binding(task: Task, port: PortUse) -> StreamPort | StreamArray:
-    return port.stream if port.index is None else _static_port(task, port, port.index)
-
-
-def _static_port(task: Task, port: PortUse, index: tuple[Meta, ...]) -> StreamPort:
-    location = task.location(port.node)
-    where = index_map(task, port.stream, index)
-    return StreamPort(port.stream, port.direction, where, task.published(port.tokens), location)
-
-
-def _stream_ports(task: Task, port: PortUse) -> Iterator[StreamPort]:
-    """The ports of a stream argument: one, or one per stream that a computed index can reach."""
-    for part in port.fixed:
-        assert part.index is not None
-        yield _static_port(task, part, part.index)
+def _static_port(task: Task, port: PortUse) -> StreamPort:
+    assert port.index is not None
+    where, tokens = index_map(task, port.stream, port.index), task.published(port.tokens)
+    return StreamPort(port.stream, port.direction, where, tokens, task.location(port.node))
 
 
 def index_map(task: Task, stream: StreamArray, index: tuple[Meta, ...]) -> IndexMap:

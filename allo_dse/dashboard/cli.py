@@ -34,12 +34,6 @@ Reference = Annotated[
 ]
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the commands to a command line."""
-    app.command("dashboard", help="Show runs, live or finished, in the browser.")(dashboard)
-    app.command("report", help="Write one self-contained HTML file about runs.")(report)
-
-
 def dashboard(
     runs: Runs = None,
     named_runs: NamedRuns = None,
@@ -49,6 +43,7 @@ def dashboard(
     study: StudyFile = None,
     reference: Reference = None,
 ) -> None:
+    """Show runs, live or finished, in the browser."""
     from .app.context import Context
     from .app.factory import make_app
     from .app.server import LOCAL, bind, server_on, url_of
@@ -93,6 +88,7 @@ def report(
     reference: Reference = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
+    """Write one self-contained HTML file about runs."""
     from .data.runs import Board
     from .programs import Programs
     from .report import write_report
@@ -141,7 +137,8 @@ def _reference(board: Board, key: str | None) -> Ref | None:
 def main() -> None:
     """These commands alone, for `python -m allo_dse.dashboard.cli`."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    add_commands(app)
+    for command in (dashboard, report):
+        app.command()(command)
     try:
         app()
     except AlloDseError as error:

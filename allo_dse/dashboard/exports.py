@@ -6,12 +6,12 @@ import io
 import json
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import structs
 
-from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import csv_text, shell_command
 from allo_dse.eval.backend import backend_of
 
@@ -21,47 +21,6 @@ from .programs import Programs
 
 Content = tuple[str, bytes]
 """A file's name and what is in it."""
-
-
-def design_json(board: Board, _: Programs, ref: Ref) -> Content:
-    """Everything the log says about the design, rung by rung."""
-    table = board.table(ref)
-    key = table.keys[ref.row]
-    verification = table.verified.get(key)
-    return _json(
-        "design",
-        board,
-        ref,
-        {
-            "run": str(table.path),
-            "command": list(table.facts.command),
-            "records": [table.record(ref.row, position) for position in range(len(table.rungs(key)))],
-            "verification": None if verification is None else structs.asdict(verification),
-        },
-    )
-
-
-def primitives_py(board: Board, programs: Programs, ref: Ref) -> Content:
-    """A Python module whose `mapping_primitives()` returns Allo's mapping primitives."""
-    design = programs.candidate(ref).design
-    return f"{_stem('mapping', board, ref)}.py", design.vmg.mapping_source().encode()
-
-
-def build_zip(board: Board, programs: Programs, ref: Ref) -> Content:
-    """Everything to build the design, as `Result.best().export()` writes it."""
-    return f"{_stem('build', board, ref)}.zip", _built(board, programs, ref, "")
-
-
-def project_zip(board: Board, programs: Programs, ref: Ref) -> Content:
-    """The project among the design's files, such as an HLS project.
-
-    Raises:
-        AlloDseError: when there is none, or the program cannot be written as one.
-    """
-    folder = backend_of(programs.candidate(ref).design.device).project_folder
-    if not folder:
-        raise StudyError("the files of designs for this device hold no project of their own")
-    return f"{_stem(folder, board, ref)}.zip", _built(board, programs, ref, folder)
 
 
 def _built(board: Board, programs: Programs, ref: Ref, part: str) -> bytes:
@@ -81,15 +40,6 @@ def _built(board: Board, programs: Programs, ref: Ref, part: str) -> bytes:
         if not directory.is_dir():
             raise StudyError("the design has no HLS project: it is not for an FPGA")
         return _zipped(directory)
-
-
-EXPORTS: dict[str, Callable[[Board, Programs, Ref], Content]] = {
-    "json": design_json,
-    "primitives": primitives_py,
-    "build": build_zip,
-    "project": project_zip,
-}
-NEED_PROGRAM = ("primitives", "build", "project")
 
 
 def table_csv(board: Board, refs: Iterable[Ref]) -> bytes:
@@ -126,35 +76,47 @@ def reproduce_text(board: Board, programs: Programs, ref: Ref) -> str:
     )
 
 
-def file_name(table: str, board: Board, run: int) -> str:
-    return f"{table}-{board.runs[run].name}.csv"
-
-
 def exported(board: Board, programs: Programs, ref: Ref, kind: str) -> Content:
-    """One of `EXPORTS`; the study is loaded where that is needed.
+    """Return a design as a file; the study is loaded where that is needed.
+
+    Args:
+        kind: "json" for all that the log says about it, rung by rung; "primitives" for a Python module whose
+            `mapping_primitives()` returns Allo's; "build" for everything to build it, as `Result.best().export()`
+            writes it; "project" for the project among these files, such as an HLS project.
 
     Raises:
-        AlloDseError: if it cannot be made.
+        AlloDseError: if it cannot be made, or a device has no projects.
     """
-    if kind not in EXPORTS:
+    table = board.table(ref)
+    key = table.keys[ref.row]
+
+    def named(what: str) -> str:
+        return f"{table.facts.study}-{key[:8]}-{what}".replace("/", "_")
+
+    if kind == "json":
+        verification = table.verified.get(key)
+        values = {
+            "run": str(table.path),
+            "command": list(table.facts.command),
+            "records": [table.record(ref.row, position) for position in range(len(table.rungs(key)))],
+            "verification": None if verification is None else structs.asdict(verification),
+        }
+        return named("design.json"), (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
+    if kind not in ("primitives", "build", "project"):
         raise StudyError(f"there is no export {kind!r}")
-    if kind in NEED_PROGRAM:
-        programs.load(ref.run)
+    programs.load(ref.run)
     try:
-        return EXPORTS[kind](board, programs, ref)
-    except AlloDseError:
-        raise
+        if kind == "build":
+            return named("build.zip"), _built(board, programs, ref, "")
+        design = programs.candidate(ref).design
+        if kind == "primitives":
+            return named("mapping.py"), design.vmg.mapping_source().encode()
+        folder = backend_of(design.device).project_folder
+        if not folder:
+            raise StudyError("the files of designs for this device hold no project of their own")
+        return named(f"{folder}.zip"), _built(board, programs, ref, folder)
     except OSError as error:
         raise StudyError(f"cannot write the {label(kind)}: {error}") from error
-
-
-def _stem(what: str, board: Board, ref: Ref) -> str:
-    table = board.table(ref)
-    return f"{table.facts.study}-{table.keys[ref.row][:8]}-{what}".replace("/", "_")
-
-
-def _json(what: str, board: Board, ref: Ref, values: object) -> Content:
-    return f"{_stem(what, board, ref)}.json", (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _zipped(directory: Path) -> bytes:

@@ -13,7 +13,7 @@ from typing import Annotated
 from msgspec import Struct
 from pydantic import Field, model_validator
 
-from .npu_model import Bits, Count, Model, NotNegative, Positive, Share, Size
+from .model import Bits, Count, Model, NotNegative, Positive, Share, Size
 
 RESOURCES = ("lut", "ff", "dsp", "bram18", "uram")
 

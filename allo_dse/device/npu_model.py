@@ -6,32 +6,13 @@ Units are part of the names. Where a number comes from is written beside it in t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from allo_dse.lang.types import DType
 
-Count = Annotated[int, Field(gt=0, le=1 << 40)]
-Size = Annotated[int, Field(ge=0, le=1 << 50)]
-Bits = Annotated[int, Field(gt=0, le=64)]
-Positive = Annotated[float, Field(gt=0, lt=1e15, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, lt=1e15, allow_inf_nan=False)]
-Share = Annotated[float, Field(gt=0, le=1)]
-
-
-class Model(BaseModel):
-    """Base of all parts of a device: immutable, no conversions between types, no unknown keys."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", defer_build=True)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values, not checked; Pydantic's would keep what was computed of the old ones, as a device's
-        key."""
-        copied = super().model_copy(update=update, deep=deep)
-        for name in copied.__dict__.keys() - type(self).model_fields.keys():
-            del copied.__dict__[name]
-        return copied
+from .model import Bits, Count, Model, NotNegative, Positive, Share, Size
 
 
 class Descriptor(Model):
@@ -162,10 +143,15 @@ class Interconnect(Model):
 
 
 class Host(Model):
-    """Host side of a call: the number of tensors that it can pass."""
+    """Host side of a call: the number of tensors that it can pass.
+
+    Attributes:
+        call_timeout_s: time after which the driver, with its default settings, aborts a call.
+    """
 
     buffers: Count
     reserved_buffers: Size
+    call_timeout_s: Positive = 1e9
 
     @model_validator(mode="after")
     def _some_are_usable(self) -> Host:
@@ -192,7 +178,8 @@ class Board(Model):
         launch_us: overhead of one call, host to host, without its columns.
         launch_column_us: what each column of the device adds to that.
         relaunch_us: beginning another program on all cores within a call.
-        reconfigure_us: loading another array configuration.
+        reconfigure_us: loading another array configuration: another xclbin.
+        control_packets_us: writing another configuration of the array by control packets.
         host_sync_gb_s: rate at which the host makes its buffers visible to the device and back, in 1e9 bytes per
             second.
         host_rewrite_us: the host writing one more shim descriptor, for which it waits until nothing is in flight; 0
@@ -209,6 +196,7 @@ class Board(Model):
     launch_column_us: NotNegative = 0.0
     relaunch_us: NotNegative
     reconfigure_us: NotNegative
+    control_packets_us: NotNegative = 123.0
     host_sync_gb_s: Positive
     host_rewrite_us: NotNegative
 

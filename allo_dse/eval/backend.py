@@ -9,33 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from msgspec import Struct, field
+from msgspec import field
 
 from allo_dse.common.errors import AlloDseError, SimulationError, StudyError
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram, Hopeless
-from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import FAMILIES, Device
-from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering, Violation
 from allo_dse.space import backend as lower
 from allo_dse.space.backend import Maps
-from allo_dse.space.choice import Choice
 
-from .evaluator import Evaluator
 from .launches import Launches
-from .parameters import Tunable
 from .target import MODEL, Target
 
 if TYPE_CHECKING:
+    from allo_dse.common.records import JsonObject
+    from allo_dse.compiler.program.tensors import TensorPort
+    from allo_dse.mapper.program import Program
+    from allo_dse.space.choice import Choice
     from allo_dse.space.design import Design
 
+    from .evaluator import Evaluator
     from .execute.observe import Inputs
+    from .inputs import Smaller
+    from .parameters import Tunable
     from .recording import Recorded
-    from .verify import Smaller
 
 
-class Asked(Struct, frozen=True):
+class Asked(Frozen):
     """The choices beside parameters and folds that a study asks for; see `Study`."""
 
     output_depths: Sequence[int] = (1, 2)
@@ -43,7 +44,7 @@ class Asked(Struct, frozen=True):
     kernels: Sequence[str] = ()
 
 
-class Choices(Struct, frozen=True):
+class Choices(Frozen):
     """Choices beside parameters and folds.
 
     Attributes:
@@ -61,7 +62,7 @@ Files = dict[str, str | bytes]
 """Contents by path within a folder."""
 
 
-class Sources(Struct, frozen=True):
+class Sources(Frozen):
     """Facts that an export has beside the design.
 
     Attributes:
@@ -77,7 +78,7 @@ class Sources(Struct, frozen=True):
     inputs: Callable[[Program], Sequence[Inputs]] | None = None
 
 
-class Artifacts(Struct, frozen=True):
+class Artifacts(Frozen):
     """Files from which the tools of a device build a design.
 
     Attributes:
@@ -90,7 +91,7 @@ class Artifacts(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class Words(Struct, frozen=True):
+class Words(Frozen):
     """A design in words, beside its fold.
 
     Attributes:
@@ -242,7 +243,7 @@ def with_rewrite(violation: Violation, program: CompiledProgram, device: Device)
     return f"{violation}: {found}" if found else str(violation)
 
 
-class Buildable(Struct, frozen=True):
+class Buildable(Frozen):
     """A compile-time check that some design of a program can be built by a target for a device.
 
     It raises `Hopeless` as soon as this is ruled out.

@@ -12,7 +12,7 @@ from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
 from .backend import Artifacts, Files, Sources, backend_of
-from .verify import directions
+from .inputs import directions
 
 MAX_JSON_PRIMITIVES = 5000
 MOST_GOLDEN_ELEMENTS = 1 << 18

@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from msgspec import Struct
-
 from allo_dse.common.errors import did_you_mean
+from allo_dse.common.records import Frozen
 
 if TYPE_CHECKING:
     from allo_dse.mapper.fold.every_fold import Layout
@@ -125,7 +124,7 @@ class Evaluator(Protocol):
         ...
 
 
-class Needs(Struct, frozen=True):
+class Needs(Frozen):
     """The optional members of an evaluator, with defaults for those that it lacks."""
 
     resource: str | None = None

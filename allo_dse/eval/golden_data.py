@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import update_wrapper
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allo_dse.common.records import keep
+from allo_dse.common.records import Array, keep
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.lang.storage import is_wide, numpy_dtype, stored
 from allo_dse.mapper.program import Program
 
 from .execute.observe import Inputs, arrays_of
 from .execute.run import run_graph
+from .inputs import Reference, asked, directions, random_arrays
+from .reference import as_computable
 from .tolerances import limits_of
-from .verify import as_computable, asked, directions, random_arrays
 
 DATA = "data"
 """The directory of a test bench's first inputs."""
@@ -25,7 +25,7 @@ SEED = 0
 _SECONDS = 120.0
 _ANSWERS_KEPT = 4  # a study's instance and its reduced one, for two sets of parameters
 
-Arrays = dict[str, NDArray[np.generic]]
+Arrays = dict[str, Array]
 
 
 class Remembered:
@@ -34,21 +34,19 @@ class Remembered:
     All programs of a study compute the same, each in its own way, and NumPy takes long for that.
     """
 
-    def __init__(self, reference: Callable[..., object]) -> None:
+    def __init__(self, reference: Reference) -> None:
         update_wrapper(self, reference)  # keeps its signature
         self._reference = reference
         self._known: dict[tuple[tuple[object, ...], ...], object] = {}
 
-    def __call__(self, *inputs: NDArray[np.generic]) -> object:
+    def __call__(self, *inputs: Array) -> object:
         key = tuple((one.shape, one.dtype.str, hashlib.sha256(one.tobytes()).digest()) for one in inputs)
         if key in self._known:
             return self._known[key]
         return keep(self._known, key, self._reference(*inputs), _ANSWERS_KEPT)
 
 
-def golden_data(
-    program: Program, reference: Callable[..., object] | None = None, sets: Sequence[Inputs] = ()
-) -> dict[str, bytes]:
+def golden_data(program: Program, reference: Reference | None = None, sets: Sequence[Inputs] = ()) -> dict[str, bytes]:
     """Return the files of a test bench: `data/<tensor>.bin`, and of the written tensors `data/golden/<tensor>.bin`.
 
     Floats among these may differ by `data/limits/<tensor>.bin`: a number of 32 bits for each element. There is no such
@@ -71,9 +69,7 @@ def golden_data(
     return files
 
 
-def _golden_set(
-    program: Program, reference: Callable[..., object] | None, before: Arrays, directory: str
-) -> dict[str, bytes]:
+def _golden_set(program: Program, reference: Reference | None, before: Arrays, directory: str) -> dict[str, bytes]:
     outputs = directions(program)[1]
     after = {name: array.copy() for name, array in before.items()}
     told = _told(program, reference, before, outputs) if reference is not None else None
@@ -93,7 +89,7 @@ def _golden_set(
     }
 
 
-def _told(program: Program, reference: Callable[..., object], before: Arrays, outputs: Sequence[str]) -> Arrays | None:
+def _told(program: Program, reference: Reference, before: Arrays, outputs: Sequence[str]) -> Arrays | None:
     """Return the outputs that a reference computes, or None if they are not exact to the last bit.
 
     Fixed-point numbers computed in floats are not: floats neither round nor wrap as fixed-point numbers do.
@@ -111,7 +107,7 @@ def _told(program: Program, reference: Callable[..., object], before: Arrays, ou
     return told
 
 
-def inputs_of(program: Program, reference: Callable[..., object] | None) -> Arrays:
+def inputs_of(program: Program, reference: Reference | None) -> Arrays:
     """Random inputs, the same in every run, and outputs of zero; zeros too where no machine type holds an element."""
     wide = [tensor.name for tensor in program.tensors if is_wide(tensor.dtype)]
     inputs = [name for name in asked(program, reference) if name not in wide]

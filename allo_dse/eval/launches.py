@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
 from allo_dse.mapper.program import Program
@@ -15,7 +14,7 @@ from allo_dse.space.design import Design
 UNLIMITED = 1_000_000
 
 
-class Part(Struct, frozen=True):
+class Part(Frozen):
     """A design in a launch.
 
     Attributes:
@@ -26,7 +25,7 @@ class Part(Struct, frozen=True):
 
     design: Design
     first_column: int
-    after: tuple[int, ...]
+    after: Ints
     wait_us: float
     transport: Any = None
 
@@ -40,7 +39,7 @@ class Stream(NamedTuple):
             if the two cannot stream.
     """
 
-    saves: tuple[int, ...]
+    saves: Ints
     lags: tuple[tuple[int | None, ...], ...]
 
 
@@ -52,16 +51,18 @@ class Launches:
         limits: of the operators of a launch together: columns, or any number of operators, and then `resources`.
         resources: metrics of designs that launches have a limited amount of.
         most: the largest number of launches of a network; None without a limit.
-        between_us: time from one launch to the next.
+        call_us: overhead of a call of the device, contained in each design's latency.
+        between_us: beginning another launch within a call.
         dram_gb_s: bandwidth of the DRAM.
         objectives: of the search for an operator's designs.
         linked: True if the designs of a launch are built together, as one project.
     """
 
     columns: int = 0
-    limits: tuple[int, ...] = (UNLIMITED,)
+    limits: Ints = (UNLIMITED,)
     resources: tuple[str, ...] = ()
     most: int | None = None
+    call_us: float = 0.0
     between_us: float = 0.0
     dram_gb_s: float = float("inf")
     objectives: tuple[str, ...] = ("latency_us",)
@@ -70,9 +71,13 @@ class Launches:
     def __init__(self, device: Device) -> None:
         self.device = device
 
-    def configuring_us(self, target: str) -> float:
-        """Return the time that the host program of a target takes before each call of an operator."""
+    def configuring_us(self, target: str, runtime: str = "calls") -> float:
+        """Return the time that a runtime for a target's programs takes before each call of an operator."""
         return 0.0
+
+    def overdue(self, call_us: float) -> str:
+        """Return a warning about a call that the device's driver does not let end; empty if it does."""
+        return ""
 
     def parts(self) -> Iterator[tuple[int, Device]]:
         """Yield numbers of columns, each with a device of that size, to search designs for."""

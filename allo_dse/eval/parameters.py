@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.device.device import Device
 from allo_dse.space.design import Design
 
 AnyDevice = TypeVar("AnyDevice", bound=Device)
 
 
-class Scale(Struct, frozen=True):
+class Scale(Frozen):
     """Scale on which a number varies: its logarithm between limits, after an offset for numbers that can be zero.
 
     Attributes:
@@ -27,7 +26,7 @@ class Scale(Struct, frozen=True):
     whole: bool = False
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Frozen):
     """A number of a device: `("board", "launch_us")`, `("kernels", "allo", "bf16", "efficiency")`.
 
     A fit moves `log(value + offset)`: numbers that can be zero grow from there by their offset at first.

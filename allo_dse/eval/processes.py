@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.mapper.fold.vmg import VMG
 
 from .execute.run import wiring_of
 
 
-class Folding(Struct, frozen=True):
+class Folding(Frozen):
     """Assignment of tasks to processes and of streams to FIFOs.
 
     Attributes:
@@ -21,10 +20,10 @@ class Folding(Struct, frozen=True):
         turn: per task, after how many others it comes; tiles of tensors that stay in DRAM move in this order.
     """
 
-    nodes: tuple[tuple[int, ...], ...]
-    fifo: tuple[int, ...]
-    depth: tuple[int, ...]
-    turn: tuple[int, ...]
+    nodes: tuple[Ints, ...]
+    fifo: Ints
+    depth: Ints
+    turn: Ints
 
 
 def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | None:

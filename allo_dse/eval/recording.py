@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
+from allo_dse.common.records import Frozen
+from allo_dse.compiler.program.tensors import BoolArray
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.recording import Samples
@@ -22,7 +23,7 @@ SAMPLES = 400
 """Points in time at which progress is sampled."""
 
 
-class Recording(Struct, frozen=True):
+class Recording(Frozen):
     """The events of a run: totals and samples of the whole, and every operation of any chosen part.
 
     Attributes:
@@ -96,7 +97,7 @@ Ints = NDArray[np.int64]
 Span = tuple[int, int]
 
 
-class Total(Struct, frozen=True):
+class Total(Frozen):
     """Activity of all processing elements of one kind over a whole run.
 
     Attributes:
@@ -109,7 +110,7 @@ class Total(Struct, frozen=True):
     shares: tuple[float, ...]
 
 
-class Held(Struct, frozen=True):
+class Held(Frozen):
     """The buffers of a name over a whole run.
 
     Attributes:
@@ -124,7 +125,7 @@ class Held(Struct, frozen=True):
     tokens: int
 
 
-class Part(Struct, frozen=True):
+class Part(Frozen):
     """The recording of a part of a run, or of all of it.
 
     Attributes:
@@ -138,7 +139,7 @@ class Part(Struct, frozen=True):
     is_whole: bool
 
 
-class Recorded(Struct, frozen=True, dict=True):
+class Recorded(Frozen, dict=True):
     """A simulated run of a design, recorded over time.
 
     Attributes:
@@ -251,7 +252,7 @@ class Recorded(Struct, frozen=True, dict=True):
         shares = self.recording.samples.shares(edges)
         return np.stack([shares[own].mean(axis=0) for _, own in self._members()])
 
-    def _members(self) -> list[tuple[str, NDArray[np.bool_]]]:
+    def _members(self) -> list[tuple[str, BoolArray]]:
         of = np.array(self.kinds)
         return [(kind, of == kind) for kind in dict.fromkeys(self.kinds)]
 

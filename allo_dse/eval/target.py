@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.violation import Violation
@@ -39,7 +38,7 @@ class Rule(Protocol):
         ...
 
 
-class Target(Struct, frozen=True):
+class Target(Frozen):
     """A tool that builds designs.
 
     Attributes:

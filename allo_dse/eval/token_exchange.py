@@ -13,28 +13,26 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.tensors import IntArray, SourceLocation
 from allo_dse.mapper.fold.node_edges import FoldFifos
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
-from allo_dse.mapper.graph.token_order import ClassOrder, count_tokens
+from allo_dse.mapper.graph.token_order import ClassOrder, count_tokens, exchange_table
 from allo_dse.mapper.graph_algorithms import DisjointSets
 from allo_dse.mapper.violation import Violation
-from allo_dse.simulator.codegen.static_steps import Move, Repeat, Steps
+from allo_dse.simulator.codegen.static_steps import Repeat, Steps
 from allo_dse.simulator.deadlock import Blocked
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
-from allo_dse.simulator.network.tables import Table
 
 MOST_NAMED = 4
 """Waiting tasks that a message names."""
 
 
-class NeededDepths(Struct, frozen=True):
+class NeededDepths(Frozen):
     """FIFO depths that a graph needs to run.
 
     Attributes:
@@ -98,7 +96,7 @@ def stream_deadlock(needed: NeededDepths | None) -> Iterator[Violation]:
         )
 
 
-class TokenExchange(Struct, frozen=True, eq=False, dict=True):
+class TokenExchange(Frozen, eq=False, dict=True):
     """Runs of a graph's token exchange at different depths.
 
     Attributes:
@@ -121,9 +119,9 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
         """Tokens through the busiest FIFO: no FIFO has to hold more."""
         tokens = np.zeros(len(self._fifos.held), np.int64)
         for order in self.orders:
-            for kind, steps in enumerate(order.kinds):
+            for kind, counts in enumerate(order.tokens):
                 fifos = self._fifos.fifo[order.streams[order.which == kind]]
-                for parameter, count in count_tokens(steps, {}).items():
+                for parameter, count in counts.items():
                     np.add.at(tokens, fifos[:, parameter - order.first], count)
         return int(tokens.max(initial=0))
 
@@ -140,7 +138,14 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
         of_array = np.array([depth.get(stream.name, 1) for stream in self.vmg.program.streams], np.int64)
         held = self._fifos.held
         depths = np.where(held > 0, held, of_array[self._array])
-        return table_engine().run(replace(self._network[0], depth=depths), extrapolate=True)
+        found = table_engine().rerun(self._network[0].at(depths), self._last.get("run"))
+        self._last["run"] = found
+        return found
+
+    @cached_property
+    def _last(self) -> dict[str, RunResult]:
+        """The last run, whose memory the next one uses."""
+        return {}
 
     def full(self, result: RunResult) -> set[str]:
         """The arrays between nodes whose full FIFOs nodes wait for."""
@@ -149,14 +154,13 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
 
     def blocked(self, result: RunResult) -> tuple[str, ...]:
         """The tasks that wait for each other, with streams and lines."""
-        return tuple(map(self._wait, _waiting(result)[:MOST_NAMED]))
-
-    def _wait(self, blocked: Blocked) -> str:
-        program, task = self.vmg.program, int(self._network[1][blocked.task])
-        name = self._name(blocked.stream)
-        way = "get from" if blocked.direction == "get" else "put to"
-        place = self._place(task, blocked.direction, name)
-        return f"{program.task_name(task)} waits to {way} {name}{f' ({place})' if place else ''}"
+        program, found = self.vmg.program, []
+        for one in _waiting(result)[:MOST_NAMED]:
+            task, name = int(self._network[1][one.task]), self._name(one.stream)
+            way = "get from" if one.direction == "get" else "put to"
+            place = self._place(task, one.direction, name)
+            found.append(f"{program.task_name(task)} waits to {way} {name}{f' ({place})' if place else ''}")
+        return tuple(found)
 
     def _place(self, task: int, direction: str, name: str) -> SourceLocation | None:
         for order in self.orders:
@@ -176,7 +180,8 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
         builder.streams(np.ones(len(self._fifos.held), np.int64))
         number, tasks = np.full(vmg.task_count, -1), []
         for order, kinds in zip(self.orders, self._executed, strict=True):
-            tables = [_table(steps, order.first) for steps in kinds]
+            whole = kinds is order.kinds
+            tables = order.tables if whole else [exchange_table(steps, order.first) for steps in kinds]
             number[order.own.tasks] = builder.processes(tables, order.which, self._fifos.fifo[order.streams])
             tasks.append(order.own.tasks)
         for group in vmg.groups:
@@ -240,21 +245,6 @@ class TokenExchange(Struct, frozen=True, eq=False, dict=True):
 def _waiting(result: RunResult) -> Sequence[Blocked]:
     assert result.deadlock is not None
     return result.deadlock.cycle or result.deadlock.blocked
-
-
-def _table(steps: Steps, first: int) -> Table:
-    table = Table()
-    _write(table, steps, first)
-    return table
-
-
-def _write(table: Table, steps: Steps, first: int) -> None:
-    for step in steps:
-        if isinstance(step, Move):
-            (table.put if step.is_put else table.get)(step.parameter - first)
-        elif isinstance(step, Repeat) and count_tokens(step.steps, {}):
-            with table.repeat(step.count):
-                _write(table, step.steps, first)
 
 
 class DepthSearch(Protocol):

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Array, Frozen
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.mapper.program import Program
 
 from .execute.rounding import DEVIATIONS, ROOM, SINGLE, Analysed, analysed, unit_roundoff
-from .verify import Smaller, asked, directions, positive_arrays, random_arrays, reduced
+from .inputs import Smaller, asked, directions, positive_arrays, random_arrays, reduced
 
 MOST_ELEMENTS = 20_000_000
 """Most loop iterations of an analysis: less than a second."""
@@ -28,7 +28,7 @@ _LEAST = 4
 """Unit roundoffs of its type that a result may always be off."""
 
 
-class Tolerance(Struct, frozen=True):
+class Tolerance(Frozen):
     """Allowed difference of a tensor from its expected values, over the root mean square of the finite ones.
 
     Attributes:
@@ -83,7 +83,7 @@ def _tolerances(program: Program, verify_with: Smaller | None) -> dict[str, Tole
 
 
 def limits_of(
-    program: Program, arrays: Mapping[str, NDArray[np.generic]], *, from_run: bool = False
+    program: Program, arrays: Mapping[str, Array], *, from_run: bool = False
 ) -> dict[str, NDArray[np.float32]]:
     """Return the largest allowed error of each element of the floating-point results for these inputs.
 

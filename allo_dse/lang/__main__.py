@@ -15,9 +15,8 @@ import traceback
 from pathlib import Path
 from types import FunctionType
 
-from allo_dse.common.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError, ProgramError
 
-from .diagnostics import ProgramError
 from .install import install
 from .rules import rules
 

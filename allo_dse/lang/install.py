@@ -12,9 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from allo_dse.common.errors import did_you_mean
-
-from .diagnostics import ProgramError, UnknownModule
+from allo_dse.common.errors import ProgramError, UnknownModule, did_you_mean
 
 # Modules of this package that make up each module of Allo; an empty tuple is a package without names of its own.
 MODULES: dict[str, tuple[str, ...]] = {

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.records import Array
-
-from .diagnostics import ProgramError
 
 
 def _windows(image: Array, shape: tuple[int, ...]) -> Array:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 
 
 @dataclass(frozen=True)

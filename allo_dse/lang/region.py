@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NoReturn
 
-from .diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
+
 from .rules import Rules, current_rules
 
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from .diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 
 CHECKS = ("compile", "run")
 

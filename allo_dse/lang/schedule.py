@@ -15,34 +15,23 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, Protocol
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import (
+    ProgramError,
+    ProgramStop,
+    SimulationError,
+    UnknownArray,
+    UnknownFunction,
+    running_line,
+)
+from allo_dse.common.plugins import TARGETS
 
-from .diagnostics import ProgramError, ProgramStop, UnknownArray, UnknownFunction, running_line
 from .region import Instance, variables_around
 from .rules import rules
-
-# Targets of `df.build(..., target=...)`.
-#
-# Upper layers register a target by the name of its builder function. It is imported on first use, so that the language
-# depends on none of them.
-
-
-_BUILDERS: dict[str, str] = {}
-
-
-def register_target(name: str, builder: str) -> None:
-    """Make `df.build(region, target=name)` call `builder`, given as "module:function" or "module:class".
-
-    The function is called as `builder(region, **options)`. It returns the built module, which is called with arrays.
-    """
-    if ":" not in builder:
-        raise ValueError(f"builder of target {name!r} must be 'module:function', not {builder!r}")
-    _BUILDERS[name] = builder
 
 
 def known_targets() -> tuple[str, ...]:
     """Return the registered target names, sorted."""
-    return tuple(sorted(_BUILDERS))
+    return tuple(sorted(TARGETS))
 
 
 def builder_of(name: str) -> Callable[..., object]:
@@ -51,9 +40,9 @@ def builder_of(name: str) -> Callable[..., object]:
     Raises:
         ProgramError: when no such target is registered.
     """
-    if name not in _BUILDERS:
+    if name not in TARGETS:
         raise ProgramError(f"unknown target {name!r}", hint=f"known targets: {', '.join(known_targets()) or 'none'}")
-    module, function = _BUILDERS[name].split(":")
+    module, function = TARGETS[name].split(":")
     builder: Callable[..., object] = getattr(importlib.import_module(module), function)
 
     def build(region: object, *, strict: bool | None = None, check: str | None = None, **options: object) -> object:

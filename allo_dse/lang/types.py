@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from types import EllipsisType
 from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
 
-from .diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
+
 from .memory import Layout, Memory, as_layout
 from .rules import current_rules
 

@@ -9,13 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
-from allo_dse.common.records import replace
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import Kernel, TaskClass
-from allo_dse.compiler.program.tensors import IndexMap, StreamArray, StreamPort
+from allo_dse.common.records import Frozen, Ints, replace
+from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
+from allo_dse.compiler.program.tensors import BoolArray, IndexMap, StreamArray, StreamPort
 
 from .graph_algorithms import DisjointSets
 
@@ -25,7 +22,7 @@ from .graph_algorithms import DisjointSets
 How = Literal["bundle", "chain"]
 
 
-class AxisRule(Struct, frozen=True):
+class AxisRule(Frozen):
     """The legal folds of one mesh axis.
 
     Attributes:
@@ -62,7 +59,7 @@ AxisPeers = dict[Place, set[Place]]
 """For axes whose tasks exchange tokens with the task at the same place of other kernels' axes: those axes."""
 
 
-def closure(feeds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def closure(feeds: BoolArray) -> BoolArray:
     """Return whether a path of one or more streams leads from one kernel to another: (kernels, kernels)."""
     reach = feeds.copy()
     # Warshall 1962: after each round, paths through the kernels so far are known.
@@ -71,11 +68,13 @@ def closure(feeds: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return reach
 
 
-def link_axes(
-    program: CompiledProgram, rules: list[list[AxisRule]], peers: AxisPeers, feeds: NDArray[np.bool_]
-) -> None:
+def link_axes(program: CompiledProgram, rules: list[list[AxisRule]], peers: AxisPeers, feeds: BoolArray) -> None:
     """Number the sets of axes that have to be folded together; axes of sets that cannot be folded stay spatial."""
-    for number, places in enumerate(_components(peers)):
+    sets = DisjointSets(sorted({*peers, *(other for others in peers.values() for other in others)}))
+    for place, others in peers.items():
+        for other in others:
+            sets.join(place, other)
+    for number, places in enumerate(map(set, sets.groups())):
         reason = _obstacle(program, rules, peers, feeds, places)
         chained = any(rules[kernel][axis].how == "chain" for kernel, axis in places)
         if all(rules[kernel][axis].how == "chain" for kernel, axis in places):
@@ -88,20 +87,11 @@ def link_axes(
                 rules[kernel][axis] = spatial(rule.extent, rule.streams, reason)
 
 
-def _components(peers: AxisPeers) -> list[set[Place]]:
-    """Axes connected by the peer relation, in the order of their first axes."""
-    sets = DisjointSets(sorted({*peers, *(other for others in peers.values() for other in others)}))
-    for place, others in peers.items():
-        for other in others:
-            sets.join(place, other)
-    return [set(found) for found in sets.groups()]
-
-
 def _obstacle(
     program: CompiledProgram,
     rules: list[list[AxisRule]],
     peers: AxisPeers,
-    feeds: NDArray[np.bool_],
+    feeds: BoolArray,
     places: set[Place],
 ) -> str:
     """Return the reason why axes that exchange tokens task by task cannot be folded together; empty if they can."""
@@ -134,7 +124,7 @@ def _obstacle(
 __all__ = ["AxisRule", "How", "axis_rules", "class_varies", "computed_arrays", "kernel_feeds"]
 
 
-class _Endpoint(Struct, frozen=True):
+class _Endpoint(Frozen):
     """A stream port of one class of one kernel; `computed` if its stream is only one of those a task may use."""
 
     kernel: int
@@ -177,12 +167,12 @@ def computed_arrays(task_class: TaskClass) -> set[str]:
     return {port.stream.name for port in task_class.stream_ports if port.stream.name in whole and port.tokens is None}
 
 
-def kernel_feeds(program: CompiledProgram) -> NDArray[np.bool_]:
+def kernel_feeds(program: CompiledProgram) -> BoolArray:
     """Return whether streams lead from one kernel to another: (kernels, kernels)."""
     return _feeds(len(program.kernels), _endpoints(program))
 
 
-def _feeds(count: int, ends: Endpoints) -> NDArray[np.bool_]:
+def _feeds(count: int, ends: Endpoints) -> BoolArray:
     """Return whether streams lead from one kernel to another: (kernels, kernels)."""
     feeds = np.zeros((count, count), bool)
     for puts, gets in ends.values():
@@ -243,8 +233,10 @@ def _streamless_rule(
     extent = kernel.mesh[axis]
     if class_varies(kernel, axis):
         return spatial(extent, False, "tasks along it are of different classes and no stream connects them")
-    if shared := _accumulated(kernel, axis):
-        return AxisRule(extent, "chain", partial=False, reason=f"tasks along it write the same tile of {shared}")
+    for port in (port for task_class in kernel.classes for port in task_class.tensor_ports):
+        if port.writes and not port.tile.depends_on(axis):
+            reason = f"tasks along it write the same tile of {port.tensor.name}"
+            return AxisRule(extent, "chain", partial=False, reason=reason)
     linked: set[Place] = set()
     for name, (puts, gets) in ends.items():
         for mine, peers in ((puts, gets), (gets, puts)):
@@ -320,24 +312,13 @@ def class_varies(kernel: Kernel, axis: int) -> bool:
     return bool(kernel.varying_classes.shape[axis] > 1)
 
 
-def _accumulated(kernel: Kernel, axis: int) -> str:
-    """Return the name of a tensor whose one tile all tasks along the axis write; empty if there is none."""
-    for task_class in kernel.classes:
-        for port in task_class.tensor_ports:
-            if port.writes and not port.tile.depends_on(axis):
-                return port.tensor.name
-    return ""
-
-
-class _Irregular(Struct, frozen=True):
+class _Irregular(Frozen):
     """A pair of ports whose tasks have no fixed distance along `axes`."""
 
-    axes: tuple[int, ...]
+    axes: Ints
 
 
-def _distances(
-    kernel: Kernel, puts: Sequence[_Endpoint], gets: Sequence[_Endpoint]
-) -> Iterator[tuple[int, ...] | _Irregular]:
+def _distances(kernel: Kernel, puts: Sequence[_Endpoint], gets: Sequence[_Endpoint]) -> Iterator[Ints | _Irregular]:
     """Distance (consumer's pid minus producer's pid) of each pair of ports of one kernel that can meet."""
     rank = len(kernel.mesh)
     for source in puts:
@@ -346,7 +327,11 @@ def _distances(
             if source.computed or target.computed:
                 yield _Irregular(tuple(range(rank)))
                 continue
-            if not (p.is_affine and g.is_affine and p.matrix == g.matrix and _is_selection(p.matrix)):
+            # An index determines pids axis by axis if every row and every column has at most one factor.
+            used = [a for row in p.matrix for a, factor in enumerate(row) if factor]
+            rows = [sum(map(bool, row)) for row in p.matrix]
+            is_selection = len(set(used)) == len(used) and max(rows, default=0) <= 1
+            if not (p.is_affine and g.is_affine and p.matrix == g.matrix and is_selection):
                 yield _Irregular(tuple(a for a in range(rank) if p.depends_on(a) or g.depends_on(a)))
                 continue
             step = [0] * rank
@@ -365,15 +350,6 @@ def _distances(
             if loose:
                 yield _Irregular(tuple(loose))
             yield tuple(step)
-
-
-def _is_selection(matrix: tuple[tuple[int, ...], ...]) -> bool:
-    """Return whether every row and every column has at most one entry.
-
-    An index then determines pids axis by axis.
-    """
-    used = [a for row in matrix for a, factor in enumerate(row) if factor]
-    return len(set(used)) == len(used) and all(sum(f != 0 for f in row) <= 1 for row in matrix)
 
 
 def _same_place(kernel: Kernel, axis: int, first: int, second: int) -> bool:

@@ -98,7 +98,8 @@ def loop_nest(sequence: IntArray) -> Nest | None:
         step = int(steps[0])
         changes = np.flatnonzero(steps != step)
         count = int(changes[0]) + 1 if len(changes) else len(sequence)
-        if len(sequence) % count or (steps.reshape(-1)[_inside(len(sequence), count)] != step).any():
+        inside = np.arange(len(steps)) % count != count - 1  # steps that do not lead from one run to the next
+        if len(sequence) % count or (steps[inside] != step).any():
             return None
         # The innermost loop ends where the step first changes. In a nest, all of its runs have that length and step,
         # and their first elements are the sequence of the outer loops.
@@ -120,13 +121,6 @@ def simplest_nest(nest: Nest) -> Nest:
         elif count > 1:
             found.append((count, step))
     return tuple(reversed(found))
-
-
-def _inside(length: int, count: int) -> IntArray:
-    """Positions of the steps that do not cross from one group of `count` elements to the next."""
-    position = np.arange(length - 1)
-    found: IntArray = position[position % count != count - 1]
-    return found
 
 
 def change_count(sequence: IntArray) -> int:

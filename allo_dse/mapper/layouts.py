@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Frozen, replace
+from allo_dse.compiler.program.tensors import IntArray
 
 Shape = tuple[int, ...]
 
@@ -34,7 +33,7 @@ class Loop(NamedTuple):
 Digits = tuple[Loop, ...]
 
 
-class Walk(Struct, frozen=True):
+class Walk(Frozen):
     """Elements of a buffer in the order of the result, in canonical form: no loop of one, none that continues another.
 
     Attributes:
@@ -56,7 +55,7 @@ class Walk(Struct, frozen=True):
         """True if the walk reads the whole buffer in order."""
         return self.offset == 0 and self.loops == _merged((Loop(self.size, 1),))
 
-    def addresses(self) -> NDArray[np.int64]:
+    def addresses(self) -> IntArray:
         """Return the address of each element of the result: (count,)."""
         result = np.full(1, self.offset, np.int64)
         for loop in self.loops:
@@ -64,7 +63,7 @@ class Walk(Struct, frozen=True):
         return result
 
 
-class Arrangement(Struct, frozen=True):
+class Arrangement(Frozen):
     """A rearranged array: the composition of layout operations on a contiguous one.
 
     Attributes:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import zip_longest
-from typing import Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -31,26 +31,7 @@ ROUNDS = 6
 """Budgets that are tried at most. All together get as much of the solver's work as the fastest composition of all."""
 
 
-class Found(Protocol):
-    """The members of a composition that this module reads."""
-
-    @property
-    def deviation(self) -> float: ...
-
-    @property
-    def takes_us(self) -> float: ...
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        """The element type that each operator writes, by its step's name."""
-
-    @property
-    def operators(self) -> Sequence[tuple[str, str]]:
-        """The step name and the work key of every operator that runs."""
-
-
-C = TypeVar("C", bound=Found)
-Composed = Callable[[Sequence[int], float, str], C]
+Composed = Callable[[Sequence[int], float, str], Any]
 """The fastest composition that some `Problem.effects` leave, found with a part of the solver's work; and what these
 leave, in words."""
 
@@ -93,7 +74,7 @@ class Accuracy(Struct, frozen=True, dict=True):
         shaped = made.reshape(network.shapes[one.step.output])
         return self.deviation(network.changed(self.exact, one.step.output, shaped))
 
-    def together(self, found: Found) -> float:
+    def together(self, found: Any) -> float:
         """Return the sum of the effects of the operators that run."""
         return sum(self.effects[one] for one in found.operators)
 
@@ -153,7 +134,7 @@ def _below(network: Network) -> dict[str, int]:
     return found
 
 
-def fastest_within(accuracy: Accuracy, first: C, composed: Composed[C]) -> C:
+def fastest_within(accuracy: Accuracy, first: Any, composed: Composed) -> Any:
     """Return the fastest composition found whose outputs are within the limit, as its designs compute them.
 
     It is never slower than a composition of a single type that is within the limit.
@@ -188,7 +169,7 @@ def in_words(types: Mapping[str, str]) -> str:
     return "; ".join(found) if len(found) > 1 else f"{next(iter(types.values()))} for all operators"
 
 
-def _of_one_type(candidates: Sequence[Operator], first: C, composed: Composed[C]) -> Iterator[C]:
+def _of_one_type(candidates: Sequence[Operator], first: Any, composed: Composed) -> Iterator[Any]:
     """Yield the fastest composition of each type, except of a type that is the first's only one."""
     for dtype in {one.writes: None for one in candidates}:
         if set(first.types.values()) != {dtype.name}:
@@ -199,7 +180,7 @@ def _of_one_type(candidates: Sequence[Operator], first: C, composed: Composed[C]
                 yield found
 
 
-def _within_budgets(accuracy: Accuracy, limit: float, first: C, composed: Composed[C]) -> Iterator[C]:
+def _within_budgets(accuracy: Accuracy, limit: float, first: Any, composed: Composed) -> Iterator[Any]:
     """Yield the fastest compositions for budgets of effects, until their deviation comes near the limit."""
     effects, candidates = accuracy.effects, accuracy.fronts.candidates
     own = [[effects[o.step.name, o.key] for o in candidates if o.names == (step.name,)] for step, _ in

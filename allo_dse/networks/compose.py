@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +25,19 @@ from allo_dse.space.design import Design
 
 from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
 from .fronts import Fronts, launches_of
-from .launches import Launch, Run
-from .network import Array, Arrays, Host, Network, Operator
+from .launches import HOST, Launch, Run, in_turn
+from .network import Array, Arrays, Host, Network
 from .operators.execute import Work, output_limits, run_program
-from .problem import called_one_by_one, moved_us, origins_of, problem_of
+from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
 from .strided import edges_of, stream_ends, with_strided, written_as
 
 WAITING = "reconfiguration"
-RUNTIMES = ("calls", "launches")
-"""Host programs: Allo's calls operators one by one, and configures the array for each call. Others, as mlir-air and
-IRON have them, run a sequence of launches within one call, each with operators side by side; none is exported."""
+RUNTIMES = ("calls", "packets", "sequence", "launches")
+"""Host programs: Allo's calls operators one by one, and configures the array for each call by another xclbin. Others do
+that by control packets. A runtime sequence of mlir-aie has several programs in one call, one after another; as do those
+of mlir-air and IRON, with operators side by side in launches. Allo's and the sequence are exported."""
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Shares of an FPGA for which compositions are searched."""
 
@@ -112,10 +113,7 @@ class Composition:
     @cached_property
     def host_us(self) -> dict[str, float]:
         """The time of each step that the host does, by name."""
-        network, device, dtype = self.network, self.fronts.device, float32
-        return {
-            step.name: moved_us(network, step, device, dtype) for step in network.steps if isinstance(step.work, Host)
-        }
+        return {step.name: self.moves_us[step.name] for step in self.network.steps if isinstance(step.work, Host)}
 
     @property
     def device_share(self) -> float:
@@ -148,9 +146,36 @@ class Composition:
 
     @property
     def configuring_us(self) -> float:
-        """Time that Allo's host program spends on configuring the array, once for each call."""
-        once = self.fronts.launches.configuring_us(self.fronts.target)
-        return once * sum(len(launch.runs) for launch in self.launches)
+        """Time that the host program spends on configuring the array before each call; Allo's for launches."""
+        way = self.runtime if self.runtime == "packets" else "calls"
+        return self.called_us(way) - self.called_us("launches")
+
+    def called_us(self, runtime: str) -> float:
+        """Return the latency of these designs called one by one, with the array configured as a runtime does."""
+        calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
+        return sum(calls) + len(calls) * self.fronts.launches.configuring_us(self.fronts.target, runtime)
+
+    @property
+    def overdue(self) -> str:
+        """A warning about the longest call, where the device's driver does not let it end."""
+        calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
+        one_by_one = self.runtime in ("calls", "packets")
+        longest_us = max(calls, default=0.0) if one_by_one else self.latency_us
+        return self.fronts.launches.overdue(longest_us)
+
+    @property
+    def exported(self) -> bool:
+        """True if a driver is exported that runs the network as it is composed."""
+        launches = self.fronts.launches
+        built = launches.configuring_us(self.fronts.target) > 0
+        return launches.linked or (built and self.runtime in ("calls", "sequence"))
+
+    @cached_property
+    def moves_us(self) -> dict[str, float]:
+        """The time of each rearrangement, conversion and step of the host, by name."""
+        network, device = self.network, self.fronts.device
+        steps = (step for step in network.steps if not isinstance(step.work, Work))
+        return {step.name: moved_us(network, step, device, float32) for step in steps}
 
     @property
     def gap(self) -> float:
@@ -175,9 +200,9 @@ class Composition:
 
         For a batch of one it follows from the latency. More inputs overlap as far as columns and DRAM allow, at best.
         """
-        if self.runtime == "calls":
+        if self.runtime != "launches":
             return 1e6 / self.latency_us
-        between = self._between_us if len(self.launches) > 1 else 0.0
+        between = self.fronts.launches.between_us if len(self.launches) > 1 else 0.0
         more = sum(launch.period_us(self.fronts.device) for launch in self.launches)
         return 1e6 * batch / (self.latency_us + between + (batch - 1) * more)
 
@@ -251,7 +276,7 @@ class Composition:
         predicted = {run.step.name: run.point.latency_us for launch in self.launches for run in launch.runs}
         predicted |= self.host_us
         if folder is not None:
-            return Session(self.network, on_board(Path(folder), python), predicted)
+            return Session(self.network, partial(_on_board, Path(folder), python), predicted)
         if on == "host":
             whole = self.fronts.network
             return Session(whole, lambda _, inputs: whole.run(inputs, simulated=False), predicted)
@@ -264,10 +289,12 @@ class Composition:
         The causes are reconfigurations, the host's part of calls, operators on the host, and rearrangements. Other time
         counts for the busiest resource of a running operator: of several, the one that ends last.
         """
-        parts = {WAITING: max(0, len(self.launches) - 1) * self._between_us}
-        if self.runtime == "calls":
-            parts[WAITING] = self.configuring_us
         runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
+        calls = _calls(self.fronts, self.runtime)
+        configured = len({(run.call, n.number) for n in self.launches for run in n.runs}) - (not calls.alone)
+        parts = {HOST: len({run.call for run in runs}) * calls.call_us, WAITING: max(0, configured) * calls.between_us}
+        if not calls.call_us and calls.alone:
+            parts[WAITING] = self.configuring_us
         done = 0.0
         for run in runs:
             alone = max(0.0, run.end_us - max(done, run.start_us))
@@ -278,10 +305,6 @@ class Composition:
         parts["operators on the host"] = min(rest, sum(self.host_us.values()))
         parts["layouts"] = rest - parts["operators on the host"]
         return {name: us for name, us in parts.items() if us >= TICK_US}
-
-    @property
-    def _between_us(self) -> float:
-        return self.fronts.launches.between_us
 
 
 def compose(
@@ -311,12 +334,17 @@ def compose(
         StudyError: if there is no composition within the limit or the tolerance, an operator needs more columns,
             the device has fewer than `columns`, or a stream is asked of an NPU.
     """
-    _require_there(fronts.device, columns, share)
+    there = fronts.launches.columns
+    if (columns or 0) > there or not 0 < share <= 1:
+        wrong = f"share={share:g} of {fronts.device.name} is none from 0 to 1"
+        if columns is not None:
+            wrong = f"columns={columns}: {fronts.device.name} has {there or 'none'}"
+        raise StudyError(wrong, hint="leave it out for the whole device")
     if stream:
         require_streams(fronts.device)
-    fronts = with_strided(fronts)
-    accuracy = accuracy_of(fronts, tolerance, inputs)
     options = Options(_runtime(fronts, runtime), columns, share, work_limit, stream)
+    fronts = with_strided(fronts) if options.runtime == "launches" else fronts
+    accuracy = accuracy_of(fronts, tolerance, inputs)
     return _composed(fronts, _problem(fronts), accuracy, options)
 
 
@@ -328,8 +356,21 @@ def _runtime(fronts: Fronts, wanted: str) -> str:
     """
     if wanted and wanted not in RUNTIMES:
         raise StudyError(f"runtime={wanted!r} is none of {', '.join(RUNTIMES)}", hint=did_you_mean(wanted, RUNTIMES))
-    called = fronts.launches.configuring_us(fronts.target) > 0
-    return wanted or ("calls" if called else "launches")
+    built = fronts.launches.configuring_us(fronts.target) > 0
+    if wanted == "sequence" and not built:
+        raise StudyError(
+            f"{fronts.device.name} with target {fronts.target!r} has no runtime sequence",
+            hint="it takes designs that Allo builds for an NPU; leave --runtime (runtime=) out",
+        )
+    return wanted or ("calls" if built else "launches")
+
+
+def _calls(fronts: Fronts, runtime: str) -> Calls:
+    """Return the times of a host program."""
+    launches = fronts.launches
+    if runtime in ("calls", "packets"):
+        return Calls(launches.configuring_us(fronts.target, runtime), alone=True)
+    return Calls(-launches.call_us, launches.call_us, launches.between_us, runtime == "sequence")
 
 
 class Options(Struct, frozen=True):
@@ -340,19 +381,6 @@ class Options(Struct, frozen=True):
     share: float = 1.0
     work_limit: float = WORK_LIMIT
     stream: bool = False
-
-
-def _require_there(device: Device, columns: int | None, share: float) -> None:
-    """Refuse to compose on more than there is."""
-    there = launches_of(device).columns
-    if columns is not None and columns > there:
-        raise StudyError(
-            f"columns={columns}: {device.name} has {there or 'none'}", hint="leave it out for the whole device"
-        )
-    if not 0 < share <= 1:
-        raise StudyError(
-            f"share={share:g} of {device.name} is none from 0 to 1", hint="leave it out for the whole device"
-        )
 
 
 def require_streams(device: Device) -> None:
@@ -375,10 +403,8 @@ def _problem(fronts: Fronts) -> Problem:
 def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, options: Options) -> Composition:
     columns, runtime, stream = options.columns, options.runtime, options.stream
     limits = tuple(int(limit * options.share) for limit in problem.limits) if columns is None else (columns,)
-    problem, before_us = replace(problem, limits=limits), 0.0
-    if runtime == "calls":
-        before_us = fronts.launches.configuring_us(fronts.target)
-        problem = called_one_by_one(problem, before_us, limits[0])
+    calls = _calls(fronts, runtime)
+    problem = called(replace(problem, limits=limits), calls)
     made: list[Solution] = []
     if not fronts.candidates:
         origins = origins_of(fronts.network, fronts.device, float32)
@@ -391,8 +417,12 @@ def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, optio
         own, near = replace(problem, effects=tuple(effects)), made[0] if made else None
         made.append(solve(own, work_limit=options.work_limit * part, stream=stream, near=near))
         length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
-        launches = _launches(fronts, problem, made[-1], before_us)
-        return Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
+        launches = _launches(fronts, problem, made[-1], calls.more_us)
+        found = Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
+        if not calls.alone:
+            return found
+        launches, length = in_turn(found.network, launches, calls, found.moves_us)
+        return replace(found, launches=launches, latency_us=length)
 
     return composed() if accuracy is None else fastest_within(accuracy, composed(), composed)
 
@@ -409,7 +439,8 @@ def compositions(
 
     The one with the fewest comes first.
     """
-    fronts = with_strided(fronts)
+    runtime = _runtime(fronts, runtime)
+    fronts = with_strided(fronts) if runtime == "launches" else fronts
     accuracy = accuracy_of(fronts, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
     if whole := fronts.launches.columns:
@@ -419,8 +450,7 @@ def compositions(
     found: list[Composition] = []
     for limit in limits:
         try:
-            options = Options(_runtime(fronts, runtime), work_limit=work_limit, **limit)
-            one = _composed(fronts, problem, accuracy, options)
+            one = _composed(fronts, problem, accuracy, Options(runtime, work_limit=work_limit, **limit))
         except StudyError:
             if limit == limits[-1]:
                 raise
@@ -430,11 +460,11 @@ def compositions(
     return found
 
 
-def _launches(fronts: Fronts, problem: Problem, solution: Solution, before_us: float) -> tuple[Launch, ...]:
+def _launches(fronts: Fronts, problem: Problem, solution: Solution, more_us: float) -> tuple[Launch, ...]:
     """Return the launches of a solution.
 
     Args:
-        before_us: time for configuring the device, at the begin of every operator's time in the problem.
+        more_us: as of `Calls`.
     """
     operators, resources = fronts.candidates, fronts.launches.resources
     found: list[Launch] = []
@@ -442,8 +472,16 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution, before_us: f
     for number in sorted(set(solution.launch) - {-1}):
         members = [o for o in range(len(operators)) if solution.launch[o] == number]
         members.sort(key=lambda o: (solution.start[o], o))
-        first = _first_columns(problem, solution, members)
-        runs = [_run(fronts, operators[o], solution, o, first[problem.kinds[o]], before_us) for o in members]
+        first, used, runs = dict[int, int](), 0, list[Run]()
+        for o in members:
+            kind, point = problem.kinds[o], fronts.points_of(operators[o])[solution.choice[o]]
+            assert point is not None
+            if kind not in first:  # kinds are placed side by side
+                first[kind] = used
+                used += problem.choices[kind][solution.choice[o]].needs[0]
+            start = solution.start[o] * TICK_US
+            times = start + max(0.0, more_us), start + more_us + point.latency_us
+            runs.append(Run(operators[o].step, point, first[kind], *times, operators[o].copy))
         streamed = [problem.edges[edge] for edge in solution.streams]
         for edge in streamed:
             ends = members.index(edge.source), members.index(edge.target)
@@ -454,25 +492,6 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution, before_us: f
         saved = {name: sum(edge.saves[1 + at] for edge in streamed) for at, name in enumerate(resources)}
         found.append(Launch(len(found), tuple(runs), saved if streamed else {}))
     return tuple(found)
-
-
-def _first_columns(problem: Problem, solution: Solution, members: Sequence[int]) -> dict[int, int]:
-    """Place the kinds of a launch side by side; return the first column of each."""
-    first: dict[int, int] = {}
-    used = 0
-    for o in members:
-        kind = problem.kinds[o]
-        if kind not in first:
-            first[kind] = used
-            used += problem.choices[kind][solution.choice[o]].needs[0]
-    return first
-
-
-def _run(fronts: Fronts, one: Operator, solution: Solution, o: int, first_column: int, before_us: float) -> Run:
-    point = fronts.points_of(one)[solution.choice[o]]
-    assert point is not None
-    start = solution.start[o] * TICK_US + before_us
-    return Run(one.step, point, first_column, start, start + point.latency_us, one.copy)
 
 
 # Sessions: a composed network as a function of its inputs, on the simulator, the host, or a board.
@@ -509,23 +528,19 @@ class Session:
         return {name: found[name] for name in self.network.outputs}
 
 
-def on_board(folder: Path, python: str = sys.executable) -> Callable[[Session, Mapping[str, Array]], Arrays]:
-    """Return what runs an exported network: its `run.py`, in an interpreter that has the board's tools."""
-
-    def compute(session: Session, inputs: Mapping[str, Array]) -> Arrays:
-        with tempfile.TemporaryDirectory() as place:
-            given, made = Path(place, "inputs.npz"), Path(place, "outputs.npz")
-            np.savez(given, **dict(inputs))  # type: ignore[arg-type]
-            command = [python, "run.py", "--json", "--inputs", str(given), "--outputs", str(made)]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            if done.returncode:
-                said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-                raise StudyError(f"{folder / 'run.py'}: exit code {done.returncode}: {said}", hint="run it by itself")
-            facts = json.loads(done.stdout.splitlines()[-1])
-            runs = [run for launch in facts["launches"] for run in launch["runs"]]
-            session.measured_us = {run["step"]: run["latency_us"] for run in runs if run["latency_us"] is not None}
-            session.measured_us |= facts["host_us"]
-            with np.load(made) as data:
-                return dict(data)
-
-    return compute
+def _on_board(folder: Path, python: str, session: Session, inputs: Mapping[str, Array]) -> Arrays:
+    """Run an exported network: its `run.py`, in an interpreter that has the board's tools."""
+    with tempfile.TemporaryDirectory() as place:
+        given, made = Path(place, "inputs.npz"), Path(place, "outputs.npz")
+        np.savez(given, **dict(inputs))  # type: ignore[arg-type]
+        command = [python, "run.py", "--json", "--inputs", str(given), "--outputs", str(made)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+            raise StudyError(f"{folder / 'run.py'}: exit code {done.returncode}: {said}", hint="run it by itself")
+        facts = json.loads(done.stdout.splitlines()[-1])
+        runs = [run for launch in facts["launches"] for run in launch["runs"]]
+        session.measured_us = {run["step"]: run["latency_us"] for run in runs if run["latency_us"] is not None}
+        session.measured_us |= facts["host_us"]
+        with np.load(made) as data:
+            return dict(data)

@@ -296,7 +296,12 @@ def _searched(study: Study, place: Path, options: Options) -> tuple[list[BestDes
     """
     found = _kept(study, place / KEPT)
     if found is None:
-        found = _kept_of(_run(study, place, options))
+        result = _run(study, place, options)
+        try:
+            designs = [one.record for one in result.front]
+            found = Kept(result.stopped == "exhausted", designs, result.best().near)
+        except StudyError as none:
+            found = Kept(False, [], why=(none.message, none.hint))
         write_whole(place / KEPT, msgspec.json.encode(found))
     if not found.designs:
         raise StudyError(found.why[0], hint=found.why[1])
@@ -312,14 +317,6 @@ def _kept(study: Study, path: Path) -> Kept | None:
     except (OSError, msgspec.DecodeError, StudyError):
         return None
     return found
-
-
-def _kept_of(result: Result) -> Kept:
-    try:
-        near = result.best().near
-    except StudyError as none:
-        return Kept(False, [], why=(none.message, none.hint))
-    return Kept(result.stopped == "exhausted", [one.record for one in result.front], near)
 
 
 def _run(study: Study, place: Path, options: Options) -> Result:

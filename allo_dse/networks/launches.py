@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 
 from msgspec import Struct, field
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.eval.launches import Part
 from allo_dse.lang.types import DType
 from allo_dse.mapper.graph_algorithms import DisjointSets
 
 from .fronts import Point, launches_of
-from .network import Step
-from .operators.execute import interface
-from .problem import choice_of
+from .network import Network, Step
+from .operators.execute import Work, interface
+from .problem import Calls, choice_of
 from .solver.problem import BANDWIDTH
 
 HOST = "host"
@@ -30,6 +31,7 @@ class Run(Struct, frozen=True, dict=True):
         first_column: the first of its neighbouring columns; on an FPGA, the number of its hardware.
         copy: number of its hardware among that of equal operators.
         streams: its program's tensors that are streams from or to other operators, with their names in the network.
+        call: number of the call of the device that it is part of.
     """
 
     step: Step
@@ -39,6 +41,7 @@ class Run(Struct, frozen=True, dict=True):
     end_us: float
     copy: int = 0
     streams: Mapping[str, str] = field(default_factory=dict)
+    call: int = 0
 
     @property
     def key(self) -> str:
@@ -68,7 +71,8 @@ class Run(Struct, frozen=True, dict=True):
     @property
     def spent(self) -> dict[str, float]:
         """Shares of its time: of the host, while the device waits, and of the busiest resource for the rest."""
-        waits = self.point.bound.get(HOST, 0.0)
+        took, own_us = self.end_us - self.start_us, self.point.latency_us
+        waits = max(0.0, 1 - (1 - self.point.bound.get(HOST, 0.0)) * own_us / took) if took else 0.0
         device = {name: share for name, share in self.point.bound.items() if name != HOST}
         busiest = max(device, key=lambda name: device[name])
         return {busiest: 1 - waits} | ({HOST: waits} if waits else {})
@@ -83,6 +87,53 @@ class Run(Struct, frozen=True, dict=True):
         """Bytes that it reads from DRAM and writes there, without its streams."""
         design = self.point.design.design
         return self.point.dram_bytes - sum(launches_of(design.device).moved_bytes(design, own) for own in self.streams)
+
+
+def in_order(network: Network, launches: Sequence[Launch]) -> Iterator[tuple[Step, Run | None]]:
+    """Yield a network's steps launch by launch; steps of the host and rearrangements as soon as their inputs are there.
+
+    Args:
+        network: of the operators that run, with the steps between them.
+    """
+    known, made = {*network.inputs, *network.constants}, {step.output: step for step, _ in network.worked}
+    waiting = [step for step in network.steps if not isinstance(step.work, Work)]
+    for run in (None, *(run for launch in launches for run in launch.runs)):
+        if run is not None:
+            known.add(run.step.output)
+            yield made[run.step.output], run
+        for step in list(waiting):  # topological order
+            if known.issuperset(step.inputs):
+                waiting.remove(step)
+                known.add(step.output)
+                yield step, None
+
+
+def in_turn(
+    network: Network, launches: Sequence[Launch], calls: Calls, moves: Mapping[str, float]
+) -> tuple[tuple[Launch, ...], float]:
+    """Return the launches as a driver runs them, one step after another, and the time of the whole.
+
+    Args:
+        moves: time of each step that no program does, by its name.
+    """
+    clock, call, launch, runs = 0.0, 0, -1, dict[str, Run]()
+    number = {run.step.output: one.number for one in launches for run in one.runs}
+    ready: dict[str, int] = {}  # the first call that can read a tensor
+    for step, run in in_order(network, launches):
+        needed = max((ready.get(name, 0) for name in step.inputs), default=0)
+        if run is None:
+            clock += moves[step.name]
+            ready[step.output] = needed + bool(needed and moves[step.name])
+            continue
+        if needed > call or not call or not calls.call_us:
+            clock, call, launch = clock + calls.call_us, call + 1, -1
+        if number[step.output] != launch:
+            clock, launch = clock + calls.between_us, number[step.output]
+        begin, clock = clock, clock + run.point.latency_us + calls.more_us
+        start_us = begin + max(0.0, calls.more_us)
+        runs[step.output] = replace(run, start_us=start_us, end_us=clock, call=call - 1)
+        ready[step.output] = call
+    return tuple(replace(one, runs=tuple(runs[run.step.output] for run in one.runs)) for one in launches), clock
 
 
 class Launch(Struct, frozen=True):
@@ -138,13 +189,13 @@ class Launch(Struct, frozen=True):
 
         Each run starts when those before it have ended, after the wait that was scheduled.
         """
-        parts = []
+        parts, launches = [], launches_of(device)
         for run in self.runs:
             after = [at for at, one in enumerate(self.runs) if one.end_us <= run.start_us]
             ready_us = max((self.runs[at].end_us for at in after), default=self.start_us)
-            wait_us, own = run.start_us - ready_us, run.point
+            wait_us, own = run.start_us - ready_us - launches.call_us, run.point
             parts.append(Part(own.design.design, run.first_column, tuple(after), wait_us, own.transport))
-        ends = launches_of(device).ends_us(parts)
+        ends = launches.ends_us(parts)
         return self.end_us - self.start_us if ends is None else max(ends)
 
     def period_us(self, device: Device) -> float:

@@ -28,8 +28,8 @@ from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.eval.execute.rounding import Analysed, exactly
+from allo_dse.eval.reference import as_computable
 from allo_dse.eval.tolerances import tolerances_of
-from allo_dse.eval.verify import as_computable
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
 
@@ -68,6 +68,22 @@ class Arrange:
     free: bool
     kind: str = "layout"
     written: int = -1
+
+
+def arrange(function: Callable[..., Array], shapes: Sequence[Shape]) -> Arrange:
+    """Return a rearrangement of tensors of some shapes.
+
+    It is tried on their numbers. It is free if every element stays in its place; of a tensor that only grows or shrinks
+    at its end, the new elements are written.
+    """
+    if len(shapes) != 1:
+        return Arrange(function, False)
+    numbers = np.arange(1, 1 + math.prod(shapes[0]), dtype=np.int32)
+    found = function(numbers.reshape(shapes[0])).ravel()
+    same = min(len(numbers), len(found))
+    if not np.array_equal(found[:same], numbers[:same]):
+        return Arrange(function, False)
+    return Arrange(function, len(found) == len(numbers), written=len(found) - same)
 
 
 @dataclass(frozen=True)
@@ -207,7 +223,11 @@ class Network:
         others: Sequence[Work] = ()
         if isinstance(work, Sequence):
             work, *others = work
-        made = work if isinstance(work, Work | Arrange | Host) else Work(_name_of(work), work, dict(params or {}))
+        made = (
+            work
+            if isinstance(work, Work | Arrange | Host)
+            else Work(getattr(work, "__name__", "program"), work, dict(params or {}))
+        )
         taken = {step.name for step in self.steps}
         name = name or next(n for number in count(len(taken)) if (n := f"{made.kind}_{number}") not in taken)
         output = output or f"{name}.result"
@@ -380,10 +400,6 @@ def _whole(name: str, one: Analysed, wanted: Array) -> Deviation:
     limits = output_limits(one)
     wrong = int(np.count_nonzero(~(apart(one.rounded, wanted) <= limits)))
     return compared(name, "whole", one.rounded, wanted, limits, wrong)
-
-
-def _name_of(program: Callable[..., object]) -> str:
-    return str(getattr(program, "__name__", "program"))
 
 
 def _checked(

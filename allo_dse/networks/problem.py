@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.eval.launches import Launches
@@ -68,24 +70,38 @@ def origins_of(network: Network, device: Device, dtype: DType) -> dict[str, Orig
     return found
 
 
-def called_one_by_one(problem: Problem, configuring_us: float, columns: int) -> Problem:
-    """Return the problem of a runtime that configures the device before each call of an operator.
+class Calls(Struct, frozen=True):
+    """Times of a host program.
 
-    Nothing runs side by side, so the time of every call contains that of its configuration.
-
-    Args:
-        columns: that a call may use.
+    Attributes:
+        more_us: that an operator takes beside its design's latency; negative for the overhead of a call that it shares.
+        call_us: overhead of a call of several operators.
+        between_us: beginning another launch within a call.
+        alone: a launch has one program, and each call begins with configuring the device.
     """
 
-    def called(choice: Choice) -> Choice:
-        return Choice((1 if choice.needs[0] <= columns else 2,), choice.ticks + ticks(configuring_us), choice.bandwidth)
+    more_us: float = 0.0
+    call_us: float = 0.0
+    between_us: float = 0.0
+    alone: bool = False
+
+
+def called(problem: Problem, calls: Calls) -> Problem:
+    """Return the problem for a host program. Elements that the host moves between operators end a call."""
+    columns, begin = problem.limits[0], ticks(calls.call_us + calls.between_us * calls.alone)
+
+    def own(choice: Choice) -> Choice:
+        needs = (1 if choice.needs[0] <= columns else 2,) if calls.alone else choice.needs
+        return Choice(needs, max(1, choice.ticks + ticks(calls.more_us)), choice.bandwidth)
 
     return replace(
         problem,
-        choices=tuple(tuple(map(called, own)) for own in problem.choices),
-        limits=(1,),
-        between=0,
-        own={o: tuple(called(one) if one else None for one in own) for o, own in problem.own.items()},
+        choices=tuple(tuple(map(own, one)) for one in problem.choices),
+        limits=(1,) if calls.alone else problem.limits,
+        between=ticks(calls.between_us),
+        release=tuple(one + begin for one in problem.release),
+        after=tuple({o: wait + begin if wait else 0 for o, wait in one.items()} for one in problem.after),
+        own={o: tuple(own(one) if one else None for one in designs) for o, designs in problem.own.items()},
     )
 
 
@@ -128,7 +144,7 @@ def problem_of(fronts: Fronts) -> Problem:
         does=does,
         after=tuple(after),
         limits=launches.limits,
-        between=ticks(launches.between_us),
+        between=0,
         release=tuple(release),
         tail=tuple(tail),
         launches=launches.most,

@@ -24,7 +24,7 @@ from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.launches import Stream
 
 from .fronts import Fronts, Point
-from .network import Arrange, Convert, Network, Operator, Shape, Step
+from .network import Arrange, Convert, Network, Operator, Shape, Step, arrange
 from .operators.execute import Work, interface, loaded
 from .problem import moved_us
 from .solver.problem import TICK_US, Edge
@@ -82,22 +82,6 @@ def _composed(outer: Function, parts: Sequence[tuple[Function, int, Shape]]) -> 
         return outer(*made)
 
     return function
-
-
-def arrange(function: Function, shapes: Sequence[Shape]) -> Arrange:
-    """Return a rearrangement of tensors of some shapes.
-
-    It is tried on their numbers. It is free if every element stays in its place; of a tensor that only grows or shrinks
-    at its end, the new elements are written.
-    """
-    if len(shapes) != 1:
-        return Arrange(function, False)
-    numbers = np.arange(1, 1 + math.prod(shapes[0]), dtype=np.int32)
-    found = function(numbers.reshape(shapes[0])).ravel()
-    same = min(len(numbers), len(found))
-    if not np.array_equal(found[:same], numbers[:same]):
-        return Arrange(function, False)
-    return Arrange(function, len(found) == len(numbers), written=len(found) - same)
 
 
 def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.int32]:

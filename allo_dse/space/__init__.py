@@ -4,6 +4,6 @@
 `Draft` (in `design`) is a design while it is decided; genes describe it for `sampler`. The package proposes and
 describes designs; `eval` evaluates them, and `tune` runs the search.
 
-Imports: common, compiler, device, lang, mapper.
+Imports: common, compiler, device, mapper.
 Imported by: allo_dse, backends, dashboard, eval, networks, tune.
 """

@@ -14,9 +14,9 @@ from allo_dse.common.records import replace
 from allo_dse.mapper.fold.every_fold import Layout
 from allo_dse.mapper.fold.fold import MeshFold
 
-from .choice import Genes, suggest_from
 from .choices.kernel_folds import KernelFolds
 from .design import Draft
+from .genes import Genes, suggest_from
 from .space import Candidate, Space
 
 

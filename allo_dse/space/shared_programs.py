@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from .choice import Genes
 from .choices.parameters import Meaning, ParameterChoice, Positions
+from .genes import Genes
 from .space import Space
 
 MOST_BYTES = 256 << 20  # of packed programs kept for sending; workers compile the rest themselves

@@ -16,8 +16,8 @@ from msgspec import Struct
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 
-from .choice import Gene, Genes, Suggest, suggest_from
 from .design import Draft
+from .genes import Gene, Genes, Suggest, suggest_from
 from .params import Assignment
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from .store.record import Measurement, Record, record_of
 from .workers.evaluate_one import INLINE_WORKER, RungEvaluator, make_rung_evaluator
 
 if TYPE_CHECKING:
-    from allo_dse.space.choice import Gene
+    from allo_dse.space.genes import Gene
     from allo_dse.space.space import Candidate
 
     from .study import Study

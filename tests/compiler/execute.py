@@ -14,8 +14,7 @@ import numpy as np
 from allo_dse.common.mlir.bindings import execution_engine, ir, runtime
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.mlir.jit import leave_as_it_is, round_small_floats, run_passes
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.mapper.fold.vmg import VMG

@@ -21,8 +21,8 @@ import allo.dataflow as df
 from allo.ir.types import Stateful, Stream, float32, int32, stateful
 
 import allo_dse as dse
+from allo_dse.common.errors import ProgramError
 from allo_dse.compiler import compile_region
-from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.simulator.deadlock import DeadlockError
 
 from .execute import simulate

@@ -39,10 +39,9 @@ from allo.ir.types import (
 from allo.ir.types import bool as bool_
 from allo.utils import get_np_struct_type
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import ProgramWarning, SimulationError
 from allo_dse.compiler import compile_region
 from allo_dse.lang import ProgramError, define_external
-from allo_dse.lang.diagnostics import ProgramWarning
 from allo_dse.lang.storage import numpy_dtype
 
 from .execute import simulate, verify_bodies

@@ -20,9 +20,9 @@ import allo.dataflow as df
 from allo.ir.types import Stream, int32
 from allo.memory import Layout
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.compiler import compile_region, task_classes
 from allo_dse.compiler.statements import statements
-from allo_dse.lang.diagnostics import ProgramError
 
 from .execute import simulate
 

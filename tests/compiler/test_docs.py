@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import allo_dse.lang
+from allo_dse.common.errors import ProgramError
 from allo_dse.compiler import compile_region
-from allo_dse.lang.diagnostics import ProgramError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
 

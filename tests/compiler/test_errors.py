@@ -19,8 +19,8 @@ import allo.dataflow as df
 from allo.ir.types import Fixed, Stream, float32, int8, int32
 from allo.memory import Layout
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.compiler import compile_region
-from allo_dse.lang.diagnostics import ProgramError
 
 from . import samples
 
@@ -687,6 +687,20 @@ def test_parameters_of_the_builder() -> None:
         compile_region(lambda **given: samples.gemm(Pm=given["Pq"]), {"P": 3})
     with pytest.raises(ProgramError, match="`<lambda>` returns no region"):
         compile_region(lambda: None)
+
+
+def copies(N: int = 8) -> Any:
+    def copy(X: int32[N], Y: int32[N]) -> None:
+        Y[:] = X
+
+    return copy
+
+
+def test_a_builder_may_return_a_plain_function() -> None:
+    """`N` is named in annotations only, so that it is not in the function's closure."""
+    for size in (8, 5):
+        program = compile_region(copies, {"N": size})
+        assert (program.name, [tensor.shape for tensor in program.tensors]) == ("copies", [(size,)] * 2)
 
 
 def lambda_free_builder() -> None:

@@ -21,10 +21,10 @@ import allo
 import allo.dataflow as df
 from allo.ir.types import Stream, int32
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.compiler import compile_region
 from allo_dse.compiler.model import index_forms
 from allo_dse.compiler.model.index_forms import Form
-from allo_dse.lang.diagnostics import ProgramError
 
 N = 8
 

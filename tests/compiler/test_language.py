@@ -40,8 +40,8 @@ from allo.ir.types import (
 )
 from allo.memory import Layout
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.compiler import compile_region
-from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.region import Instance
 
 from ..support.random_programs import random_program, wrap

@@ -27,7 +27,7 @@ allo_dse.lang.install()
 MANUAL = SHARED / "seeds" / "allo_dataflow_programming.txt"
 pytestmark = [
     requires(MANUAL),
-    pytest.mark.filterwarnings("ignore::allo_dse.lang.diagnostics.ProgramWarning"),  # parts of programs
+    pytest.mark.filterwarnings("ignore::allo_dse.common.errors.ProgramWarning"),  # parts of programs
 ]
 
 Run = Callable[..., dict[str, Any]]

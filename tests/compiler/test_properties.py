@@ -22,9 +22,9 @@ import allo_dse.lang
 allo_dse.lang.install()
 
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.compiler import compile_region
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.lang.diagnostics import ProgramError
 
 from . import samples
 from .execute import verify_bodies

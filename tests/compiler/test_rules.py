@@ -18,9 +18,8 @@ import allo
 import allo.dataflow as df
 from allo.ir.types import Stream, int32
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import ProgramError, ProgramWarning, SimulationError
 from allo_dse.compiler import compile_region
-from allo_dse.lang.diagnostics import ProgramError, ProgramWarning
 from allo_dse.lang.rules import rules
 
 N = 8

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from allo_dse.common.errors import DeviceError
-from allo_dse.device.device import Device, NpuDevice
-from allo_dse.device.loader import DEVICE_DIRECTORY, read_device_table
+from allo_dse.device.device import DEVICE_DIRECTORY, Device, NpuDevice, read_device_table
 
 
 def write(path: Path, text: str) -> Path:

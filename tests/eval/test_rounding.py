@@ -20,17 +20,10 @@ from allo_dse.backends.npu.board.build import wrong_elements
 from allo_dse.device.device import Device
 from allo_dse.eval.execute.rounding import Analysis, analysed, has_floats, unit_of
 from allo_dse.eval.execute.run import run_graph
+from allo_dse.eval.inputs import asked, directions, positive_arrays, random_arrays
+from allo_dse.eval.reference import as_computable, difference_from, unlike_reference
 from allo_dse.eval.tolerances import limits_of, tolerances_of
-from allo_dse.eval.verify import (
-    as_computable,
-    asked,
-    difference_from,
-    directions,
-    positive_arrays,
-    random_arrays,
-    unlike_reference,
-    verify_design,
-)
+from allo_dse.eval.verify import verify_design
 from allo_dse.lang import install
 from allo_dse.lang.storage import numpy_dtype
 from allo_dse.mapper.fold.fold import unfolded

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from allo_dse.backends.npu.allo.rule import Subject
-from allo_dse.backends.npu.allo.rules import ALLO_RULES, CorePorts
+from allo_dse.backends.npu.allo.rules import ALLO_RULES, core_ports
 from allo_dse.backends.npu.allo.target import ALLO
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import AlloDseError
@@ -286,7 +286,7 @@ def test_a_core_has_two_tensors_in_each_direction() -> None:
             d[:] = allo.add(allo.add(a, b), c)
 
     def ports(region: Callable[..., object]) -> list[str]:
-        return [str(v) for v in CorePorts().check(Subject(NpuMapping(load_program(region).vmg, NPU)))]
+        return [str(v) for v in core_ports.check(Subject(NpuMapping(load_program(region).vmg, NPU)))]
 
     assert ports(two) == []
     (reason,) = ports(three)

@@ -151,11 +151,11 @@ def test_a_mistake_in_the_study_is_not_the_designs() -> None:
 
 
 def test_a_program_is_run_on_the_inputs_of_its_study() -> None:
-    """On random ones, its indices lead anywhere."""
+    """Its indices are in range for small integers only."""
     program = load_program(programs.picked)
     made = Design(program, unfolded(program), Buffering(), Device.load("u280"))
     sets = [{"X": np.arange(8), "At": np.full(8, k), "Y": np.full(8, 10)} for k in (3, 5)]
-    assert not verify_design(made).ok
+    assert "on small integers only: " in verify_design(made).message
     found = verify_and_prove(made, reference=lambda x, at: x[at] + 10, inputs=sets, verify_with=lambda p: {"N": 4})
     assert found.ok, found.message
     assert "the reference (8, 8, 8, 1 tasks)" in found.message
@@ -200,6 +200,17 @@ def test_a_reference_may_take_what_is_updated() -> None:
     picked = replace(made, program=program, fold=unfolded(program))
     given = {"X": np.arange(8), "At": np.full(8, 3), "Y": np.full(8, 10)}
     assert verify_design(picked, reference=lambda x, at, y: x[at] + y, inputs=given).ok
+
+
+def test_indices_out_of_range_are_mistakes_of_inputs_not_of_designs() -> None:
+    """They would rule out one design after the other, until none is left."""
+    narrow = load_program(programs.picked, N=2)
+    made = Design(narrow, unfolded(narrow), Buffering(), Device.load("u280"))
+    with pytest.raises(StudyError, match=r"does not run on random inputs: .*of size 2"):
+        verify_design(made)
+    assert verify_design(made, inputs=[{"At": np.array([0, 1])}]).ok
+    with pytest.raises(StudyError, match="does not run on the study's inputs"):
+        verify_design(made, inputs=[{"At": np.array([0, 2])}])
 
 
 def test_a_run_that_takes_too_long_counts_as_wrong() -> None:

@@ -82,7 +82,9 @@ def test_targets_are_found_by_name_when_asked_for(monkeypatch: pytest.MonkeyPatc
     module = ModuleType("a_backend")
     module.build = lambda region, **options: (region, options)
     monkeypatch.setitem(sys.modules, "a_backend", module)
-    monkeypatch.setattr("allo_dse.lang.schedule._BUILDERS", {})
+    targets: dict[str, str] = {}
+    monkeypatch.setattr("allo_dse.lang.schedule.TARGETS", targets)
+    monkeypatch.setattr("allo_dse.common.plugins.TARGETS", targets)
     register_target("toy", "a_backend:build")
     assert known_targets() == ("toy",)
     assert builder_of("toy")(1, strict=True, mode="fast") == (1, {"mode": "fast"})

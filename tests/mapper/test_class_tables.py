@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from allo_dse.common.records import Array
-from allo_dse.compiler.program.kernel import Kernel
+from allo_dse.compiler.program.compiled import Kernel
 from allo_dse.mapper.axes import class_varies
-from allo_dse.mapper.fold.mesh_groups import _distinct
+from allo_dse.mapper.fold.primitives import _distinct
 
 TABLES = st.lists(st.integers(1, 3), min_size=1, max_size=3).flatmap(
     lambda shape: arrays(np.int64, tuple(shape), elements=st.integers(0, 1))

@@ -202,7 +202,14 @@ def test_the_command_maps_a_network(tmp_path: Path) -> None:
     assert found["runtime"] == "calls"
     calls = [run["latency_us"] for launch in found["launches"] for run in launch["runs"]]
     assert found["latency_us"] == pytest.approx(sum(calls) + found["configuring_us"], abs=1)
-    assert "as exported, Allo's: 2 calls" in again.stdout
+    assert "assumed: another xclbin" in " ".join(again.stdout.split())
+    assert "control packets (--runtime packets): 123 us" in " ".join(again.stdout.split())
+    assert found["called_us"]["calls"] == pytest.approx(found["latency_us"], abs=1)
+    assert found["called_us"]["calls"] - found["called_us"]["packets"] == pytest.approx(2 * (3400 - 123), abs=1)
+    assert not found["overdue"]
+    packets = allo_tune("network", study, *SIZES, *OPTIONS, "--cache", cache, "--json", "--runtime", "packets")
+    (found,) = json.loads(packets.stdout)["compositions"]
+    assert found["latency_us"] == pytest.approx(found["called_us"]["packets"], abs=1)
     assert not again.stderr
 
 

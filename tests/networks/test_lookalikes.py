@@ -185,7 +185,7 @@ def test_what_changes_nothing_may_be_an_output(op: str, how: dict[str, object]) 
 def test_a_model_may_name_nodes_and_tensors_as_it_likes() -> None:
     """Steps of one name were composed as one; the names of what is made must not be the model's."""
     w = Writer()
-    w.known["constant_1"] = np.ones(SQUARE, np.float32)
+    w.known["constant_1"] = np.arange(16, dtype=np.float32).reshape(SQUARE)
     normed = w("LayerNormalization", w("Add", w("Relu", "x"), "constant_1"), w.weight(SIDE))
     model = w.model(normed, SQUARE)
     for node in model.graph.node:

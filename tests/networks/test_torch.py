@@ -106,8 +106,8 @@ def test_a_block_of_gpt2(computed: Numbers) -> None:
     network = dse.from_torch_file(GPT2_BLOCK, settings=MODELS[GPT2_BLOCK])
     assert network.name == "gpt2_block_torch"
     assert _kinds(network) == [
-        *("layer_norm", "gemm", "add", "layout", "layout", "attention", "gemm", "add_row", "add"),
-        *("layer_norm", "gemm", "add_gelu", "gemm", "add", "add"),
+        *("norm", "gemm", "add", "layout", "layout", "attention", "gemm", "add_row", "add"),
+        *("norm", "gemm", "add_gelu", "gemm", "add", "add"),
     ]
     assert _difference(network, computed[GPT2_BLOCK]) < TOLERANCE
 
@@ -115,8 +115,8 @@ def test_a_block_of_gpt2(computed: Numbers) -> None:
 def test_a_layer_of_llama_keeps_its_groups_of_heads_and_turns_halves(computed: Numbers) -> None:
     network = dse.from_onnx(computed[LLAMA_LAYER].exported)
     assert _kinds(network) == [
-        *("rms_norm", "gemm", "rope", "gemm", "rope", "gemm", "layout", "layout", "attention", "layout", "gemm", "add"),
-        *("rms_norm", "gemm", "gemm", "sigmoid_mul", "gemm", "add"),
+        *("norm", "gemm", "rope", "gemm", "rope", "gemm", "layout", "layout", "attention", "layout", "gemm", "add"),
+        *("norm", "gemm", "gemm", "sigmoid_mul", "gemm", "add"),
     ]
     attention = next(work for _, work in network.worked if work.kind == "attention")
     assert (attention.params["KV"], attention.params["G"], attention.params["causal"]) == (2, 2, 1)

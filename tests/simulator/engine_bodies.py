@@ -11,7 +11,6 @@ import numpy as np
 from allo_dse.simulator.codegen.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.network.network import IntArray, Network, NetworkBuilder
-from allo_dse.simulator.run_time.fifo import PLAIN, Variant
 
 
 def processing_element(k: int) -> Body:
@@ -67,12 +66,12 @@ def drain(k: int) -> Body:
     )
 
 
-def compiled(bodies: Iterable[Body], first: Variant = PLAIN) -> Engine:
+def compiled(bodies: Iterable[Body], *, record: bool = False) -> Engine:
     """The engine of a random program, whose first run is such; every other one has code that is not optimized, made in
     half of the time."""
     made = list(bodies)
     few = zlib.crc32("".join(body.mlir for body in made).encode()) % 2
-    return compile_bodies(made, elements=0 if few else None, first=first)
+    return compile_bodies(made, elements=0 if few else None, record=record)
 
 
 def systolic_bodies(k: int) -> list[Body]:

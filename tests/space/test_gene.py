@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from allo_dse.space.choice import Gene
+from allo_dse.space.genes import Gene
 from allo_dse.space.sampler.evolution import Variation
 
 

@@ -11,13 +11,13 @@ import pytest
 from allo_dse.eval.evaluator import needs
 from allo_dse.lang import install
 from allo_dse.space import programs
-from allo_dse.space.choice import Genes, random_suggest
+from allo_dse.space.genes import Genes, random_suggest
 from allo_dse.space.shared_programs import SharedPrograms, learn, meanings
 from allo_dse.space.space import Space
 from allo_dse.tune.declare.pickled_study import PickledStudy
 from allo_dse.tune.study import load_studies
 from allo_dse.tune.workers.pool import Task
-from allo_dse.tune.workers.ray_worker import RayWorker
+from allo_dse.tune.workers.ray_executor import RayWorker
 from benchmarks.search_overhead import HERE, Instant, gemm_study
 
 from ..tune.fakes import fake_study

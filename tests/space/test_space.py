@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from allo_dse.backends.fpga.choices.schedules import pipeline
 from allo_dse.common.records import replace
 from allo_dse.mapper.fold.fold import AxisFold
-from allo_dse.space.choice import random_suggest, suggest_from
 from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, _orders, decode_folds
 from allo_dse.space.design import json_text
+from allo_dse.space.genes import random_suggest, suggest_from
 from allo_dse.space.params import Assignment
 
 from ..support.values import present

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import Kernel, TaskBody, TaskClass, TileOp
+from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskBody, TaskClass, TileOp
 from allo_dse.compiler.program.tensors import (
     IndexMap,
     SourceLocation,

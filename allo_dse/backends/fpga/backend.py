@@ -148,7 +148,7 @@ class FpgaBackend(Backend):
 
     def built_depths(self, mapping: DeviceMapping) -> Mapping[str, int]:
         """Return the smallest depths that cost no time, or no more than the design allows."""
-        from .depths.solver import decided_depths  # with compiled kernels, which few runs need
+        from .depths.front import decided_depths
 
         assert isinstance(mapping, FpgaMapping)
         return decided_depths(mapping, "solve")

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.records import MOST_KEPT, keep
+from allo_dse.common.records import MOST_KEPT, once
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort, ends_of
 from allo_dse.device.fpga_model import External
@@ -57,13 +57,15 @@ class ProgramTimes:
 
     def copies(self, scheduled: Scheduled) -> Copies:
         """Copies of tensors between DRAM and the chip."""
-        if scheduled not in self._copies_of:
+        shared = self._shared
+
+        def made() -> Copies:
             uses = {use.tensor.name: use for use in scheduled.tensors if use.uses_port}
-            key = scheduled.copies_key
-            if key not in self._copies:
-                keep(self._copies, key, Copies(uses, self._shared.pieces, self._shared.device.external), self._most)
-            keep(self._copies_of, scheduled, self._copies[key], self._most)
-        return self._copies_of[scheduled]
+            return Copies(uses, shared.pieces, shared.device.external)
+
+        return once(
+            self._copies_of, scheduled, lambda: once(self._copies, scheduled.copies_key, made, self._most), self._most
+        )
 
     def paths(self, scheduled: Scheduled) -> Paths:
         """Return the earliest begin of each task, and its time from then.
@@ -71,19 +73,17 @@ class ProgramTimes:
         Raises:
             SimulationError: if control depends on data.
         """
-        if scheduled not in self._paths_of:
-            alike, copies = self._shared.alike(0), self.copies(scheduled)
-            costs = [scheduled.cost(cls, pid, 0) for cls, pid, *_ in alike]
-            streamed = copies if scheduled.streamed else None  # which tasks copy themselves
-            key = streamed, tuple((cost.parts, cost.operations) for cost in costs)
-            own = self._own.get(key)
-            if own is None:
-                own = keep(self._own, key, OwnTimes.of(scheduled.program, alike, costs, copies), self._most)
-            both = copies, own
-            if both not in self._paths:
-                keep(self._paths, both, Paths.of(self._shared.graph.edges, alike, *both), self._most)
-            keep(self._paths_of, scheduled, self._paths[both], self._most)
-        return self._paths_of[scheduled]
+        return once(self._paths_of, scheduled, lambda: self._made_paths(scheduled), self._most)
+
+    def _made_paths(self, scheduled: Scheduled) -> Paths:
+        alike, copies = self._shared.alike(0), self.copies(scheduled)
+        costs = [scheduled.cost(cls, pid, 0) for cls, pid, *_ in alike]
+        streamed = copies if scheduled.streamed else None  # which tasks copy themselves
+        key = streamed, tuple((cost.parts, cost.operations) for cost in costs)
+        own = once(self._own, key, lambda: OwnTimes.of(scheduled.program, alike, costs, copies), self._most)
+        return once(
+            self._paths, (copies, own), lambda: Paths.of(self._shared.graph.edges, alike, copies, own), self._most
+        )
 
 
 class Copies(Struct, frozen=True, eq=False, dict=True):
@@ -97,15 +97,9 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
     pieces: TensorPieces
     external: External
 
-    @property
-    def kept(self) -> frozenset[str]:
-        """Tensors that do not stay in DRAM: a node has the tiles of all its tasks."""
-        return frozenset(name for name, use in self.uses.items() if use.place == "auto")
-
-    @property
-    def passing_tiles(self) -> frozenset[str]:
-        """Tensors of which tiles come and go task by task."""
-        return frozenset(name for name, use in self.uses.items() if use.place == "dram")
+    def at(self, place: str) -> frozenset[str]:
+        """Return the tensors of a place: of "auto" a node has the tiles of all its tasks, of "dram" those at work."""
+        return frozenset(name for name, use in self.uses.items() if use.place == place)
 
     @cached_property
     def cycles_of_tiles(self) -> dict[str, IntArray]:
@@ -115,10 +109,6 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
             if name in self.uses:
                 found[name] = np.full(math.prod(self.pieces.grids[name]), self.uses[name].cycles(words), np.int64)
         return found
-
-    def last_piece(self, port: TensorPort, pids: IntArray) -> IntArray:
-        """Return the last piece of each of some tasks' tiles."""
-        return ends_of(port, pids, self.pieces.grids[port.tensor.name])[1]
 
     def passing(self, port: TensorPort) -> int:
         """Cycles in which a task moves its tile between the FIFO of its node and its own memory."""
@@ -209,18 +199,14 @@ class Paths(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
-        tensors = copies.kept, copies.passing_tiles
-        kept, passing = (_with_tiles(alike, copies, names, len(own.whole)) for names in tensors)
+        kept, passing = (_with_tiles(alike, copies, copies.at(p), len(own.whole)) for p in ("auto", "dram"))
         begins, ends = (np.maximum(*both) for both in zip(kept, passing, strict=True))
         return cls(own, _with_streams(edges, own, begins), ends, *kept)
 
     def cycles(self, vmg: VMG) -> int:
         """Return the time of the slowest node of a folded graph from the first copy to the last."""
         fold = vmg.mesh_fold
-        if fold is None:
-            return self._cycles(vmg)
-        known = self._known.get(fold)
-        return keep(self._known, fold, self._cycles(vmg)) if known is None else known
+        return self._cycles(vmg) if fold is None else once(self._known, fold, lambda: self._cycles(vmg))
 
     def _cycles(self, vmg: VMG) -> int:
         longest = 0
@@ -244,7 +230,7 @@ def _with_tiles(
         # A task sends its results to its node's FIFOs at the same time: one that is sent sooner is stored meanwhile.
         longest = max((copies.passing(port) for port in cls.tensor_ports if port.writes), default=0)
         for port in ports:
-            piece = copies.last_piece(port, pids)
+            piece = ends_of(port, pids, copies.pieces.grids[port.tensor.name])[1]
             if port.reads:
                 begins[tasks] = np.maximum(begins[tasks], copies.arrivals[port.tensor.name][piece])
             if port.writes:

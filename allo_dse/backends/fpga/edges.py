@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -11,6 +10,8 @@ from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import DATAFLOW, CompiledProgram, Directive, is_region, kernel_of, of_region
 from allo_dse.compiler.schedule.edges import Edged, EdgeTensor, edge_tensors, with_edges
 from allo_dse.lang.types import DType
+
+from .cost.plan import LoopPlan, Planner
 
 INTERFACE = "interface"
 """The kind of directives about the ports of tensors."""
@@ -57,10 +58,13 @@ def edged_program(program: CompiledProgram, schedule: Sequence[Directive]) -> Ed
     if not edges:
         return with_edges(program, frozenset())
     every = of_region(program, (*program.schedule, *schedule))
-    return with_edges(program, frozenset(name for name, edge in edges.items() if _streams(program, edge, every)))
+    names = (name for name, edge in edges.items() if _streams(program, edge, every, schedule))
+    return with_edges(program, frozenset(names))
 
 
-def _streams(program: CompiledProgram, edge: EdgeTensor, every: Sequence[Directive]) -> bool:
+def _streams(
+    program: CompiledProgram, edge: EdgeTensor, every: Sequence[Directive], schedule: Sequence[Directive]
+) -> bool:
     about = [
         d
         for d in every
@@ -72,25 +76,16 @@ def _streams(program: CompiledProgram, edge: EdgeTensor, every: Sequence[Directi
         return interface_of(about) == AXIS or places[-1] == "stream"
     if any(d.kind == DATAFLOW and d.scope == edge.kernel for d in every):
         return False
-    own = [d for d in every if is_region(d.scope, program) or kernel_of(d.scope, program) == edge.kernel]
-    return all(_copies(program, edge, loops, own) == 1 for loops in edge.loops)
-
-
-def _copies(
-    program: CompiledProgram, edge: EdgeTensor, loops: Sequence[int | None], directives: Sequence[Directive]
-) -> int:
-    """Return how many copies of an access directives make in a round."""
     kernel = program.kernel(edge.kernel)
     (task_class,) = (one for one in kernel.classes if any(p.tensor == edge.tensor for p in one.used_ports))
-    trips: Mapping[int | None, int] = {
-        loop.source: loop.trips.constant
-        for loop in loops_of(read_nest(task_class.body.mlir).body)
-        if loop.trips is not None
-    }
-    factors, pipelined = [1], False
-    for number in loops:
-        said = [d for d in directives if number is not None and number in task_class.called(d.name)]
-        unrolled = next((int(d.options.get("factor", 0)) for d in reversed(said) if d.kind == "unroll"), 1)
-        factors.append(trips[number] if pipelined or not unrolled else unrolled)
-        pipelined = pipelined or any(d.kind == "pipeline" for d in said)
-    return math.prod(factors)
+    nest = read_nest(task_class.body.mlir)
+    said = Planner(program, task_class, nest).plan(schedule).loops
+    trips = {loop.source: loop.trips.constant for loop in loops_of(nest.body) if loop.trips is not None}
+    for loops in edge.loops:
+        pipelined = False
+        for number in loops:
+            own = said.get(-1 if number is None else number, LoopPlan())
+            if (trips[number] if pipelined or not own.unroll else own.unroll) > 1:
+                return False
+            pipelined = pipelined or own.interval is not None
+    return True

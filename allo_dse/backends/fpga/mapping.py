@@ -19,8 +19,7 @@ from msgspec import Struct
 
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.compiled import Directive, conflicts, is_region, kept_in_common, of_region
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import Directive, TaskClass, conflicts, is_region, kept_in_common, of_region
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
 from allo_dse.eval.token_exchange import exchange_depths, stream_deadlock
@@ -187,7 +186,9 @@ class FpgaMapping:
     @cached_property
     def resources(self) -> dict[str, Resources]:
         """By part: logic, arrays (their own and copies of tensors), streams, tensors (AXI)."""
-        return {**self.processing, "streams": self._streams(), "tensors": self._axi()}
+        tables = [(self._table_of_tiles(use), use.reads + use.writes) for use in self.streamed.values()]
+        tensors = Resources.weighted([(self.scheduled.interfaces, 1), *tables])
+        return {**self.processing, "streams": self._streams(), "tensors": tensors}
 
     @cached_property
     def processing(self) -> Processing:
@@ -283,10 +284,6 @@ class FpgaMapping:
         if words * bits <= self.device.arrays.lutram_bits:
             return Resources(lut=math.ceil(self.device.arrays.lut_per_bit * bits * math.ceil(words / 64)))
         return Resources(bram18=self.device.arrays.bram18(words, bits))
-
-    def _axi(self) -> Resources:
-        tables = [(self._table_of_tiles(use), use.reads + use.writes) for use in self.streamed.values()]
-        return Resources.weighted([(self.scheduled.interfaces, 1), *tables])
 
 
 # Limits of an FPGA that a folded graph with its schedule exceeds.

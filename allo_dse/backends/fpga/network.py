@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -17,11 +18,11 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, TensorPort, ends_of
-from allo_dse.eval.execute.run import Wiring, wiring_of
+from allo_dse.eval.execute.run import Wiring, class_of_task, wiring_of
 from allo_dse.mapper.graph.ports import tasks_by_class
-from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.network import Ends, Labels, Network, NetworkBuilder, stream_ends
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.run_time.records import Code
 
@@ -37,6 +38,9 @@ Does = Literal["reads", "writes"]
 _Step = tuple[IntArray, Code, IntArray | int, IntArray | int]
 """Operations of one kind: what they belong to, their code, ports and cycles."""
 
+NAME, VERSION = "fpga-simulator", "10"
+"""Of the evaluator that times these networks; the version changes when numbers do."""
+SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _NO_PIECE = 1 << 62
 """There are fewer."""
 
@@ -381,3 +385,79 @@ def write_parts(table: Table, parts: Iterable[Part]) -> None:
         elif isinstance(part, Again):
             with table.repeat(part.count):
                 write_parts(table, part.parts)
+
+
+_DIRECTIONS = {int(Code.GET): "get", int(Code.PUT): "put"}
+
+
+@dataclass(frozen=True)
+class FpgaLabels(Labels):
+    """Names of the tasks, copies and FIFOs of an FPGA design's network.
+
+    Attributes:
+        number: per table process the program's task, or -1 for copies.
+        copies: names of the copies, by table process.
+        ends: who is at either end of each stream: those beyond the program's FIFOs say that a tile has arrived or is
+            done.
+    """
+
+    program: CompiledProgram
+    network: FpgaNetwork
+    number: IntArray
+    copies: Mapping[int, str]
+    ends: Ends
+
+    def task(self, task: int) -> str:
+        return self.copies[task] if task in self.copies else self.program.task_name(int(self.number[task]))
+
+    def stream(self, stream: int) -> str:
+        if stream >= self.network.fifos:
+            return self._tile(stream)
+        return self.program.stream_name(int(self.network.wiring.stream[stream]))
+
+    def _tile(self, stream: int) -> str:
+        source, target = int(self.ends.producer[stream]), int(self.ends.consumer[stream])
+        if source in self.copies:
+            return f"{self.copies[source]} for {self.task(target)}"
+        return f"{self.copies[target]} from {self.task(source)}"
+
+    def array(self, stream: int) -> str:
+        """Return the name of the stream array, or the tile FIFO, whose depth a stream shares."""
+        if stream >= self.network.fifos:
+            return self._tile(stream)
+        return self.program.streams[int(self.network.wiring.array[stream])].name
+
+    def operation(self, task: int, op: int) -> str:
+        """Return the lines of the source that a row of a task's operation table may be of."""
+        number = int(self.number[task])
+        if number < 0:
+            return f"operation {op} of {self.task(task)}"
+        task_class = class_of_task(self.program, number)
+        built = self.network.network
+        kind, port = built.rows.reshape(-1, 4)[built.first_row[task] + op, :2].tolist()
+        bound = task_class.body.streams[port]
+        array = bound if isinstance(bound, StreamArray) else bound.stream
+        uses = [one for one in task_class.stream_ops if one.stream == array]
+        same = [one for one in uses if one.direction == _DIRECTIONS.get(kind)] or uses
+        return " or ".join(dict.fromkeys(str(one.location) for one in same))
+
+    def resource(self, resource: int) -> str:
+        return f"AXI port {resource}"
+
+
+def labels_of(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
+    """Return names in the order in which `fpga_network` makes processes and streams."""
+    program = mapping.vmg.program
+    number = np.full(network.network.task_count, -1)
+    number[network.task] = np.arange(len(network.task))
+    names = [
+        f"{verb} {use.tensor.name}"
+        for use in mapping.tensors
+        if use.uses_port
+        for verb, does in (("load", use.reads), ("store", use.writes))
+        if does
+    ]
+    streamed = [use for place in ("stream", "axis") for use in mapping.tensors if use.place == place]
+    names += [f"stream {use.tensor.name}" for use in streamed]
+    copies = dict(zip((*network.movers, *network.passing), names, strict=True))
+    return FpgaLabels(program, network, number, copies, stream_ends(network.network, {}))

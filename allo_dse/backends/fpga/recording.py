@@ -4,82 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import IntArray, StreamArray
-from allo_dse.eval.execute.run import class_of_task
+from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.recording import MAX_EVENTS, Recorded, Recording, whole_run
-from allo_dse.simulator.network.network import Ends, Labels, node_label, stream_ends
-from allo_dse.simulator.run_time.records import Code
+from allo_dse.simulator.network.network import node_label
 from allo_dse.space.design import Design
 
 from .depths.solver import timed_runs
 from .hls.retime import ReportTimes, retimed
 from .mapping import FpgaMapping
-from .network import FpgaNetwork, fpga_network
+from .network import fpga_network, labels_of
 
-_DIRECTIONS = {int(Code.GET): "get", int(Code.PUT): "put"}
 _NUMBERS = re.compile(r"(_\d+)+$")
-
-
-@dataclass(frozen=True)
-class FpgaLabels(Labels):
-    """Names of the tasks, copies and FIFOs of an FPGA design's network.
-
-    Attributes:
-        number: per table process the program's task, or -1 for copies.
-        copies: names of the copies, by table process.
-        ends: who is at either end of each stream: those beyond the program's FIFOs say that a tile has arrived or is
-            done.
-    """
-
-    program: CompiledProgram
-    network: FpgaNetwork
-    number: IntArray
-    copies: Mapping[int, str]
-    ends: Ends
-
-    def task(self, task: int) -> str:
-        return self.copies[task] if task in self.copies else self.program.task_name(int(self.number[task]))
-
-    def stream(self, stream: int) -> str:
-        if stream >= self.network.fifos:
-            return self._tile(stream)
-        return self.program.stream_name(int(self.network.wiring.stream[stream]))
-
-    def _tile(self, stream: int) -> str:
-        source, target = int(self.ends.producer[stream]), int(self.ends.consumer[stream])
-        if source in self.copies:
-            return f"{self.copies[source]} for {self.task(target)}"
-        return f"{self.copies[target]} from {self.task(source)}"
-
-    def array(self, stream: int) -> str:
-        """Return the name of the stream array, or the tile FIFO, whose depth a stream shares."""
-        if stream >= self.network.fifos:
-            return self._tile(stream)
-        return self.program.streams[int(self.network.wiring.array[stream])].name
-
-    def operation(self, task: int, op: int) -> str:
-        """Return the lines of the source that a row of a task's operation table may be of."""
-        number = int(self.number[task])
-        if number < 0:
-            return f"operation {op} of {self.task(task)}"
-        task_class = class_of_task(self.program, number)
-        built = self.network.network
-        kind, port = built.rows.reshape(-1, 4)[built.first_row[task] + op, :2].tolist()
-        bound = task_class.body.streams[port]
-        array = bound if isinstance(bound, StreamArray) else bound.stream
-        uses = [one for one in task_class.stream_ops if one.stream == array]
-        same = [one for one in uses if one.direction == _DIRECTIONS.get(kind)] or uses
-        return " or ".join(dict.fromkeys(str(one.location) for one in same))
-
-    def resource(self, resource: int) -> str:
-        return f"AXI port {resource}"
 
 
 class FpgaRecording(Recording, frozen=True):
@@ -135,24 +75,6 @@ def record_fpga(
     )
 
 
-def labels_of(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
-    """Return names in the order in which `fpga_network` makes processes and streams."""
-    program = mapping.vmg.program
-    number = np.full(network.network.task_count, -1)
-    number[network.task] = np.arange(len(network.task))
-    names = [
-        f"{verb} {use.tensor.name}"
-        for use in mapping.tensors
-        if use.uses_port
-        for verb, does in (("load", use.reads), ("store", use.writes))
-        if does
-    ]
-    streamed = [use for place in ("stream", "axis") for use in mapping.tensors if use.place == place]
-    names += [f"stream {use.tensor.name}" for use in streamed]
-    copies = dict(zip((*network.movers, *network.passing), names, strict=True))
-    return FpgaLabels(program, network, number, copies, stream_ends(network.network, {}))
-
-
 def recorded(design: Design, metrics: Mapping[str, Any]) -> Recorded:
     """Return the recording of a design, with the names of its processes, buffers and nodes.
 
@@ -189,7 +111,4 @@ def _costs(metrics: Mapping[str, Any], cycles: int) -> str:
 
 def _kind(name: str) -> str:
     """Elements by kernel: "pe_0_1" and "pe_0_2 and 3 more" are both "pe"; copies are of their own kind."""
-    head = name.partition(" and ")[0]
-    while head.rpartition("_")[2].isdigit() and head.rpartition("_")[0]:
-        head = head.rpartition("_")[0]
-    return head
+    return _NUMBERS.sub("", name.partition(" and ")[0])

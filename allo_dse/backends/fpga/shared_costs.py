@@ -14,9 +14,15 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from allo_dse.common.records import keep
-from allo_dse.compiler.program.compiled import CompiledProgram, Directive, is_region, kept_in_common, of_region
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.common.records import once
+from allo_dse.compiler.program.compiled import (
+    CompiledProgram,
+    Directive,
+    TaskClass,
+    is_region,
+    kept_in_common,
+    of_region,
+)
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort
 from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.device.device import FpgaDevice
@@ -96,10 +102,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
     @staticmethod
     def of(graph: ProgramGraph, device: FpgaDevice) -> SharedCosts:
         """Return the shared costs of a program's graph, which keeps them."""
-        known = graph.once(_by_device)
-        if device.key not in known:
-            known[device.key] = SharedCosts(graph, device)
-        return known[device.key]
+        return once(graph.once(_by_device), device.key, lambda: SharedCosts(graph, device))
 
     def scheduled(self, schedule: tuple[Directive, ...], rates: Mapping[str, float] | None = None) -> Scheduled:
         """Return the costs shared by all designs with one schedule.
@@ -108,8 +111,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
             rates: known elements per cycle of a tensor's copies, by its name.
         """
         key = (schedule, tuple(rates.items())) if rates else schedule
-        known = self._schedules.get(key)
-        return known or keep(self._schedules, key, Scheduled(self, schedule, rates or {}))
+        return once(self._schedules, key, lambda: Scheduled(self, schedule, rates or {}))
 
     @cached_property
     def streams(self) -> Mapping[str, StreamArray]:
@@ -118,8 +120,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
     def processing(self, key: Hashable, made: Callable[[], Processing]) -> Processing:
         """Return the cost of processing elements, made once per fold and costs."""
-        known = self._processing.get(key)
-        return keep(self._processing, key, made()) if known is None else known
+        return once(self._processing, key, made)
 
     def differs(self, task_class: TaskClass, run: int) -> bool:
         """Return whether tasks of a class may take different times."""
@@ -142,9 +143,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
     def alike(self, run: int) -> tuple[AlikeTasks, ...]:
         """Return all tasks in groups of equal ones, which depend neither on the fold nor on the schedule."""
-        if run not in self._alike:
-            self._alike[run] = tuple(self._alike_tasks(run))
-        return self._alike[run]
+        return once(self._alike, run, lambda: tuple(self._alike_tasks(run)))
 
     def _alike_tasks(self, run: int) -> Iterator[AlikeTasks]:
         for cls, tasks, pids in tasks_by_class(self.graph.program):
@@ -182,19 +181,14 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
     def fifos(self, fifos: Fifos) -> Resources:
         """Return the resources of FIFOs."""
-        return self._fifos.get(fifos) or keep(self._fifos, fifos, self._built(fifos))
-
-    def _built(self, fifos: Fifos) -> Resources:
-        parts = ((fifo_resources(self.device, bits, depth), count) for bits, depth, count in self._sizes(fifos))
-        return Resources.weighted(parts)
+        sizes = self._sizes(fifos)
+        parts = ((fifo_resources(self.device, bits, depth), count) for bits, depth, count in sizes)
+        return once(self._fifos, fifos, lambda: Resources.weighted(parts))
 
     def fifo_bits(self, fifos: Fifos) -> int:
         """The bits of memory that FIFOs are."""
-        known = self._bits.get(fifos)
-        if known is None:
-            bits = (fifo_bits(self.device, bits, depth) * count for bits, depth, count in self._sizes(fifos))
-            known = keep(self._bits, fifos, sum(bits))
-        return known
+        bits = (fifo_bits(self.device, bits, depth) * count for bits, depth, count in self._sizes(fifos))
+        return once(self._bits, fifos, lambda: sum(bits))
 
     def _sizes(self, fifos: Fifos) -> Iterator[tuple[int, int, int]]:
         """Bits of an element, depth in elements, and how many there are."""
@@ -246,15 +240,11 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
             SimulationError: where control depends on data.
         """
         key = (task_class.kernel, task_class.name, pid, run)
-        known = self.costs.get(key)
-        if known is None:
+        if key not in self.costs:
             costs = self._shared.graph.once(_class_costs)
-            names = frozenset(self.edged.streams)
-            if names not in costs:
-                costs[names] = ClassCosts(self.edged.program)
-            own = self.edged_class(task_class)
-            known = self.costs[key] = costs[names].of(own, self.device, self.schedule, pid, run)
-        return known
+            own = once(costs, frozenset(self.edged.streams), lambda: ClassCosts(self.edged.program))
+            self.costs[key] = own.of(self.edged_class(task_class), self.device, self.schedule, pid, run)
+        return self.costs[key]
 
     @cached_property
     def tensors(self) -> tuple[TensorUse, ...]:

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.violation import Violation

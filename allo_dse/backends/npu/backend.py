@@ -25,8 +25,9 @@ from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.design import Design, Draft
 
 from .advice import rewrite
+from .allo.rules import crowded_program
 from .allo.target import ALLO
-from .evaluator import NpuSimulator
+from .evaluator import NpuSimulator, overdue
 from .fold_bounds import NpuFoldBounds, task_excess
 from .mapping import NpuMapping
 from .movement.layout_plan import layouts_on
@@ -164,7 +165,12 @@ class NpuBackend(Backend):
         )
         work = (op for kernel in design.program.kernels for cls in kernel.by_work[0] for op in cls.work)
         once = "data decides how often some loops run, which count once: latency is a lower bound"
-        return Words("core", details, (once,) if any(op.count is None for op in work) else ())
+        caveats = (
+            once if any(op.count is None for op in work) else "",
+            overdue(device, metrics.get("latency_us", 0.0), (metrics.get("latency_range") or {}).get("percent", 0.0)),
+            crowded_program(design.vmg, device),
+        )
+        return Words("core", details, tuple(filter(None, caveats)))
 
     def capacity(self, device: Device) -> dict[str, float]:
         """Return the cores, and the data memory of one."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from allo_dse.compiler.program.kernel import TileOp
+from allo_dse.compiler.program.compiled import TileOp
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.device.npu_model import Accuracy, type_key
 from allo_dse.device.writing import device_text

@@ -16,8 +16,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import ExternalCall, TaskClass, TileOp
+from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass, TileOp
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import Board
@@ -260,21 +259,6 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
         limits = column_limits(self.device)
         return {"in": limits.columns * limits.shim_out, "out": limits.columns * limits.shim_in}
 
-    def tile_ticks(self, way: Direction, tile_bytes: int, run_bytes: int, *, paged: bool) -> TileTicks:
-        """Return the times of a tile; see `TileTicks.of`."""
-        key = tile_bytes, run_bytes, paged, self.shared_channels[way]
-        if key not in self._tile_ticks:
-            self._tile_ticks[key] = TileTicks.of(self.device, tile_bytes, run_bytes, paged=paged, channels=key[-1])
-        return self._tile_ticks[key]
-
-    @cached_property
-    def shared_channels(self) -> dict[Direction, int]:
-        return channels_of(self.program.task_classes, self.device)
-
-    @cached_property
-    def _tile_ticks(self) -> dict[tuple[int, int, bool, int], TileTicks]:
-        return {}
-
     @cached_property
     def moved_once(self) -> tuple[float, float]:
         """As `moved`, whatever the fold."""
@@ -430,11 +414,12 @@ class _Port(Struct, frozen=True):
     @staticmethod
     def of(work: ProgramWork, kernel: int, side: PortSide) -> _Port:
         limits, port, way = work.limits, side.port, side.key[1]
+        shared = channels_of(work.program.task_classes, work.device)
         alike, telling = limits.alike(kernel, side), limits.telling(kernel, side)
         return _Port(
             way, work.program.kernels[kernel].mesh, frozenset(alike), frozenset(telling),
             tuple(telling if way == "in" else alike), limits.tiles(kernel, side), port.tile_bytes,
-            work.tile_ticks(way, port.tile_bytes, port.run_bytes, paged=False),
+            TileTicks.of(work.device, port.tile_bytes, port.run_bytes, paged=False, channels=shared[way]),
         )  # fmt: skip
 
     def moved(self, sizes: Sizes, order: tuple[int, ...]) -> tuple[int, int]:

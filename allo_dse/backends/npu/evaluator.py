@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
-from msgspec import Struct, msgpack
+from msgspec import msgpack
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import keep
@@ -24,12 +24,12 @@ from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.space.design import Design, Draft
 
-from .costs import ANYTHING, DIRECTIONS, TICKS_PER_CYCLE, ProgramWork, TileTicks, blocks_of, host_us, macs_of, peak_of
+from .costs import ANYTHING, TICKS_PER_CYCLE, ProgramWork, blocks_of, host_us, macs_of, peak_of
 from .mapping import NpuMapping
-from .movement.movement import Flow, Transport
-from .movement.periods import Cadence, GroupSchedule, PortSchedule
+from .movement.movement import Transport
+from .movement.periods import GroupSchedule, PortSchedule
 from .movement.streams import Links
-from .network import TEMPLATE_PERIODS, NpuNetwork, build_npu_network, is_paged, ports_of_nodes
+from .network import build_npu_network, is_paged, ports_of_nodes, timed_flows
 
 # Accuracy of a predicted latency, from comparisons with measurements in the device file.
 
@@ -55,6 +55,18 @@ def accuracy_of(design: Design, latency_us: float) -> Accuracy | None:
     tensors = design.program.tensors
     element = type_key(tensors[0].dtype) if tensors else ""
     return NpuDevice.of(design.device).accuracy_of(operations_of(design.program), element, latency_us)
+
+
+def overdue(device: NpuDevice, latency_us: float, percent: float = 0.0) -> str:
+    """Return a warning about a call that the driver aborts, or may abort within its range; empty if it runs."""
+    limit_s = device.host.call_timeout_s
+    if latency_us * (1 + percent / 100) <= limit_s * 1e6:
+        return ""
+    return (
+        f"a call {'takes' if latency_us > limit_s * 1e6 else 'may take'} longer than the {limit_s:g} s after which the "
+        "driver aborts it: load amdxdna with a longer tdr_timeout_ms (older drivers: timeout_in_sec), or share the "
+        "work out over several calls"
+    )
 
 
 # Bounds of an NPU design before it is simulated: the work of its resources.
@@ -156,31 +168,16 @@ def _plan_bounds(design: Design, work: ProgramWork) -> Bounds:
     return work.bounds(design.vmg.node_count, ticks, transport.host_rewrites, (memory, memory), (dram, dram))
 
 
-class _Moved(NamedTuple):
-    """A flow with the times of a tile and its number of moves. Times are ticks."""
-
-    flow: Flow
-    cadence: Cadence
-    ticks: TileTicks
-
-
 class _Plan:
     """A transport plan as sums over its resources."""
 
     def __init__(self, work: ProgramWork, transport: Transport, schedules: Sequence[GroupSchedule]) -> None:
         self._work, self._schedules = work, schedules
         ports = ports_of_nodes(schedules)
-        self._moved: list[_Moved] = []
-        self._of_transfer: list[list[_Moved]] = [[] for _ in transport.transfers]
+        self._moved = list(timed_flows(schedules, transport, work.device))
         # Per node, the least wait of its first task, and the time for the results of its last one to leave.
         self._waits = [{"in": 0, "out": 0} for _ in ports]
-        for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
-            schedule = ports[flow.nodes[0]][flow.ports[0]]
-            paged = is_paged(transfer, schedule.port.tensor, work.device.board)
-            ticks = work.tile_ticks(flow.direction, flow.tile_bytes, flow.run_bytes, paged=paged)
-            moved = _Moved(flow, schedule.cadence, ticks)
-            self._moved.append(moved)
-            self._of_transfer[transfer.index].append(moved)
+        for flow, _, _, ticks, _ in self._moved:
             for node, port in zip(flow.nodes, flow.ports, strict=True):
                 if _is_waited_for(ports[node][port]):
                     own = self._waits[node]
@@ -188,14 +185,14 @@ class _Plan:
 
     def block_ticks(self, periods: int) -> float:
         """Return a lower bound of a block's time: the work of its busiest resource."""
-        dram = (
-            sum(m.cadence.over(periods) * m.ticks.dram for m in self._moved if m.flow.direction == way)
-            for way in DIRECTIONS
-        )  # fmt: skip
-        shims = (sum(m.cadence.over(periods) * m.ticks.shim for m in moved) for moved in self._of_transfer)
-        memory = (m.cadence.over(periods) * m.ticks.channel for m in self._moved)
         # Each of these is the work of one server that does one thing at a time, so the slowest is a lower bound.
-        return max(*dram, max(shims, default=0), max(memory, default=0), self._busiest_core(periods))
+        busy: Counter[object] = Counter()
+        for number, (flow, transfer, cadence, ticks, _) in enumerate(self._moved):
+            moves = cadence.over(periods)
+            busy[flow.direction] += moves * ticks.dram
+            busy["shim", transfer.index] += moves * ticks.shim
+            busy["memory tile", number] += moves * ticks.channel
+        return max(*busy.values(), self._busiest_core(periods))
 
     def _busiest_core(self, periods: int) -> float:
         """The busiest node computes once its first tiles have arrived; its last ones leave when it has computed."""
@@ -312,17 +309,15 @@ class NpuSimulator:
         Raises:
             SimulationError: if the design deadlocks.
         """
-        schedules = NpuMapping.of(design).view.periods
-        simulation = _Simulation(design, schedules, NpuMapping.of(design).view.channels, transport)
-        device = NpuDevice.of(design.device)
-        array = network_key(design.program, schedules, simulation.links, transport, device)
+        view, device = NpuMapping.of(design).view, NpuDevice.of(design.device)
+        array = network_key(design.program, view.periods, view.channels, transport, device)
         known = design.vmg.graph.once(_times)
         blocks = []
-        for periods, times in blocks_of(schedules[0].periods, transport, device.board):
+        for periods, times in blocks_of(view.periods[0].periods, transport, device.board):
             key = array, periods
-            timed = known[key] if key in known else keep(known, key, simulation.run(periods), MOST_KNOWN)
+            timed = known.get(key) or keep(known, key, _simulated(design, transport, periods), MOST_KNOWN)
             blocks.append(_Block(periods, times, timed))
-        return _metrics(design, schedules, transport, blocks)
+        return _metrics(design, view.periods, transport, blocks)
 
 
 def _times(graph: ProgramGraph) -> dict[Hashable, _Timed]:
@@ -330,55 +325,39 @@ def _times(graph: ProgramGraph) -> dict[Hashable, _Timed]:
     return {}
 
 
-class _Simulation(Struct, frozen=True, dict=True):
-    """The simulations of one design, which differ in the number of periods only."""
+def _simulated(design: Design, transport: Transport, periods: int) -> _Timed:
+    """Simulate a number of periods of a design.
 
-    design: Design
-    schedules: tuple[GroupSchedule, ...]
-    links: Links
-    transport: Transport
+    Raises:
+        SimulationError: if it deadlocks.
+    """
+    view = NpuMapping.of(design).view
+    built = build_npu_network(view.periods, view.channels, transport, NpuDevice.of(design.device), periods)
+    result = table_engine().run(built.network, extrapolate=True)
+    if not result.finished:
+        raise SimulationError(
+            f"the design deadlocks: {_waiting(design, view.channels, result)}",
+            hint="raise the depths of buffers (`Buffering`), or of the streams where they are declared",
+        )
+    return _Timed(float(result.cycles), max(built.core_ticks), built.channel_ticks, built.dram_ticks)
 
-    def run(self, periods: int) -> _Timed:
-        """Simulate a number of periods."""
-        network = self._network(periods)
-        result = table_engine().run(network.network, extrapolate=True)
-        if not result.finished:
-            raise SimulationError(
-                f"the design deadlocks: {self._waiting(result)}",
-                hint="raise the depths of buffers (`Buffering`), or of the streams where they are declared",
-            )
-        channel = max(network.channel_ticks.values(), default=0.0)
-        core = max(network.core_ticks)
-        return _Timed(float(result.cycles), core, channel, network.dram_ticks)
 
-    def _waiting(self, result: RunResult) -> str:
-        """Describe the nodes that wait and their streams; nodes that wait for tiles of tensors are only counted."""
-        assert result.deadlock is not None
-        names, channels = self.design.vmg.nodes, sorted(self.links.depth)
-        first_stream = result.network.stream_count - 2 * len(channels)
-        first_core = result.network.node_count - len(names)
-        said, others = [], 0
-        for blocked in result.deadlock.cycle or result.deadlock.blocked:
-            place = (blocked.stream - first_stream) // 2
-            if blocked.node < first_core or place < 0:
-                others += 1
-                continue
-            source, target, name = channels[place]
-            way = "room in" if (blocked.stream - first_stream) % 2 else "a token of"
-            depth = self.links.depth[channels[place]]
-            said.append(f"{names[blocked.node - first_core]} waits for {way} {name} (depth {depth}) "
-                        f"from {names[source]} to {names[target]}")  # fmt: skip
-        return "; ".join([*said[:4], *([f"{others} wait for tiles of tensors"] if others else [])])
-
-    def _network(self, periods: int) -> NpuNetwork:
-        return self._built(periods) if periods < TEMPLATE_PERIODS else self._template.with_periods(periods)
-
-    @cached_property
-    def _template(self) -> NpuNetwork:
-        return self._built(TEMPLATE_PERIODS)
-
-    def _built(self, periods: int) -> NpuNetwork:
-        return build_npu_network(self.schedules, self.links, self.transport, NpuDevice.of(self.design.device), periods)
+def _waiting(design: Design, links: Links, result: RunResult) -> str:
+    """Describe the nodes that wait and their streams; nodes that wait for tiles of tensors are only counted."""
+    assert result.deadlock is not None
+    names, channels = design.vmg.nodes, sorted(links.depth)
+    first_stream = result.network.stream_count - 2 * len(channels)
+    first_core = result.network.node_count - len(names)
+    said, others = [], 0
+    for blocked in result.deadlock.cycle or result.deadlock.blocked:
+        place, is_room = divmod(blocked.stream - first_stream, 2)
+        if blocked.node < first_core or place < 0:
+            others += 1
+            continue
+        source, target, name = channels[place]
+        said.append(f"{names[blocked.node - first_core]} waits for {'room in' if is_room else 'a token of'} {name} "
+                    f"(depth {links.depth[channels[place]]}) from {names[source]} to {names[target]}")  # fmt: skip
+    return "; ".join([*said[:4], *([f"{others} wait for tiles of tensors"] if others else [])])
 
 
 def _metrics(

@@ -8,26 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.token_exchange import stream_deadlock
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup, short_node_name
-from allo_dse.mapper.graph.ports import PortKey
 from allo_dse.mapper.violation import Buffering, Violation
 from allo_dse.simulator.engine.engine import table_engine
-from allo_dse.simulator.network.network import NetworkBuilder
-from allo_dse.simulator.network.tables import Table
 
 from .movement.access import misaligned_tiles, tile_loops
 from .movement.flows import GroupTiles
 from .movement.movement import LOCKS_PER_END, WORD_BYTES, Channel, StreamFlow, Transfer, Transport
 from .movement.node_memory import NodeMemory
-from .movement.periods import GroupSchedule
-from .movement.streams import Links, Step, core_period
 from .movement.transport import tile_violations
 from .movement.view import MappingView
 
@@ -56,10 +49,22 @@ def waiting(view: MappingView, transport: Transport) -> tuple[str | int, ...]:
     shared = [t for t in transport.transfers if len(t.flows) > 1 or len(transport.flows[t.flows[0]].nodes) > 1]
     if not shared:
         return ()
-    peers = _peers_by_array(view)
-    if _in_step(shared, transport, roles(view, _peers_by_use(view) if peers is None else peers)):
+    if _in_step(shared, transport, roles(view, _peers(view))):
         return ()
-    return _Exchange().run(view.periods, view.channels, transport)
+    from .network import build_npu_network  # which imports costs, for few mappings
+
+    schedules = view.periods
+    network = build_npu_network(schedules, view.channels, transport, None, schedules[0].periods).network
+    result = table_engine().run(network, extrapolate=True)
+    if result.finished:
+        return ()
+    names: list[str | int] = [
+        f"{f.tensor} to {len(f.nodes)} nodes" if f.direction == "in" else f.tensor for f in transport.flows
+    ]
+    names += [f"{transfer.tensor} of {len(transfer.flows)} flows" for transfer in transport.transfers]
+    names += range(view.vmg.node_count)
+    assert result.deadlock is not None
+    return tuple(names[blocked.node] for blocked in result.deadlock.cycle or result.deadlock.blocked)
 
 
 def roles(view: MappingView, peers: Peers) -> list[int]:
@@ -83,19 +88,7 @@ def _work(view: MappingView) -> Iterator[Hashable]:
             yield number, wired.get(at), *(patterns[at] for patterns in ports)
 
 
-def _peers_by_array(view: MappingView) -> Peers | None:
-    """Return the channels by array; None if a node gets from several nodes through one, or puts to several."""
-    found: list[dict[tuple[str, bool], int]] = [{} for _ in range(view.vmg.node_count)]
-    streams = view.declared_links.between
-    for stream in streams:
-        found[stream.source][stream.stream, True] = stream.target
-        found[stream.target][stream.stream, False] = stream.source
-    if sum(map(len, found)) < 2 * len(streams):
-        return None
-    return [sorted(((name, puts), peer, (name, not puts)) for (name, puts), peer in own.items()) for own in found]
-
-
-def _peers_by_use(view: MappingView) -> Peers:
+def _peers(view: MappingView) -> Peers:
     """The channels in the order in which nodes use them."""
     own = [channels for group in view.channels.groups for channels in group.channels]
     at = {(node, channel): number for node, channels in enumerate(own) for number, channel in enumerate(channels)}
@@ -121,86 +114,6 @@ def _in_step(shared: Sequence[Transfer], transport: Transport, role: Sequence[in
         if len(ends) > 1:
             return False
     return True
-
-
-@dataclass
-class _Exchange:
-    """Network of nodes, memory-tile channels and shim channels; a FIFO is two streams, of full and of free slots.
-
-    Attributes:
-        depths: of the FIFOs; FIFO n is streams 2n and 2n + 1.
-        names: of the processes: numbers of nodes, or descriptions of channels.
-    """
-
-    builder: NetworkBuilder = field(default_factory=NetworkBuilder)
-    depths: list[int] = field(default_factory=list)
-    names: list[str | int] = field(default_factory=list)
-
-    def run(self, schedules: Sequence[GroupSchedule], links: Links, transport: Transport) -> tuple[str | int, ...]:
-        """Return the cycle of processes that wait for each other; see `waiting`."""
-        ends: dict[tuple[int, PortKey], int] = {}
-        by_node = [schedule for schedule in schedules for _ in range(schedule.group.count)]
-        for transfer in transport.transfers:
-            flows = [transport.flows[number] for number in transfer.flows]
-            cadence = by_node[flows[0].nodes[0]].by_key[flows[0].ports[0]].cadence
-            moves, inwards = cadence.over(schedules[0].periods), transfer.direction == "in"
-            staged = [self._fifo(transfer.depth) for _ in flows]
-            for flow, buffer in zip(flows, staged, strict=True):
-                local = [self._fifo(flow.depth) for _ in flow.nodes]
-                ends.update(zip(zip(flow.nodes, flow.ports, strict=True), local, strict=True))
-                name = f"{flow.tensor} to {len(flow.nodes)} nodes" if inwards else flow.tensor
-                self._channel(name, moves, *(([buffer], local) if inwards else (local, [buffer])))
-            self._turns(f"{transfer.tensor} of {len(flows)} flows", moves, staged, given=inwards)
-        self._nodes(schedules, links, ends)
-        depths = np.repeat(np.array(self.depths, np.int64), 2)
-        initial = depths.copy()
-        initial[::2] = 0
-        self.builder.streams(depths, latency=0, initial=initial)
-        result = table_engine().run(self.builder.build(), extrapolate=True)
-        if result.finished:
-            return ()
-        assert result.deadlock is not None
-        return tuple(self.names[blocked.node] for blocked in result.deadlock.cycle or result.deadlock.blocked)
-
-    def _fifo(self, depth: int) -> int:
-        self.depths.append(depth)
-        return len(self.depths) - 1
-
-    def _process(self, name: str | int, table: Table, fifos: Sequence[int]) -> None:
-        self.names.append(name)
-        self.builder.process(table, [stream for n in fifos for stream in (2 * n, 2 * n + 1)])
-
-    def _channel(self, name: str, moves: int, sources: list[int], targets: list[int]) -> None:
-        """Tiles from FIFOs to FIFOs, all at once."""
-        table = Table()
-        fifos = tuple(range(len(sources) + len(targets)))
-        step = Step(((fifos[: len(sources)], fifos[len(sources) :]),), 1)
-        with table.repeat(moves):
-            step.write(table, 0)
-        self._process(name, table, [*sources, *targets])
-
-    def _turns(self, name: str, moves: int, staged: list[int], *, given: bool) -> None:
-        """Tiles from DRAM (`given`), or to it, a FIFO at a time."""
-        table = Table()
-        with table.repeat(moves):
-            for fifo in range(len(staged)):
-                table.get(2 * fifo + given)
-                table.wait(1)
-                table.put(2 * fifo + (not given))
-        self._process(name, table, staged)
-
-    def _nodes(self, schedules: Sequence[GroupSchedule], links: Links, ends: dict[tuple[int, PortKey], int]) -> None:
-        fifos = {channel: self._fifo(depth) for channel, depth in sorted(links.depth.items())}
-        node = 0
-        for schedule, own in zip(schedules, links.groups, strict=True):
-            table, ticks = Table(), np.ones(len(schedule.classes), np.int64)
-            for steady, repeats in ((False, 1), (True, schedule.periods - 1)):
-                with table.repeat(repeats):
-                    core_period(table, schedule, ticks, own, steady)
-            for channels in own.channels:
-                ports = [ends[node, port.key] for port in schedule.ports]
-                self._process(node, table, [*ports, *(fifos[channel] for channel in channels)])
-                node += 1
 
 
 # With more nodes than this many times the device's tiles, placement adds nothing to the verdict on their number.

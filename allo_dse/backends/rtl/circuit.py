@@ -14,8 +14,7 @@ from allo_dse.common.mlir.bindings import arith, ir, memref, scf
 from allo_dse.common.mlir.dialect import Get, Put, text_context
 from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
 from allo_dse.simulator.codegen.stream_ops import find
 

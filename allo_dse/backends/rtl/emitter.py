@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 
 from .tools import Kind, LocalArray, RtlError, RtlKernel, Site
 
@@ -213,22 +213,18 @@ class Emitter:
 
     def _chosen(self, op: ir.Operation, yes: list[ir.Value], no: list[ir.Value]) -> None:
         """A branch to the same block either way: only its arguments depend on the condition."""
-        condition, values = self._value(op.operands[0]), []
-        for left, right in zip(yes, no, strict=True):
-            values.append(
-                self._new(
-                    f"arith.select {condition}, {self._value(left)}, {self._value(right)} : {self._type(left.type)}"
-                )
-            )
-        types = ", ".join(self._type(value.type) for value in yes)
-        number = next(n for n, other in enumerate(self.blocks) if other == op.successors[0])
-        self.lines.append(f"  cf.br ^bb{number}" + (f"({', '.join(values)} : {types})" if values else ""))
+        condition = self._value(op.operands[0])
+        pairs = (
+            (self._value(left), self._value(right), self._type(left.type)) for left, right in zip(yes, no, strict=True)
+        )
+        values = [self._new(f"arith.select {condition}, {left}, {right} : {type_}") for left, right, type_ in pairs]
+        self.lines.append(f"  cf.br {self._target(op.successors[0], yes, values)}")
 
-    def _target(self, block: ir.Block, operands: list[ir.Value]) -> str:
+    def _target(self, block: ir.Block, operands: list[ir.Value], values: Sequence[str] = ()) -> str:
         number = next(n for n, other in enumerate(self.blocks) if other == block)
-        values = ", ".join(self._value(v) for v in operands)
+        shown = ", ".join(values or map(self._value, operands))
         types = ", ".join(self._type(v.type) for v in operands)
-        return f"^bb{number}({values} : {types})" if operands else f"^bb{number}"
+        return f"^bb{number}({shown} : {types})" if operands else f"^bb{number}"
 
     def _return(self, _op: ir.Operation) -> None:
         self.lines.append("  return")

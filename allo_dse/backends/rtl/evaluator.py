@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.mlir import jit
-from allo_dse.common.records import Array, JsonObject
+from allo_dse.common.records import Array, JsonObject, replace
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.fpga_model import Resources
@@ -40,6 +40,7 @@ from .tools import (
     Site,
     kernels_verilog,
     renamed,
+    require,
     run_tool,
     unavailable,
     yosys,
@@ -284,9 +285,7 @@ def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, R
     Raises:
         RtlError: if Yosys is missing or fails.
     """
-    reason = unavailable(synthesis=True)
-    if reason:
-        raise RtlError(reason.split(": ")[0], hint=reason.split(": ", 1)[1])
+    require(synthesis=True)
     library = Path(__file__).with_name("stream.sv").read_text()
     total = dict.fromkeys(("kernels", "ports", "streams", "arrays"), Resources())
     needed: Counter[tuple[str, _Piece]] = Counter()
@@ -387,19 +386,29 @@ class Waiting(Struct, frozen=True):
     stream: str
 
 
-class CircuitRun(Struct, frozen=True):
-    """Result of a circuit simulation.
+class RtlResult(Struct, frozen=True):
+    """Result of running a program's circuit.
 
     Attributes:
-        cycles: from the start to the end of the last task, or to the last access before a deadlock.
-        waiting: the tasks at streams, where the circuit got stuck.
-        peak: words in each FIFO at most.
+        cycles: of the circuit, from the start to the end of its last task; to the last access before a deadlock.
+        outputs: the program's tensors after the run, by name.
+        deadlock: the tasks that wait at streams; empty if all ended.
+        peak: largest number of words in each stream; a block is as many words as it has elements.
     """
 
     finished: bool
     cycles: int
-    waiting: tuple[Waiting, ...]
+    deadlock: tuple[Waiting, ...]
     peak: dict[str, int]
+    outputs: dict[str, Array] = field(default_factory=dict)
+
+    def explain(self) -> str:
+        """Describe the tasks that wait, or the end of the run."""
+        if self.finished:
+            return f"the circuit ended after {self.cycles:,} cycles"
+        words = {"put": ("put to", "full"), "get": ("get from", "empty")}
+        waits = [f"  {w.task} waits to {words[w.kind][0]} {w.stream} ({words[w.kind][1]})" for w in self.deadlock]
+        return "\n".join([f"deadlock after {self.cycles:,} cycles of the circuit:", *waits])
 
 
 def run_circuit(
@@ -410,7 +419,7 @@ def run_circuit(
     max_cycles: int = MAX_CYCLES,
     patience: int = PATIENCE,
     seconds: float = 600,
-) -> CircuitRun:
+) -> RtlResult:
     """Run a circuit on tensors, flat arrays of Python integers that are written in place.
 
     Args:
@@ -420,9 +429,7 @@ def run_circuit(
     Raises:
         RtlError: if a tool is missing or fails, or the limit of cycles is reached.
     """
-    reason = unavailable()
-    if reason:
-        raise RtlError(reason.split(": ")[0], hint=reason.split(": ", 1)[1])
+    require()
     name = simulator or next(s for s in SIMULATORS if shutil.which(s))
     with tempfile.TemporaryDirectory(prefix="allo-dse-rtl-") as directory:
         path = Path(directory)
@@ -453,7 +460,7 @@ def _simulate(path: Path, simulator: str, seconds: float) -> str:
     return run_tool([str(path / "obj_dir" / "Vbench")], cwd=path, seconds=seconds)
 
 
-def _parse(circuit: Circuit, output: str) -> CircuitRun:
+def _parse(circuit: Circuit, output: str) -> RtlResult:
     finished, cycles, waiting, peak = False, -1, [], {}
     for line in output.splitlines():
         word, *rest = line.split() or [""]
@@ -468,7 +475,7 @@ def _parse(circuit: Circuit, output: str) -> CircuitRun:
             waiting.append(Waiting(task, rest[1], stream))
     if cycles < 0:
         raise RtlError(f"the simulator said nothing of the end: {output[-300:]}", hint="this is a fault of allo-dse")
-    return CircuitRun(finished, cycles, tuple(waiting), peak)
+    return RtlResult(finished, cycles, tuple(waiting), peak)
 
 
 def _hex(values: NDArray[np.object_], width: int) -> str:
@@ -480,31 +487,6 @@ def _memory_words(text: str) -> list[int]:
     """Return the words of a memory dump; words without a value are undefined and read as 0."""
     words = (word for line in text.splitlines() if not line.startswith("//") for word in line.split())
     return [int(word, 16) if "x" not in word.lower() else 0 for word in words if not word.startswith("@")]
-
-
-class RtlResult(Struct, frozen=True):
-    """Result of running a program's circuit.
-
-    Attributes:
-        cycles: of the circuit, from the start to the end of its last task; to the last access before a deadlock.
-        outputs: the program's tensors after the run, by name.
-        deadlock: the tasks that wait at streams; empty if all ended.
-        peak: largest number of words in each stream; a block is as many words as it has elements.
-    """
-
-    finished: bool
-    cycles: int
-    outputs: dict[str, Array]
-    deadlock: tuple[Waiting, ...]
-    peak: dict[str, int]
-
-    def explain(self) -> str:
-        """Describe the tasks that wait, or the end of the run."""
-        if self.finished:
-            return f"the circuit ended after {self.cycles:,} cycles"
-        words = {"put": ("put to", "full"), "get": ("get from", "empty")}
-        waits = [f"  {w.task} waits to {words[w.kind][0]} {w.stream} ({words[w.kind][1]})" for w in self.deadlock]
-        return "\n".join([f"deadlock after {self.cycles:,} cycles of the circuit:", *waits])
 
 
 def rtl_simulate(
@@ -532,13 +514,13 @@ def rtl_simulate(
     arguments = Arguments(compiled, arrays)
     types = {tensor.name: tensor.dtype for tensor in compiled.tensors}
     memory = {name: _integers(array, types[name]) for name, array in arguments.by_name.items()}
-    run: CircuitRun = run_circuit(circuit, memory, **options)
+    run: RtlResult = run_circuit(circuit, memory, **options)
     if run.finished:
         for name, array in arguments.by_name.items():
             _store(array, memory[name], types[name])
         arguments.write_back()
     outputs = {t.name: np.asarray(a) for t, a in zip(compiled.tensors, arrays, strict=True)}
-    return RtlResult(run.finished, run.cycles, outputs, run.waiting, run.peak)
+    return replace(run, outputs=outputs)
 
 
 def rtl_resources(

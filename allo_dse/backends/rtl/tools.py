@@ -96,6 +96,17 @@ def unavailable(*, synthesis: bool = False) -> str | None:
     return f"the open RTL flow needs {', '.join(missing)}: {'; '.join(hints)}"
 
 
+def require(*, synthesis: bool = False) -> None:
+    """Check that the tools for simulation, or for synthesis, are there.
+
+    Raises:
+        RtlError: naming those that are missing.
+    """
+    if reason := unavailable(synthesis=synthesis):
+        message, hint = reason.split(": ", 1)
+        raise RtlError(message, hint=hint)
+
+
 def yosys() -> tuple[tuple[str, ...], str]:
     """The command of Yosys, on the search path or else of PyPI, and its version: others count other cells."""
     program = shutil.which("yosys")

@@ -21,25 +21,6 @@ if TYPE_CHECKING:
     from allo_dse.device.device import Device
     from allo_dse.eval.calibrate.calibration import Calibration
 
-_CALIBRATE = """Fit a device file: an NPU's to measured times, an FPGA's operators to HLS reports.
-
-MEASUREMENTS is a CSV with the columns design (key or number) and latency_us, or a run directory with measured designs.
-This executes the study file of the run. The device file that is written extends the run's device. For an FPGA it is a
-run directory with designs that dse.HlsTool has measured, a csynth.xml, or a directory of HLS projects.
-
-[bold]Examples[/]
-
-  allo-tune calibrate measured.csv --run runs/gemm -o my_npu.toml
-  allo-tune calibrate runs/gemm -o my_npu.toml      what a rung measured
-  allo-tune calibrate measured.csv -o my_npu.toml --json | jq .errors
-  allo-tune calibrate hls_runs --device u280 -o my_u280.toml
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command("calibrate", help=_CALIBRATE)(calibrate)
-
 
 def calibrate(
     measurements: Annotated[Path, typer.Argument(metavar="MEASUREMENTS", show_default=False)],
@@ -51,6 +32,20 @@ def calibrate(
     study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """Fit a device file: an NPU's to measured times, an FPGA's operators to HLS reports.
+
+    MEASUREMENTS is a CSV with the columns design (key or number) and latency_us, or a run directory with measured
+    designs. This executes the study file of the run. The device file that is written extends the run's device. For
+    an FPGA it is a run directory with designs that dse.HlsTool has measured, a csynth.xml, or a directory of HLS
+    projects.
+
+    [bold]Examples[/]
+
+      allo-tune calibrate measured.csv --run runs/gemm -o my_npu.toml
+      allo-tune calibrate runs/gemm -o my_npu.toml      what a rung measured
+      allo-tune calibrate measured.csv -o my_npu.toml --json | jq .errors
+      allo-tune calibrate hls_runs --device u280 -o my_u280.toml
+    """
     from allo_dse.device.writing import require_writable, write_device
     from allo_dse.eval.calibrate.calibration import calibrate as fit
     from allo_dse.eval.calibrate.calibration import tunable_of
@@ -153,6 +148,8 @@ def _print(found: Calibration, output: Path) -> None:
         to.print(f"{markup(kind.replace('_', '-')):>15}: median {median:.1%}, 90th percentile {high:.1%} off")
     if not found.learned:
         to.print("[bold]learned nothing[/] that holds for other designs: no number of the device is changed")
+    if found.expected:
+        to.print(found.expected)
     if found.lacking:
         to.print(f"the model lacks a term: {found.lacking}")
     to.print(f"{len(found.judged)} measurements; wrote {markup(str(output))}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -19,29 +19,7 @@ from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, designs_and_run, j
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from allo_dse.device.fpga_model import Resources
     from allo_dse.simulator.depths.front import DepthFront, DepthPoint
-
-_DEPTHS = """The front of cycles against FIFO memory over the stream depths of a run's design, or of a trace.
-
-A design (its number or key) is one for an FPGA; the study file that its run was made with is executed. Several traces
-are runs of one design with different inputs; their cycles are added. The first point loses no cycle,
-whatever the depths: cycles are compared with those of FIFOs that never get full, which may be more, as shallow ones
-are read a cycle earlier. `--json` has the depths of every point. docs/replay.md says how a trace is made.
-
-[bold]Examples[/]
-
-  allo-tune depths 41                        of the latest run
-  allo-tune depths 9f3c2a runs/systolic
-  allo-tune depths design.npz
-  allo-tune depths design.npz --bits 16 --bits pipe_0=64 --device zcu102
-  allo-tune depths first.npz second.npz --json | jq .lossless.depths
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command("depths", help=_DEPTHS)(depths)
 
 
 def depths(
@@ -57,6 +35,21 @@ def depths(
     max_runs: Annotated[int, typer.Option("--runs", min=2, help="Replays at most.")] = 100,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """The front of cycles against FIFO memory over the stream depths of a run's design, or of a trace.
+
+    A design (its number or key) is one for an FPGA; the study file that its run was made with is executed. Several
+    traces are runs of one design with different inputs; their cycles are added. The first point loses no cycle,
+    whatever the depths: cycles are compared with those of FIFOs that never get full, which may be more, as shallow
+    ones are read a cycle earlier. `--json` has the depths of every point. docs/replay.md says how a trace is made.
+
+    [bold]Examples[/]
+
+      allo-tune depths 41                        of the latest run
+      allo-tune depths 9f3c2a runs/systolic
+      allo-tune depths design.npz
+      allo-tune depths design.npz --bits 16 --bits pipe_0=64 --device zcu102
+      allo-tune depths first.npz second.npz --json | jq .lossless.depths
+    """
     with json_only() if as_json else nullcontext():
         is_design = not Path(what[0]).suffix and not Path(what[0]).exists()
         if is_design:
@@ -72,7 +65,7 @@ def depths(
         view.show()
 
 
-def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max_runs: int) -> _View:
+def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max_runs: int) -> _DepthsReport:
     from allo_dse.backends.fpga.depths.front import depth_front, fifo_total, fpga_of
     from allo_dse.simulator.replay.trace import Trace
 
@@ -80,12 +73,11 @@ def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max
     loaded = [Trace.load(Path(path)) for path in paths]
     widths = _widths(bits or [], loaded[0].streams)
     front = depth_front(loaded, bits=widths, device=fpga, max_runs=max_runs)
-    return _View(front, lambda point: fifo_total(fpga, loaded[0], widths, point.depths))
+    return _DepthsReport(front, lambda point: fifo_total(fpga, loaded[0], widths, point.depths))
 
 
-def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _View:
-    from allo_dse.backends.fpga.depths.front import depth_front
-    from allo_dse.backends.fpga.mapping import FpgaMapping
+def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _DepthsReport:
+    from allo_dse.backends.fpga.depths.front import depth_front, fifos_at
     from allo_dse.tune.rerun import Replayer
 
     from ..output import find_design, open_run
@@ -94,8 +86,7 @@ def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int)
     key = table.keys[find_design(table, wanted)]
     with Replayer(table.path, study) as replayer:
         design = replayer.candidate(replayer.record(key)).design
-    costs = FpgaMapping.of(design)
-    return _View(depth_front(design, max_runs=max_runs), lambda point: costs.fifos_at(point.depths))
+    return _DepthsReport(depth_front(design, max_runs=max_runs), lambda point: fifos_at(design, point.depths))
 
 
 def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
@@ -113,10 +104,10 @@ def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-class _View:
+class _DepthsReport:
     """A front with the FPGA resources of each point."""
 
-    def __init__(self, front: DepthFront, fifos: Callable[[DepthPoint], Resources]) -> None:
+    def __init__(self, front: DepthFront, fifos: Callable[[DepthPoint], Any]) -> None:
         self._front, self._fifos = front, fifos
 
     def _resources(self, point: DepthPoint) -> JsonObject:

@@ -26,55 +26,22 @@ if TYPE_CHECKING:
     from allo_dse.tune.rerun import RunReplay
     from allo_dse.tune.run.reproposal import Reproposal
 
-_SHOW = """Everything that is known of one design: parameters, fold, metrics by evaluator, what went wrong.
-
-ID is its number, its key, or the beginning of its key.
-
-[bold]Examples[/]
-
-  allo-tune show 41
-  allo-tune show 9f3c2a runs/gemm
-  allo-tune show 9f3c2a --json | jq .metrics
-"""
-
-_REPLAY = """Evaluate one design of a run again, or all that its log holds, and compare with what was recorded.
-
-This executes the study file the run was made with. Exit code 1 says that something differs.
-Without an ID, the designs of the log are proposed again, which must give the same
-ones in the same order (runs with one worker; the first difference is shown), and every record is checked and evaluated
-again, in order, at its rung; rungs whose evaluator cannot run here are left out. Ctrl-C shows what was found so far.
-
-[bold]Examples[/]
-
-  allo-tune replay 41
-  allo-tune replay 9f3c2a --verify                   also compare its numbers
-  allo-tune replay 41 --study studies/gemm_npu.py    if the file has moved
-  allo-tune replay runs/gemm --json | jq .different  everything
-"""
-
-_COMPARE = """Two designs of a run side by side, or two runs: hypervolumes are up to the reference point of the
-first. What is equal is left out, unless --all is given.
-
-[bold]Examples[/]
-
-  allo-tune compare 41 57
-  allo-tune compare 9f3c2a 41 runs/gemm --all
-  allo-tune compare runs/gemm runs/gemm_bf16      their best designs, rates
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    app.command("show", help=_SHOW)(show)
-    app.command("replay", help=_REPLAY)(replay)
-    app.command("compare", help=_COMPARE)(compare)
-
 
 def show(
     words: Annotated[list[str], ID_AND_RUN],
     run: Annotated[Path | None, RUN_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """Everything that is known of one design: parameters, fold, metrics by evaluator, what went wrong.
+
+    ID is its number, its key, or the beginning of its key.
+
+    [bold]Examples[/]
+
+      allo-tune show 41
+      allo-tune show 9f3c2a runs/gemm
+      allo-tune show 9f3c2a --json | jq .metrics
+    """
     from ..output import designs_and_run, find_design, open_run
 
     (design,), run = designs_and_run(words, run, 1)
@@ -93,6 +60,20 @@ def replay(
     verify: Annotated[bool, typer.Option("--verify", help="Also run it and compare its numbers.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """Evaluate one design of a run again, or all that its log holds, and compare with what was recorded.
+
+    This executes the study file the run was made with. Exit code 1 says that something differs. Without an ID, the
+    designs of the log are proposed again, which must give the same ones in the same order (runs with one worker; the
+    first difference is shown), and every record is checked and evaluated again, in order, at its rung; rungs whose
+    evaluator cannot run here are left out. Ctrl-C shows what was found so far.
+
+    [bold]Examples[/]
+
+      allo-tune replay 41
+      allo-tune replay 9f3c2a --verify                   also compare its numbers
+      allo-tune replay 41 --study studies/gemm_npu.py    if the file has moved
+      allo-tune replay runs/gemm --json | jq .different  everything
+    """
     from allo_dse.tune.rerun import replay_design
 
     from ..output import designs_and_run, find_design, open_run
@@ -125,6 +106,15 @@ def compare(
     everything: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """Two designs of a run side by side, or two runs: hypervolumes are up to the reference point of the first. What is
+    equal is left out, unless --all is given.
+
+    [bold]Examples[/]
+
+      allo-tune compare 41 57
+      allo-tune compare 9f3c2a 41 runs/gemm --all
+      allo-tune compare runs/gemm runs/gemm_bf16      their best designs, rates
+    """
     from ..output import designs_and_run, find_design, means_run, open_run
 
     (a, b), run = designs_and_run(words, run, 2)

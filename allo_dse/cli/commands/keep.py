@@ -15,44 +15,18 @@ from allo_dse.tune.store.rundir import RUNS
 
 from ..output import ID_AND_RUN, JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
-_LIST = """The runs in a directory: what each is of, how far it is, and where.
-
-[bold]Examples[/]
-
-  allo-tune list                      those in runs/
-  allo-tune list elsewhere --json
-"""
-
-_EXPORT = """Write everything needed to build one design into a directory. ID is its number or the beginning of its key.
-
-This executes the study file the run was made with.
-
-[bold]Examples[/]
-
-  allo-tune export 41
-  allo-tune export 9f3c2a runs/gemm --to build/
-"""
-
-_CLEAN = """Remove runs with everything in their directories. Without --yes, it only says which.
-
-[bold]Examples[/]
-
-  allo-tune clean runs/gemm runs/old --yes
-  allo-tune clean --empty --yes       the runs that have evaluated nothing
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    app.command("list", help=_LIST)(list_)
-    app.command("export", help=_EXPORT)(export)
-    app.command("clean", help=_CLEAN)(clean)
-
 
 def list_(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where the runs are.")] = RUNS,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """The runs in a directory: what each is of, how far it is, and where.
+
+    [bold]Examples[/]
+
+      allo-tune list                      those in runs/
+      allo-tune list elsewhere --json
+    """
     from allo_dse.tune.store.rundir import running
 
     from ..facts import run_status
@@ -91,7 +65,16 @@ def export(
     study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from allo_dse.tune import opened
+    """Write everything needed to build one design into a directory. ID is its number or the beginning of its key.
+
+    This executes the study file the run was made with.
+
+    [bold]Examples[/]
+
+      allo-tune export 41
+      allo-tune export 9f3c2a runs/gemm --to build/
+    """
+    from allo_dse.tune import rerun
     from allo_dse.tune.results.best import BestDesign
 
     from ..output import designs_and_run, find_design, open_run
@@ -101,7 +84,7 @@ def export(
     key = table.keys[find_design(table, design)]
     where = to or table.path / "export" / key[:8]
     with json_only() if as_json else nullcontext():
-        result = opened.open_run(table.path, study=study)
+        result = rerun.open_run(table.path, study=study)
         record = next(record for record in result.records if record.key == key)
         files = BestDesign(result.study, record, table.path, verification=table.verified.get(record.key)).export(where)
     if as_json:
@@ -116,6 +99,13 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """Remove runs with everything in their directories. Without --yes, it only says which.
+
+    [bold]Examples[/]
+
+      allo-tune clean runs/gemm runs/old --yes
+      allo-tune clean --empty --yes       the runs that have evaluated nothing
+    """
     from allo_dse.tune.store.rundir import find_run, running
 
     from ..output import open_run

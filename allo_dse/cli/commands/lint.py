@@ -16,21 +16,6 @@ if TYPE_CHECKING:
 
 EXIT_FOUND = 1
 
-_LINT = """What of a study's program Allo does not build, however it is folded: the line, and what to write instead.
-
-Looks at the program of the study's first parameters. Exit code 1 when there is something.
-
-[bold]Examples[/]
-
-  allo-tune lint studies/ffn_npu.py
-  allo-tune lint studies/ffn_npu.py --set device=npu2 --json
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command("lint", help=_LINT)(lint)
-
 
 def lint(
     study: Annotated[Path, typer.Argument(metavar="STUDY.py", help="File that defines one or more studies.")],
@@ -40,6 +25,15 @@ def lint(
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """List what Allo does not build of a study's program, however it is folded: the line, and what to write instead.
+
+    Looks at the program of the study's first parameters. Exit code 1 when there is something.
+
+    [bold]Examples[/]
+
+      allo-tune lint studies/ffn_npu.py
+      allo-tune lint studies/ffn_npu.py --set device=npu2 --json
+    """
     from allo_dse.tune.study import load_studies, parse_settings
 
     found = {one.name: _findings(one) for one in load_studies(study, parse_settings(settings or []))}

@@ -18,26 +18,6 @@ if TYPE_CHECKING:
     from allo_dse.networks.compose import Composition
     from allo_dse.networks.launches import Launch
 
-_NETWORK = """Map a whole network: designs for every operator, which of them share a launch, and when each runs.
-
-Designs of operators are searched once and kept in --cache, for other networks too. `docs/networks.md` says what is
-decided and what a launch costs.
-
-[bold]Examples[/]
-
-  allo-tune network model.onnx --device npu2
-  allo-tune network model.onnx --set batch=1      a size that is left open
-  allo-tune network studies/networks/mlp_npu.py --front --json
-  allo-tune network model.onnx -o built && python built/run.py
-  allo-tune network studies/networks/mlp_npu.py --device u280 --stream
-  allo-tune network model.onnx --set element=bf16,f32 --tolerance 0.005
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command("network", help=_NETWORK)(network)
-
 
 def network(  # noqa: PLR0913 (the flags of a command)
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX model, or Python file with a `network`.")],
@@ -57,7 +37,8 @@ def network(  # noqa: PLR0913 (the flags of a command)
     front: Annotated[bool, typer.Option("--front", help="Also the fastest on less of the device.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="FPGA: most inputs per second, not least latency.")] = False,
     runtime: Annotated[
-        str, typer.Option(metavar="calls|launches", help="The host program: the exported one by default.")
+        str,
+        typer.Option(metavar="calls|packets|sequence|launches", help="The host program: the exported one by default."),
     ] = "",
     tolerance: Annotated[
         float | None, typer.Option(help="How far outputs may be from float32, over their largest value.")
@@ -70,6 +51,20 @@ def network(  # noqa: PLR0913 (the flags of a command)
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """Map a whole network: designs for every operator, which of them share a launch, and when each runs.
+
+    Designs of operators are searched once and kept in --cache, for other networks too. `docs/networks.md` says what
+    is decided and what a launch costs.
+
+    [bold]Examples[/]
+
+      allo-tune network model.onnx --device npu2
+      allo-tune network model.onnx --set batch=1      a size that is left open
+      allo-tune network studies/networks/mlp_npu.py --front --json
+      allo-tune network model.onnx -o built && python built/run.py
+      allo-tune network studies/networks/mlp_npu.py --device u280 --stream
+      allo-tune network model.onnx --set element=bf16,f32 --tolerance 0.005
+    """
     from allo_dse.common.errors import StudyError
     from allo_dse.device.device import Device
     from allo_dse.networks.accuracy import require_tolerance
@@ -134,7 +129,8 @@ def _show(composition: Composition) -> None:
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
         **({} if resources else {"simulated": _simulated(composition)}),
-        **({"runtime": _runtime(composition)} if composition.configuring_us else {}),
+        **({} if resources or not composition.launches else {"runtime": _runtime(composition)}),
+        **({"driver": composition.overdue} if composition.overdue else {}),
         **({"streams": composition.streamed} if composition.streamed else {}),
         **({"on the host": _host(composition)} if composition.host_us else {}),
         **({"strided": composition.strided} if composition.strided else {}),
@@ -164,12 +160,24 @@ MOST_NAMED = 8
 
 
 def _runtime(composition: Composition) -> str:
-    calls = [run.point.latency_us for launch in composition.launches for run in launch.runs]
-    each_us = composition.configuring_us / len(calls)
-    alone = f"{len(calls)} calls, {sum(calls):,.0f} us, and {each_us:,.0f} us for configuring the array before each"
-    if composition.runtime == "calls":
-        return f"as exported, Allo's: {alone}; --runtime launches is for several programs within a call"
-    return f"several programs within a call, which is not exported; the exported one takes {alone}"
+    calls = sum(len(launch.runs) for launch in composition.launches)
+    alone_us, assumed = composition.called_us("launches"), f"assumed: {WAYS[composition.runtime]}"
+    ways = [
+        f"{WAYS[way]}: {(us - alone_us) / calls:,.0f} us, {us:,.0f} us in all"
+        for way in ("calls", "packets")
+        if (us := composition.called_us(way)) > alone_us
+    ]
+    each = f". These designs in {calls} calls, with the array configured before each by {'; '.join(ways)}"
+    return assumed + (each if ways else "")
+
+
+WAYS = {
+    "calls": "another xclbin (--runtime calls, exported)",
+    "packets": "control packets (--runtime packets)",
+    "sequence": "one ELF with programs one after another in a call (--runtime sequence, exported)",
+    "launches": "one ELF with programs side by side in a call (--runtime launches, NOT exported)",
+}
+"""Ways of configuring the array, by runtime."""
 
 
 def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:

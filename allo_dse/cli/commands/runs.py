@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,44 +15,7 @@ from ..facts import best_row, design_facts, objective, print_design, run_status
 from ..output import EXIT_NO_RESULT, JSON, NO_DESIGN, RUN, RUN_OPTION, console, print_facts, print_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from allo_dse.dashboard.data.table import RunTable
-
-
-_STATUS = """How far a run is, how fast it goes, and what rules designs out. Works while the run goes on.
-
-[bold]Examples[/]
-
-  allo-tune status                    the newest run in runs/
-  allo-tune status runs/gemm --json   for a script: .running, .trials, .best
-  watch -n 2 allo-tune status         again every two seconds
-"""
-
-_BEST = """The best design of each objective, or of one.
-
-[bold]Examples[/]
-
-  allo-tune best
-  allo-tune best runs/gemm --objective latency_us
-  allo-tune best --json | jq -r .latency_us.key
-"""
-
-_PARETO = """The front: every design that none is better than in all objectives. Best in the first objective first.
-
-[bold]Examples[/]
-
-  allo-tune pareto
-  allo-tune pareto runs/gemm --csv > front.csv
-  allo-tune pareto --json | jq '.front[].key'
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    app.command("status", help=_STATUS)(status)
-    app.command("best", help=_BEST)(best)
-    app.command("pareto", help=_PARETO)(pareto)
 
 
 def status(
@@ -61,6 +23,14 @@ def status(
     named_run: Annotated[Path | None, RUN_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """Progress of a run, its pace, and what rules designs out. Works while the run goes on.
+
+    [bold]Examples[/]
+
+      allo-tune status                    the newest run in runs/
+      allo-tune status runs/gemm --json   for a script: .running, .trials, .best
+      watch -n 2 allo-tune status         again every two seconds
+    """
     from allo_dse.tune.store.rundir import running
 
     from ..output import one_run, open_run
@@ -70,12 +40,7 @@ def status(
     if as_json:
         print_json(facts)
         return
-    print_facts({**_status_words(facts), **_space_words(table)}, console())
-
-
-def _space_words(table: RunTable) -> dict[str, str]:
-    """Describe the run's decisions about its space."""
-    return {} if table.facts.certificate is None else {"space": str(table.facts.certificate)}
+    print_facts({**_status_words(facts), "space": table.facts.certificate}, console())
 
 
 def _status_words(facts: JsonObject) -> dict[str, object]:
@@ -113,6 +78,14 @@ def best(
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """The best design of each objective, or of one.
+
+    [bold]Examples[/]
+
+      allo-tune best
+      allo-tune best runs/gemm --objective latency_us
+      allo-tune best --json | jq -r .latency_us.key
+    """
     from allo_dse.dashboard.data.analysis import LATENCY, fastest_words
 
     from ..output import one_run, open_run
@@ -146,6 +119,14 @@ def pareto(
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with every column.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """The front: every design that none is better than in all objectives. Best in the first objective first.
+
+    [bold]Examples[/]
+
+      allo-tune pareto
+      allo-tune pareto runs/gemm --csv > front.csv
+      allo-tune pareto --json | jq '.front[].key'
+    """
     from ..output import one_run, open_run
 
     table = open_run(one_run(run, named_run))
@@ -164,37 +145,16 @@ def pareto(
 
 
 def _print_front(table: RunTable, rows: list[int]) -> None:
-    from allo_dse.tune.show.run_view import fitting
+    from allo_dse.tune.show.run_view import front_table
 
     parameters = table.names("parameter", varying=True)
-    to = console()
-    to.print(fitting(to, lambda count: _front_table(table, rows, parameters, count), len(parameters)))
-
-
-def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str], count: int) -> Table:
-    """The front with its first `count` parameters."""
-    from rich.table import Table
-
-    from allo_dse.tune.show.run_view import format_value, front_title, left_out
-
-    shown = Table(title=front_title(len(rows)), title_justify="left", title_style="bold")
-    shown.add_column("")
-    for name in table.objectives:
-        shown.add_column(markup(name), justify="right", overflow="fold")
-    for name in parameters[:count]:
-        shown.add_column(markup(name), justify="right", style="dim")
-    shown.add_column("design", no_wrap=True)
-    shown.add_column("checked", no_wrap=True)
-    knee = table.knee
+    shown = []
     for row in rows:
-        values = [format_value(objective(table, row, name)) for name in table.objectives]
-        params = [markup(_shown(table.columns[name].value(row))) for name in parameters[:count]]
         checked = table.verified.get(table.keys[row])
-        shown.add_row("knee" if row == knee else "", *values, *params, table.keys[row][:8],
-                      "" if checked is None else markup(str(checked)))  # fmt: skip
-    left_out(shown, 0, len(parameters) - count)
-    return shown
-
-
-def _shown(value: Any) -> str:
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        values = (table.columns[name].value(row) for name in parameters)
+        params = [f"{value:g}" if isinstance(value, float) else value for value in values]
+        cells = [table.keys[row][:8], "" if checked is None else str(checked)]
+        numbers = [objective(table, row, name) for name in table.objectives]
+        shown.append(("knee" if row == table.knee else "", numbers, params, cells))
+    names = table.objectives, parameters, ["design", "checked"]
+    console().print(front_table(console(), "", names, shown, len(rows)))

@@ -247,24 +247,19 @@ class Shell(StrEnum):
     BASH, ZSH, FISH = "bash", "zsh", "fish"
 
 
-_COMPLETION = """The script that lets a shell complete commands, options, settings, runs and designs.
-
-[bold]Examples[/]
-
-  eval "$(allo-tune completion)"          in ~/.bashrc
-  eval "$(allo-tune completion zsh)"      in ~/.zshrc, after compinit
-  allo-tune completion fish | source      in ~/.config/fish/config.fish
-"""
 WITH_DESIGN = ("show", "replay", "export", "compare", "verify", "depths")
 SHOWN = 8  # characters of a key
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command("completion", help=_COMPLETION)(completion)
-
-
 def completion(shell: Annotated[Shell, typer.Argument(help="The shell that reads the script.")] = Shell.BASH) -> None:
+    """The script that lets a shell complete commands, options, settings, runs and designs.
+
+    [bold]Examples[/]
+
+      eval "$(allo-tune completion)"          in ~/.bashrc
+      eval "$(allo-tune completion zsh)"      in ~/.zshrc, after compinit
+      allo-tune completion fish | source      in ~/.config/fish/config.fish
+    """
     print(SCRIPTS[shell], end="")
 
 

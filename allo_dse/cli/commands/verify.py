@@ -21,33 +21,26 @@ if TYPE_CHECKING:
     from allo_dse.tune.rerun import Replayer
 
 
-_VERIFY = """Compare designs with their program for all inputs: both run at random points of a prime field.
-
-Without an ID, all designs of the run's front. Of a folder that an NPU design was exported to, the program and the
-mapping in it are compared. This executes the study file the run was made with, and its `verify_with` chooses the size.
-Exit code 1 says that a design differs. Where data decides on loops or indices, it is for all inputs on the path that
-random ones take. Designs that poll streams or call vendor kernels are undecided.
-
-[bold]Examples[/]
-
-  allo-tune verify                           the front of the latest run
-  allo-tune verify 41 9f3c2a runs/gemm
-  allo-tune verify runs/gemm/best/latency_us
-  allo-tune verify --json | jq '.[] | select(.equal == false)'
-"""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command("verify", help=_VERIFY)(verify)
-
-
 def verify(
     words: Annotated[list[str] | None, typer.Argument(metavar="[ID|FOLDER]... [RUN]", show_default=False)] = None,
     run: Annotated[Path | None, RUN_OPTION] = None,
     study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    """Compare designs with their program for all inputs: both run at random points of a prime field.
+
+    Without an ID, all designs of the run's front. Of a folder that an NPU design was exported to, the program and
+    the mapping in it are compared. This executes the study file the run was made with, and its `verify_with` chooses
+    the size. Exit code 1 says that a design differs. Where data decides on loops or indices, it is for all inputs on
+    the path that random ones take. Designs that poll streams or call vendor kernels are undecided.
+
+    [bold]Examples[/]
+
+      allo-tune verify                           the front of the latest run
+      allo-tune verify 41 9f3c2a runs/gemm
+      allo-tune verify runs/gemm/best/latency_us
+      allo-tune verify --json | jq '.[] | select(.equal == false)'
+    """
     from allo_dse.tune.rerun import Replayer
 
     from ..output import designs_and_run, find_design, open_run

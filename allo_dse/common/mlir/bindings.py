@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 __all__ = [
     "PACKAGE",
     "Op",
+    "Operation",
+    "Value",
     "arith",
     "async_dialect",
     "cf",
@@ -54,10 +56,12 @@ for _dialect in ("df", "async"):
 if TYPE_CHECKING:  # both distributions have these types, which `stubs/` writes down
     from torch_mlir import execution_engine, ir, passmanager, runtime
     from torch_mlir.dialects import arith, async_dialect, cf, ext, func, linalg, llvm, memref, scf
+    from torch_mlir.ir import Operation, Value
 else:
     ir, passmanager, execution_engine, runtime = (
         importlib.import_module(f"{PACKAGE}.{name}") for name in ("ir", "passmanager", "execution_engine", "runtime")
     )
+    Operation, Value = ir.Operation, ir.Value
 
     def __getattr__(name: str) -> object:
         """A dialect, where it is imported: those of LLVM and linalg take as long as all else here."""

@@ -24,11 +24,7 @@ In loops whose end data decides on, lowering adds
     "df.cost_times"(%times) {site = 0} : (index) -> ()      the same so many times
     "df.breathe"() {turns = 1} : () -> ()       compiled code returns to Python now and then, for Ctrl-C and time limits
 
-Loops can be pipelined by attributes (see `allo_dse.simulator.codegen.outline`), which lowering turns into
-
-    "df.enter"() {pipeline = 0} : () -> ()      before the loop; df.issue where a round begins, df.leave after the loop
-
-and it reduces the stream operations that move tokens to four, whose result is the token itself in the FIFO's memory:
+Lowering reduces the stream operations that move tokens to four, whose result is the token itself in the FIFO's memory:
 
     %token = "df.take"(%stream) {op = 0} : (index) -> memref<f32>       valid until the next stream operation
     %token = "df.offer"(%stream) {op = 1} : (index) -> memref<4x4xi16>  to be filled before the next stream operation
@@ -142,18 +138,6 @@ class Cost(_Operation, name="cost"):
 class CostTimes(_Operation, name="cost_times"):
     times: ext.Operand[ir.IndexType]
     site: ir.IntegerAttr
-
-
-class Enter(_Operation, name="enter"):
-    pipeline: ir.IntegerAttr
-
-
-class Issue(_Operation, name="issue"):
-    pipeline: ir.IntegerAttr
-
-
-class Leave(_Operation, name="leave"):
-    pipeline: ir.IntegerAttr
 
 
 class Fault(_Operation, name="fault"):

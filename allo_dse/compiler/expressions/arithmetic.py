@@ -26,21 +26,19 @@ TILE_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "power"}
 
 def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Value:
     """`left op right` for any values."""
-    if isinstance(left, Const) and isinstance(right, Const):
-        _check_width(task, op, left.value, right.value, node)
-        try:
-            return Const(meta.BINARY[op](left.value, right.value))
-        except Exception as error:
-            task.fail(node, f"cannot evaluate this at compile time: {type(error).__name__}: {error}")
     for value in (left, right):
         if isinstance(value, (StreamRef, StreamGroup, Tuple)):
             task.fail(node, f"operator {op} does not apply here", "use .get() to read a stream")
-    pair = [_as_meta(task, value) for value in (left, right)]
-    if pair[0] is not None and pair[1] is not None:
-        try:
-            return meta.combine(op, pair[0], pair[1])
-        except Exception as error:
-            task.fail(node, f"cannot evaluate this at compile time: {type(error).__name__}: {error}")
+    if isinstance(left, Const) and isinstance(right, Const):
+        _check_width(task, op, left.value, right.value, node)
+    try:
+        if isinstance(left, Const) and isinstance(right, Const):
+            return Const(meta.BINARY[op](left.value, right.value))
+        first, second = (_as_meta(task, value) for value in (left, right))
+        if first is not None and second is not None:
+            return meta.combine(op, first, second)
+    except Exception as error:
+        task.fail(node, f"cannot evaluate this at compile time: {type(error).__name__}: {error}")
     note_operator(task, op, left, right, node)
     if tiles.is_tile(left) or tiles.is_tile(right):
         if op not in TILE_OPERATORS:
@@ -103,42 +101,26 @@ def _moved(op: str, value: Value, by: Value, reverse: bool = False) -> Walk | No
 
 
 def _as_meta(task: Task, value: Value) -> Meta | None:
-    if isinstance(value, Meta):
-        return value
-    if isinstance(value, Const) and isinstance(value.value, (bool, int, float, np.integer, np.floating, np.bool_)):
-        rank = len(task.kernel.mesh)
-        if isinstance(value.value, (bool, int, np.integer)):
-            return meta.constant(int(value.value), rank)
+    rank = len(task.kernel.mesh)
+    value = meta.as_meta(value, rank)
+    if isinstance(value, Const) and scalars.is_number(value.value):
         return meta.table(np.full((1,) * rank, value.value))
-    return None
+    return value if isinstance(value, Meta) else None
 
 
 def note_operator(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> None:
     """Note an operator with an operand that is known only at run time."""
     operands = (left, right)
+    widths = [one.dtype.bits for one in operands if isinstance(one, Scalar) and one.dtype.is_float]
+    numbers = [one for one in operands if isinstance(one, Const) and isinstance(one.value, float)]
     if any(map(tiles.is_tile, operands)):
-        if any(isinstance(one, Const) and isinstance(one.value, float) for one in operands):
+        if numbers:
             task.notice("float beside a tile", node)
     elif op in BIT_OPERATORS:
         task.notice("bits", node)
-    elif op == "//" and any(_is_float(one) for one in operands):
+    elif op == "//" and widths:
         task.notice("floor division", node)
-    elif op in COMPARISONS and any(_is_half(one) for one in operands) and not any(_is_wider(one) for one in operands):
+    elif op in COMPARISONS and widths and max(widths) == 16 and not numbers:  # Python's floats have more bits in Allo
         task.notice("half comparison", node)
     if op == "**":
         task.notice("**", node)
-
-
-def _is_float(value: Value) -> bool:
-    return isinstance(value, Scalar) and value.dtype.is_float
-
-
-def _is_half(value: Value) -> bool:
-    return _is_float(value) and isinstance(value, Scalar) and value.dtype.bits == 16
-
-
-def _is_wider(value: Value) -> bool:
-    """Return whether a comparison with this value has 32 bits or more, as with Python's floats in Allo."""
-    if isinstance(value, Const):
-        return isinstance(value.value, float)
-    return _is_float(value) and not _is_half(value)

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
+
+from allo_dse.common.records import Frozen
 
 from ..model import index_forms
 from ..model.index_forms import Form, Number
-from ..model.values import Const, Meta, Scalar, Value, selected
+from ..model.values import Const, Meta, Scalar, Value, integer_of, selected
 from ..program.tensors import IndexCheck
 from ..regions.task_state import Task
 
@@ -37,18 +39,23 @@ class Limit(NamedTuple):
 
 def form_of(value: Value) -> Form | None:
     """An integer as a sum of the variables of loops, where it is one."""
-    if isinstance(value, Const):
-        is_integer = isinstance(value.value, (int, np.integer)) and not isinstance(value.value, (bool, np.bool_))
-        return index_forms.constant(int(value.value)) if is_integer else None
-    if isinstance(value, Meta):
-        return index_forms.constant(value.array)
-    return value.form if isinstance(value, Scalar) else None
+    match value:
+        case Const(bool()):
+            return None
+        case Const():
+            known = integer_of(value)
+            return None if known is None else index_forms.constant(known)
+        case Meta(array):
+            return index_forms.constant(array)
+        case Scalar(form=form):
+            return form
+    return None
 
 
 def bounds_of(task: Task, value: Value) -> tuple[int, int] | None:
     """The smallest and largest value of an index, over all tasks, where they are known."""
-    if isinstance(value, Const) and isinstance(value.value, (int, np.integer)):
-        return int(value.value), int(value.value)
+    if (known := integer_of(value)) is not None:
+        return known, known
     if isinstance(value, Meta) and value.array.dtype.kind in "iuO":
         values = task.per_task(value)
         return int(values.min()), int(values.max())
@@ -63,7 +70,7 @@ def _in_tasks(task: Task, number: Number) -> Number:
     return number if isinstance(number, int) or np.ndim(number) == 0 else selected(np.asarray(number), task.mask)
 
 
-class Wrong(Struct, frozen=True):
+class Wrong(Frozen):
     """An index that is out of range for certain, and where: the values of the loops' variables."""
 
     value: int

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.types import DType, Int, UInt, bfloat16, float32, float64, index, int32
 from allo_dse.lang.types import bool as bool_
 
 from ..model.index_forms import Form
 from ..model.mlir_text import element_type
-from ..model.values import Buffer, Const, Meta, Scalar, Tuple, Value, Variable
+from ..model.values import INDEX_OPERATIONS, Buffer, Const, Meta, Scalar, Tuple, Value, Variable
 from ..regions.task_state import Task
 from .index_checks import bounds_of, form_of
 
@@ -48,36 +49,22 @@ def common(a: DType, b: DType) -> DType:
     """The type that holds the values of both, without growth."""
     if a == b:
         return a
-    if a.is_float or b.is_float:
-        return _common_float(a, b)
-    if a.is_fixed or b.is_fixed:
-        return _common_fixed(a, b)
-    if "index" in (a.kind, b.kind):
-        a, b = (int32 if t.kind == "index" else t for t in (a, b))
-    signed = a.is_signed or b.is_signed
-    widths = [t.bits + (1 if signed and not t.is_signed else 0) for t in (a, b)]
-    return integer(max(widths), signed) if (a.kind, b.kind) != ("bool", "bool") else bool_
-
-
-def _common_float(a: DType, b: DType) -> DType:
-    if not (a.is_float and b.is_float):
+    if a.is_float != b.is_float:
         return a if a.is_float else b
-    if a.bits == b.bits:
-        return float32  # float16 and bfloat16
-    return a if a.bits > b.bits else b
-
-
-def _common_fixed(a: DType, b: DType) -> DType:
+    if a.is_float:
+        return float32 if a.bits == b.bits else max(a, b, key=lambda t: t.bits)  # float16 and bfloat16 have equal bits
     a, b = (int32 if t.kind == "index" else t for t in (a, b))
-    signed = a.is_signed or b.is_signed
-    fraction = max(a.fraction_bits, b.fraction_bits)
-    whole = max(t.bits - t.fraction_bits + (1 if signed and not t.is_signed else 0) for t in (a, b))
-    return fixed(whole + fraction, fraction, signed)
+    signed, fraction = a.is_signed or b.is_signed, max(a.fraction_bits, b.fraction_bits)
+    whole = max(t.bits - t.fraction_bits + (signed and not t.is_signed) for t in (a, b))
+    return _of_kind(a.is_fixed or b.is_fixed, whole + fraction, fraction, signed)
 
 
-def fixed(bits: int, fraction: int, signed: bool) -> DType:
-    prefix = "fixed" if signed else "ufixed"
-    return DType(f"{prefix}{bits}_{fraction}", "fixed" if signed else "ufixed", bits, fraction)
+def _of_kind(is_fixed: bool, bits: int, fraction: int, signed: bool) -> DType:
+    """An integer type, or one of fixed-point numbers."""
+    if not is_fixed:
+        return integer(bits, signed)
+    kind: Literal["fixed", "ufixed"] = "fixed" if signed else "ufixed"
+    return DType(f"{kind}{bits}_{fraction}", kind, bits, fraction)
 
 
 def result_type(op: str, a: DType, b: DType) -> DType:
@@ -88,27 +75,18 @@ def result_type(op: str, a: DType, b: DType) -> DType:
     if both.is_float:
         return both
     a, b = (int32 if t.kind == "index" else t for t in (a, b))
-    if both.is_fixed:
-        return _fixed_result(op, a, b, both)
-    if op in ("+", "-"):
-        return integer(common(a, b).bits + 1, both.is_signed or op == "-")
-    if op == "*":
-        return integer(a.bits + b.bits, both.is_signed)
+    signed, bits, fraction = both.is_signed, both.bits, both.fraction_bits
     if op in ("<<", ">>"):
         return a if a.kind != "bool" else UInt(1)
-    if op in ("/", "//"):
-        return integer(both.bits + both.is_signed, both.is_signed)
-    return both
-
-
-def _fixed_result(op: str, a: DType, b: DType, both: DType) -> DType:
-    if op in ("<<", ">>"):
-        return a
     if op in ("+", "-"):
-        return fixed(both.bits + 1, both.fraction_bits, both.is_signed or op == "-")
-    if op == "*":
-        return fixed(a.bits + b.bits, a.fraction_bits + b.fraction_bits, both.is_signed)
-    return both
+        bits, signed = bits + 1, signed or op == "-"
+    elif op == "*":
+        bits, fraction = a.bits + b.bits, a.fraction_bits + b.fraction_bits
+    elif op in ("/", "//") and not both.is_fixed:
+        bits += signed
+    else:
+        return both
+    return _of_kind(both.is_fixed, bits, fraction, signed)
 
 
 def holds(dtype: DType, form: Form) -> bool:
@@ -126,45 +104,43 @@ def mean_the_same(a: DType, b: DType) -> bool:
     return a.is_float == b.is_float and a.fraction_bits == b.fraction_bits
 
 
-_INT = {"+": "addi", "-": "subi", "*": "muli", "&": "andi", "|": "ori", "^": "xori", "<<": "shli"}
-_FLOAT = {"+": "addf", "-": "subf", "*": "mulf", "/": "divf", "min": "minimumf", "max": "maximumf"}
+_SIGNED = INDEX_OPERATIONS | {"/": "divsi"}
+_UNSIGNED = _SIGNED | {"/": "divui", "//": "divui", "%": "remui", ">>": "shrui", "min": "minui", "max": "maxui"}
+_FLOAT = {"+": "arith.addf", "-": "arith.subf", "*": "arith.mulf", "/": "arith.divf", "**": "math.powf"}
+_FLOAT |= {"min": "arith.minimumf", "max": "arith.maximumf"}
 _ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
 def as_scalar(task: Task, value: Value, node: ast.AST, like: DType | None = None) -> Scalar:
     """A run-time scalar; a Python number takes the type `like` when that is floating-point or `index`."""
-    if isinstance(value, Scalar):
-        return value
-    if isinstance(value, Variable):
-        type_ = f"memref<{element_type(value.dtype)}>"
-        return Scalar(task.text.op(f"memref.load {value.ssa}[] : {type_}"), value.dtype)
-    if isinstance(value, Meta):
-        if value.is_boolean:
-            value = Const(bool(task.uniform(value)))
-        elif value.array.dtype.kind == "O":
+    match value:
+        case Scalar():
+            return value
+        case Variable():
+            return task.get(value)
+        case Meta(array) if value.is_boolean:
+            return as_scalar(task, Const(bool(task.uniform(value))), node, like)
+        case Meta(array) if array.dtype.kind == "O":
             task.fail(node, "a number that differs between tasks must fit 64 bits")
-        elif np.issubdtype(value.array.dtype, np.floating):
+        case Meta(array) if np.issubdtype(array.dtype, np.floating):
             dtype = like if like is not None and like.is_float else float32
-            return Scalar(task.table_entry(value.array, dtype), dtype)
-        else:
+            return Scalar(task.table_entry(array, dtype), dtype)
+        case Meta():
             return Scalar(task.pid(value), index, form_of(value))
-    if isinstance(value, Buffer) and value.shape == ():
-        task.touch(value, write=False)
-        return Scalar(task.text.op(f"memref.load {value.ssa}[] : {value.type}"), value.dtype)
-    if isinstance(value, Const) and is_number(value.value):
-        dtype = const_type(value.value)
-        if like is not None and (like.is_float or (like.kind == "index" and dtype.kind == "int")):
-            dtype = like
-        return Scalar(task.text.constant(value.value, dtype), dtype, form_of(value) if dtype.is_integer else None)
-    if isinstance(value, Const):
-        task.fail(node, f"expected a number, not {_describe(value.value)}")
-    if isinstance(value, Tuple):
-        task.fail(node, f"expected a scalar here, not {len(value.items)} values", "take them apart: a, b = ...")
+        case Buffer(shape=()):
+            task.touch(value, write=False)
+            return task.emit(f"memref.load {value.ssa}[] : {value.type}", value.dtype)
+        case Const(number) if is_number(number):
+            dtype = const_type(number)
+            if like is not None and (like.is_float or (like.kind == "index" and dtype.kind == "int")):
+                dtype = like
+            return Scalar(task.text.constant(number, dtype), dtype, form_of(value) if dtype.is_integer else None)
+        case Const(other):
+            name = f"`{getattr(other, '__name__', other)}`" if callable(other) else f"{type(other).__name__} {other!r}"
+            task.fail(node, f"expected a number, not {name}")
+        case Tuple(items):
+            task.fail(node, f"expected a scalar here, not {len(items)} values", "take them apart: a, b = ...")
     task.fail(node, "expected a scalar here", "index the tile, or use an operation on whole tiles such as allo.add")
-
-
-def _describe(value: object) -> str:
-    return f"{type(value).__name__} {value!r}" if not callable(value) else f"`{getattr(value, '__name__', value)}`"
 
 
 # -- conversion ------------------------------------------------------------------------------------------------------
@@ -188,19 +164,21 @@ def _converted(task: Task, value: Scalar, to: DType) -> Scalar:
         return _float_to_float(task, value, to)
     if source.is_fixed or to.is_fixed:
         return _convert_fixed(task, value, to)
+    if to.kind == "bool":
+        return compare(task, "!=", value, task.number(0, source))
     if source.is_float:
         return _float_to_int(task, value, to)
     if to.is_float:
         if source.kind == "index":
             value = convert(task, value, Int(64))
-        op = "sitofp" if value.dtype.is_signed else "uitofp"
-        return _cast(task, op, value, to)
-    return _int_to_int(task, value, to)
+        return _cast(task, "sitofp" if value.dtype.is_signed else "uitofp", value, to)
+    if "index" in (source.kind, to.kind):
+        return _cast(task, "index_cast" if source.is_signed else "index_castui", value, to)
+    return _cast(task, "trunci" if to.bits < source.bits else "extsi" if source.is_signed else "extui", value, to)
 
 
 def _cast(task: Task, op: str, value: Scalar, to: DType) -> Scalar:
-    text = f"arith.{op} {value.ssa} : {element_type(value.dtype)} to {element_type(to)}"
-    return Scalar(task.text.op(text), to)
+    return task.emit(f"arith.{op} {value.ssa} : {element_type(value.dtype)} to {element_type(to)}", to)
 
 
 def _float_to_float(task: Task, value: Scalar, to: DType) -> Scalar:
@@ -212,24 +190,8 @@ def _float_to_float(task: Task, value: Scalar, to: DType) -> Scalar:
 
 
 def _float_to_int(task: Task, value: Scalar, to: DType) -> Scalar:
-    if to.kind == "bool":
-        zero = task.text.constant(0.0, value.dtype)
-        type_ = element_type(value.dtype)
-        return Scalar(task.text.op(f"arith.cmpf une, {value.ssa}, {zero} : {type_}"), bool_)
     wide = Int(max(64, to.bits))  # wraps if it does not fit, instead of being undefined
     return convert(task, _cast(task, "fptosi", value, wide), to)
-
-
-def _int_to_int(task: Task, value: Scalar, to: DType) -> Scalar:
-    source = value.dtype
-    if to.kind == "bool":
-        zero = task.text.constant(0, source)
-        return Scalar(task.text.op(f"arith.cmpi ne, {value.ssa}, {zero} : {element_type(source)}"), bool_)
-    if "index" in (source.kind, to.kind):
-        return _cast(task, "index_cast" if source.is_signed else "index_castui", value, to)
-    if to.bits < source.bits:
-        return _cast(task, "trunci", value, to)
-    return _cast(task, "extsi" if source.is_signed else "extui", value, to)
 
 
 def _convert_fixed(task: Task, value: Scalar, to: DType) -> Scalar:
@@ -239,22 +201,24 @@ def _convert_fixed(task: Task, value: Scalar, to: DType) -> Scalar:
     if any(one.is_float and one.bits == 16 for one in (source, to)):  # float16 does not reach as far as raw integers
         return convert(task, convert(task, value, float32), to)
     if source.is_float:
-        scaled = binary_as(task, "*", value, Scalar(task.text.constant(2.0**to.fraction_bits, source), source), source)
-        type_ = element_type(source)
-        floor = Scalar(task.text.op(f"math.floor {scaled.ssa} : {type_}"), source)
-        return Scalar(_float_to_int(task, floor, integer(to.bits, to.is_signed)).ssa, to)
-    raw = Scalar(value.ssa, integer(source.bits, source.is_signed)) if source.is_fixed else value
+        scaled = Number(task, value, source) * task.number(2.0**to.fraction_bits, source)
+        floor = task.emit(f"math.floor {scaled.scalar.ssa} : {element_type(source)}", source)
+        return Scalar(_float_to_int(task, floor, _raw(to)).ssa, to)
+    raw = Scalar(value.ssa, _raw(source)) if source.is_fixed else value
     if to.is_float:
         number = convert(task, raw, to)
-        scale = Scalar(task.text.constant(2.0**-source.fraction_bits, to), to)
-        return binary_as(task, "*", number, scale, to)
+        return binary_as(task, "*", number, task.number(2.0**-source.fraction_bits, to), to)
     places = to.fraction_bits - source.fraction_bits
-    wide = integer(max(to.bits, source.bits + max(places, 0)), source.is_signed)
-    raw = convert(task, raw, wide)
+    raw = convert(task, raw, integer(max(to.bits, source.bits + max(places, 0)), source.is_signed))
     if places:
-        amount = Scalar(task.text.constant(abs(places), int32), int32)
+        amount = task.number(abs(places), int32)
         raw = shift(task, "<<" if places > 0 else ">>", raw, amount, (abs(places), abs(places)))
-    return Scalar(convert(task, raw, integer(to.bits, to.is_signed)).ssa, to)
+    return Scalar(convert(task, raw, _raw(to)).ssa, to)
+
+
+def _raw(dtype: DType) -> DType:
+    """The integer type whose values have the bits of a fixed-point type."""
+    return integer(dtype.bits, dtype.is_signed)
 
 
 # -- operations ------------------------------------------------------------------------------------------------------
@@ -270,8 +234,7 @@ def binary(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Sca
     if op in ("<<", ">>"):
         if b.dtype.is_fixed or dtype.is_float:
             task.fail(node, f"{a.dtype} {op} {b.dtype} is not defined", "shift by an integer")
-        raw = integer(dtype.bits, dtype.is_signed) if dtype.is_fixed else dtype
-        value = Scalar(a.ssa, raw) if dtype.is_fixed else convert(task, a, raw)
+        value = Scalar(a.ssa, _raw(dtype)) if dtype.is_fixed else convert(task, a, dtype)
         return Scalar(shift(task, op, value, b, bounds_of(task, right)).ssa, dtype)
     if op == "**":
         require_power(task, dtype, node)
@@ -291,12 +254,6 @@ def require_power(task: Task, dtype: DType, node: ast.AST) -> None:
         task.fail(node, "powers of fixed-point numbers are not defined", "multiply")
 
 
-def negated(task: Task, value: Scalar) -> Scalar:
-    """The code of `-value` of a floating-point number; `0 - value` has another zero."""
-    task.scalar_op()
-    return Scalar(task.text.op(f"arith.negf {value.ssa} : {element_type(value.dtype)}"), value.dtype)
-
-
 def operands(task: Task, left: Value, right: Value, node: ast.AST) -> tuple[Scalar, Scalar]:
     """Two scalars, Python numbers having taken the other one's type."""
     if isinstance(left, Const) and not isinstance(right, Const):
@@ -311,37 +268,60 @@ def compare(task: Task, op: str, a: Scalar, b: Scalar) -> Scalar:
     dtype = common(a.dtype, b.dtype)
     a, b = convert(task, a, dtype), convert(task, b, dtype)
     if dtype.is_float:
-        predicate = {"!=": "une"}.get(op, "o" + _ORDER[op])
-        text = f"arith.cmpf {predicate}, {a.ssa}, {b.ssa} : {element_type(dtype)}"
+        predicate = "f " + {"!=": "une"}.get(op, "o" + _ORDER[op])
     else:
-        sign = "" if op in ("==", "!=") else "s" if dtype.is_signed else "u"
-        text = f"arith.cmpi {sign}{_ORDER[op]}, {a.ssa}, {b.ssa} : {element_type(dtype)}"
-    return Scalar(task.text.op(text), bool_)
+        predicate = f"i {'' if op in ('==', '!=') else 's' if dtype.is_signed else 'u'}{_ORDER[op]}"
+    return task.emit(f"arith.cmp{predicate}, {a.ssa}, {b.ssa} : {element_type(dtype)}", bool_)
 
 
 def binary_as(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar:
     """`a op b` where both operands and the result have type `dtype`; factors of fixed-point numbers may have others."""
     if dtype.is_fixed:
         return convert(task, _binary_fixed(task, op, a, b, result_type(op, a.dtype, b.dtype)), dtype)
-    type_ = element_type(dtype)
+    type_, names = element_type(dtype), _SIGNED if dtype.is_signed else _UNSIGNED
 
     def emit(name: str, x: str, y: str) -> str:
         return task.text.op(f"{name} {x}, {y} : {type_}")
 
     if dtype.is_float:
-        return Scalar(_float_binary(task, op, a, b, dtype), dtype)
-    if op in _INT:
-        return Scalar(emit(f"arith.{_INT[op]}", a.ssa, b.ssa), dtype)
-    sign = "s" if dtype.is_signed else "u"
-    if op == "//":
-        return Scalar(emit("arith.floordivsi" if dtype.is_signed else "arith.divui", a.ssa, b.ssa), dtype)
-    if op == "%" and dtype.is_signed:
+        if op in ("//", "%"):
+            return Scalar(_float_division(task, op, a.ssa, b.ssa, dtype), dtype)
+        return Scalar(emit(_FLOAT[op], a.ssa, b.ssa), dtype)
+    if op in names:
+        return Scalar(emit(f"arith.{names[op]}", a.ssa, b.ssa), dtype)
+    if op == "%":
         quotient = emit("arith.floordivsi", a.ssa, b.ssa)
         return Scalar(emit("arith.subi", a.ssa, emit("arith.muli", quotient, b.ssa)), dtype)
-    if op == "**":
-        return _integer_power(task, a, b, dtype)
-    names = {"/": f"div{sign}i", "%": "remui", ">>": f"shr{sign}i", "min": f"min{sign}i", "max": f"max{sign}i"}
-    return Scalar(emit(f"arith.{names[op]}", a.ssa, b.ssa), dtype)
+    return _integer_power(task, a, b, dtype)
+
+
+class Number(Frozen, eq=False):
+    """A scalar in a formula: operators write the code of operations in one type.
+
+    Attributes:
+        dtype: of the results.
+    """
+
+    task: Task
+    scalar: Scalar
+    dtype: DType
+
+    def apply(self, op: str, other: Number | Scalar) -> Number:
+        """`self op other`."""
+        right = other.scalar if isinstance(other, Number) else other
+        return Number(self.task, binary_as(self.task, op, self.scalar, right, self.dtype), self.dtype)
+
+    def __add__(self, other: Number | Scalar) -> Number:
+        return self.apply("+", other)
+
+    def __sub__(self, other: Number | Scalar) -> Number:
+        return self.apply("-", other)
+
+    def __mul__(self, other: Number | Scalar) -> Number:
+        return self.apply("*", other)
+
+    def __truediv__(self, other: Number | Scalar) -> Number:
+        return self.apply("/", other)
 
 
 def shift(task: Task, op: str, value: Scalar, by: Scalar, bounds: tuple[int, int] | None = None) -> Scalar:
@@ -359,10 +339,10 @@ def shift(task: Task, op: str, value: Scalar, by: Scalar, bounds: tuple[int, int
         bounds = (0, (1 << by.dtype.bits) - 1)
     if bounds is not None and (bounds[1] < 0 or bounds[0] >= width):
         if not keeps_sign:
-            return Scalar(text.constant(0, dtype), dtype)
+            return task.number(0, dtype)
         bounds = (width - 1, width - 1)
     if bounds is not None and bounds[0] == bounds[1]:
-        return binary_as(task, op, value, Scalar(text.constant(bounds[0], dtype), dtype), dtype)
+        return binary_as(task, op, value, task.number(bounds[0], dtype), dtype)
     if bounds is not None and 0 <= bounds[0] <= bounds[1] < width:
         return binary_as(task, op, value, convert(task, by, dtype), dtype)
     if by.dtype.kind != "index":
@@ -370,12 +350,11 @@ def shift(task: Task, op: str, value: Scalar, by: Scalar, bounds: tuple[int, int
     type_ = element_type(by.dtype)
     inside = text.op(f"arith.cmpi ult, {by.ssa}, {text.constant(width, by.dtype)} : {type_}")
     most = text.constant(width - 1 if keeps_sign else 0, by.dtype)
-    amount = Scalar(text.op(f"arith.select {inside}, {by.ssa}, {most} : {type_}"), by.dtype)
+    amount = task.emit(f"arith.select {inside}, {by.ssa}, {most} : {type_}", by.dtype)
     moved = binary_as(task, op, value, convert(task, amount, dtype), dtype)
     if keeps_sign:
         return moved
-    zero = text.constant(0, dtype)
-    return Scalar(text.op(f"arith.select {inside}, {moved.ssa}, {zero} : {element_type(dtype)}"), dtype)
+    return task.emit(f"arith.select {inside}, {moved.ssa}, {text.constant(0, dtype)} : {element_type(dtype)}", dtype)
 
 
 def _integer_power(task: Task, a: Scalar, b: Scalar, dtype: DType) -> Scalar:
@@ -397,15 +376,6 @@ def _integer_power(task: Task, a: Scalar, b: Scalar, dtype: DType) -> Scalar:
         rest = text.op(f"arith.shrui {left}, {one} : {type_}")
         text.line(f"scf.yield {chosen}, {square}, {rest} : {type_}, {type_}, {type_}")
     return Scalar(f"{result}#0", dtype)
-
-
-def _float_binary(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> str:
-    type_ = element_type(dtype)
-    if op in _FLOAT:
-        return task.text.op(f"arith.{_FLOAT[op]} {a.ssa}, {b.ssa} : {type_}")
-    if op == "**":
-        return task.text.op(f"math.powf {a.ssa}, {b.ssa} : {type_}")
-    return _float_division(task, op, a.ssa, b.ssa, dtype)
 
 
 def _float_division(task: Task, op: str, a: str, b: str, dtype: DType) -> str:
@@ -434,16 +404,16 @@ def _float_division(task: Task, op: str, a: str, b: str, dtype: DType) -> str:
 
 
 def _binary_fixed(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar:
-    raw = integer(dtype.bits, dtype.is_signed)
+    raw = _raw(dtype)
     a, b = (convert(task, v, int32) if v.dtype.kind == "index" else v for v in (a, b))
     if op == "*":
-        x, y = (convert(task, Scalar(v.ssa, integer(v.dtype.bits, v.dtype.is_signed)), raw) for v in (a, b))
+        x, y = (convert(task, Scalar(v.ssa, _raw(v.dtype)), raw) for v in (a, b))
         return Scalar(binary_as(task, "*", x, y, raw).ssa, dtype)
     x, y = (Scalar(convert(task, v, dtype).ssa, raw) for v in (a, b))
     if op == "/":
         wide = integer(raw.bits + dtype.fraction_bits, raw.is_signed)
-        shift = Scalar(task.text.constant(dtype.fraction_bits, wide), wide)
-        x, y = binary_as(task, "<<", convert(task, x, wide), shift, wide), convert(task, y, wide)
+        places = task.number(dtype.fraction_bits, wide)
+        x, y = binary_as(task, "<<", convert(task, x, wide), places, wide), convert(task, y, wide)
         return Scalar(convert(task, binary_as(task, "/", x, y, wide), raw).ssa, dtype)
     result = binary_as(task, op, x, y, raw)
     return convert(task, result, dtype) if op == "//" else Scalar(result.ssa, dtype)  # a quotient rounded is an integer
@@ -463,8 +433,6 @@ def computed_in_float(task: Task, value: Scalar, function: Callable[[Task, Scala
 
 def math_unary(task: Task, op: str, value: Scalar) -> Scalar:
     """A function of MLIR's `math` dialect."""
-
-    def code(task: Task, x: Scalar) -> Scalar:
-        return Scalar(task.text.op(f"math.{op} {x.ssa} : {element_type(x.dtype)}"), x.dtype)
-
-    return computed_in_float(task, value, code)
+    return computed_in_float(
+        task, value, lambda task, x: task.emit(f"math.{op} {x.ssa} : {element_type(x.dtype)}", x.dtype)
+    )

@@ -28,12 +28,13 @@ from ..model.values import (
     Tuple,
     Value,
     Walk,
+    integer_of,
 )
 from ..program.tensors import StreamArray, StreamOp
-from ..regions.task_state import PortUse, Task
+from ..regions.task_state import Count, PortUse, Task
 from . import tiles
 from .index_checks import Limit, bounds_of, check_attribute, is_known, wrong_index
-from .scalars import as_scalar, binary_as, convert
+from .scalars import Number, as_scalar, convert
 from .subscripts import Range, constant_int, parts_of, subview
 from .tiles import assign, is_tile, materialise, shape_of
 
@@ -54,49 +55,59 @@ def element(task: Task, ref: StreamRef, indices: Sequence[Value], node: ast.AST)
 
 
 def _check_range(task: Task, name: str, dimension: int, extent: int, value: Value, node: ast.AST) -> None:
-    if isinstance(value, Const) and not isinstance(value.value, (int, np.integer)):
+    if isinstance(value, Const) and integer_of(value) is None:
         task.fail(node, f"a stream index must be an integer, not {value.value!r}")
     kind = value.dtype if isinstance(value, Scalar) else value.array.dtype if isinstance(value, Meta) else None
     if (isinstance(kind, DType) and not kind.is_integer) or (isinstance(kind, np.dtype) and kind.kind not in "iu"):
         task.fail(node, f"a stream index must be an integer, not {kind}")
     wrong = wrong_index(task, value, extent)
-    if wrong is not None:
-        task.fail(
-            node,
-            f"index {wrong.value} is out of range for dimension {dimension} of stream array `{name}`, of size {extent}",
-            _edge_hint(task, value, extent) or wrong.where,
-        )
+    if wrong is None:
+        return
+    hint = wrong.where
+    if isinstance(value, Meta):  # name a task whose index is out of range
+        shape = np.broadcast_shapes(value.array.shape, task.mask.shape)
+        bad = np.broadcast_to(task.mask, shape) & np.broadcast_to((value.array < 0) | (value.array >= extent), shape)
+        pid = "_".join(str(int(i)) for i in np.argwhere(bad)[0])
+        hint = f"at task {task.kernel.name}_{pid}; guard the edge of the mesh with allo.meta_if"
+    text = f"index {wrong.value} is out of range for dimension {dimension} of stream array `{name}`, of size {extent}"
+    task.fail(node, text, hint)
 
 
-def _edge_hint(task: Task, value: Value, extent: int) -> str:
-    """Return a hint that names a task whose index is out of range."""
-    if not isinstance(value, Meta):
-        return ""
-    shape = np.broadcast_shapes(value.array.shape, task.mask.shape)
-    bad = np.broadcast_to(task.mask, shape) & np.broadcast_to((value.array < 0) | (value.array >= extent), shape)
-    pid = "_".join(str(int(i)) for i in np.argwhere(bad)[0])
-    return f"at task {task.kernel.name}_{pid}; guard the edge of the mesh with allo.meta_if"
-
-
-def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> tuple[PortUse, str]:
-    """The port that an operation uses, and the run-time number of its stream."""
+def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> str:
+    """The run-time number of the stream that an operation uses."""
+    stream, indices = ref.stream, ref.indices
     if not ref.is_single:
         task.fail(
             node,
-            f"`{ref.stream.name}` is an array of streams of shape {list(ref.stream.shape)}",
-            f"say which one: {ref.stream.name}[{', '.join('i' * len(ref.stream.shape))}].{direction}(...)",
+            f"`{stream.name}` is an array of streams of shape {list(stream.shape)}",
+            f"say which one: {stream.name}[{', '.join('i' * len(stream.shape))}].{direction}(...)",
         )
-    choices = [_choices(task, value, extent) for value, extent in zip(ref.indices, ref.stream.shape, strict=True)]
-    if any(isinstance(value, Scalar) for value in ref.indices):
-        task.notice("stream index", ref.node)
-        return _computed_port(task, ref, direction, choices, node)
-    static = tuple(choice[0] for choice in choices)
-    key = (ref.stream.name, direction, _key(static))
-    port = task.ports.get(key)
-    if port is None:
-        port = task.ports[key] = PortUse(ref.stream, direction, f"%s{len(task.ports)}", static, node)
-    port.add(task.count, node)
-    return port, port.ssa
+    choices = [_choices(task, value, extent) for value, extent in zip(indices, stream.shape, strict=True)]
+    computed = any(isinstance(value, Scalar) for value in indices)
+    static = None if computed else tuple(choice[0] for choice in choices)
+    key = stream.name, direction, None if static is None else _key(static)
+    if key not in task.ports:
+        task.ports[key] = PortUse(stream, direction, f"%s{len(task.ports)}", static, node)
+    port = task.ports[key]
+    if not computed:
+        port.add(task.count, node)
+        return port.ssa
+    task.notice("stream index", ref.node)
+    _count_parts(task, port, ref, choices, node)
+    linear: Scalar | None = None
+    for value, extent in zip(indices, stream.shape, strict=True):
+        position = convert(task, as_scalar(task, value, node, like=index), index)
+        if linear is not None:
+            position = (Number(task, linear, index) * task.number(extent, index) + position).scalar
+        linear = position
+    assert linear is not None
+    check = ""
+    if not all(is_known(task, value, extent) for value, extent in zip(indices, stream.shape, strict=True)):
+        size = math.prod(stream.shape)
+        check = check_attribute(
+            task, [Limit(0, linear, size, ref.node, f"stream array `{stream.name}` of {size} streams")]
+        )
+    return task.text.op(f"arith.addi {port.ssa}, {linear.ssa}{check} : index")
 
 
 def _key(index_: Sequence[Meta]) -> tuple[object, ...]:
@@ -105,50 +116,16 @@ def _key(index_: Sequence[Meta]) -> tuple[object, ...]:
 
 
 def _choices(task: Task, value: Value, extent: int) -> list[Meta]:
-    """The values that an index can have, each a function of the pid."""
+    """The values that an index can have, each a function of the pid; those of a loop's variable round by round."""
+    rank = len(task.kernel.mesh)
+    value = meta.as_meta(value, rank)
     if isinstance(value, Meta):
         return [value]
-    rank = len(task.kernel.mesh)
-    if isinstance(value, Const):
-        return [meta.constant(int(value.value), rank)]
-    values = range(extent)
-    bounds = bounds_of(task, value)
-    if bounds is not None:
-        values = range(max(0, bounds[0]), min(extent, bounds[1] + 1))
-    if isinstance(value, Scalar) and value.walk is not None and not task.guards:
-        return _walked(value.walk, rank)
-    return [meta.constant(i, rank) for i in values]
-
-
-def _walked(walk: Walk, rank: int) -> list[Meta]:
-    """The values of an index that moves with a loop, iteration by iteration."""
-    values = [meta.constant(i, rank) for i in walk.values]
-    return values if walk.base is None else [meta.combine("+", walk.base, value) for value in values]
-
-
-def _computed_port(
-    task: Task, ref: StreamRef, direction: Direction, choices: Sequence[Sequence[Meta]], node: ast.AST
-) -> tuple[PortUse, str]:
-    """The port of an array whose index the body computes, and the run-time number of the stream."""
-    key = (ref.stream.name, direction, None)
-    port = task.ports.get(key)
-    if port is None:
-        port = task.ports[key] = PortUse(ref.stream, direction, f"%s{len(task.ports)}", None, node)
-    _count_parts(task, port, ref, choices, node)
-    linear: Scalar | None = None
-    for value, extent in zip(ref.indices, ref.stream.shape, strict=True):
-        position = convert(task, as_scalar(task, value, node, like=index), index)
-        if linear is not None:
-            scaled = binary_as(task, "*", linear, Scalar(task.text.constant(extent, index), index), index)
-            position = binary_as(task, "+", scaled, position, index)
-        linear = position
-    assert linear is not None
-    if all(is_known(task, value, extent) for value, extent in zip(ref.indices, ref.stream.shape, strict=True)):
-        return port, binary_as(task, "+", Scalar(port.ssa, index), linear, index).ssa
-    size = math.prod(ref.stream.shape)
-    limit = Limit(0, linear, size, ref.node, f"stream array `{ref.stream.name}` of {size} streams")
-    check = check_attribute(task, [limit])
-    return port, task.text.op(f"arith.addi {port.ssa}, {linear.ssa}{check} : index")
+    walk = value.walk if isinstance(value, Scalar) and not task.guards else None
+    low, high = bounds_of(task, value) or (0, extent - 1)
+    values = range(max(0, low), min(extent, high + 1)) if walk is None else walk.values
+    found = [meta.constant(i, rank) for i in values]
+    return found if walk is None or walk.base is None else [meta.combine("+", walk.base, one) for one in found]
 
 
 def _count_parts(task: Task, port: PortUse, ref: StreamRef, choices: Sequence[Sequence[Meta]], node: ast.AST) -> None:
@@ -180,38 +157,47 @@ def _positions(
         yield tuple(values[0 if walk is None else at[walk.loop]] for values, walk in zip(choices, walks, strict=True))
 
 
-def _operation(task: Task, ref: StreamRef, direction: Direction, node: ast.AST, blocking: bool = True) -> int:
-    task.stream_ops.append(StreamOp(ref.stream, direction, task.location(node), blocking, task.copy))
-    return len(task.stream_ops) - 1
-
-
 def get(task: Task, ref: StreamRef, node: ast.AST) -> Value:
     """`stream.get()`: a scalar now, or a block when its place is known."""
     if ref.stream.block:
         return PendingGet(ref, node)
-    _, number = _port(task, ref, "get", node)
-    position = _operation(task, ref, "get", node)
-    type_ = element_type(ref.stream.dtype)
+    number, attribute = _use(task, ref, "get", node)
     task.scalar_op()
-    return Scalar(task.text.op(f'"df.get"({number}) {{op = {position} : i64}} : (index) -> {type_}'), ref.stream.dtype)
+    dtype = ref.stream.dtype
+    return task.emit(f'"df.get"({number}) {attribute} : (index) -> {element_type(dtype)}', dtype)
+
+
+def _use(task: Task, ref: StreamRef, direction: Direction, node: ast.AST, tokens: Count = 1) -> tuple[str, str]:
+    """Note an operation on a stream.
+
+    Args:
+        tokens: that it moves each time; None if the state of the stream decides. Only moving one waits for it.
+
+    Returns:
+        The run-time number of the stream, and the attribute with the number of the operation.
+    """
+    with task.repeated(tokens):
+        number = _port(task, ref, direction, node)
+    task.stream_ops.append(StreamOp(ref.stream, direction, task.location(node), tokens == 1, task.copy))
+    if tokens != 1:
+        task.poll()
+    return number, f"{{op = {len(task.stream_ops) - 1} : i64}}"
 
 
 def receive(task: Task, pending: PendingGet, target: Buffer) -> None:
     """Get a block straight into a tile of the same shape and type."""
-    _, number = _port(task, pending.ref, "get", pending.node)
-    position = _operation(task, pending.ref, "get", pending.node)
+    number, attribute = _use(task, pending.ref, "get", pending.node)
     task.touch(target, write=True)
     if target.ssa == target.root:
         task.got.add(target.root)
-    task.text.line(f'"df.get_block"({number}, {target.ssa}) {{op = {position} : i64}} : (index, {target.type}) -> ()')
+    task.text.line(f'"df.get_block"({number}, {target.ssa}) {attribute} : (index, {target.type}) -> ()')
 
 
 def put(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> None:
     """`stream.put(value)`."""
     token, type_, name = _token(task, ref, value, node)
-    _, number = _port(task, ref, "put", node)
-    position = _operation(task, ref, "put", node)
-    task.text.line(f'"df.put{name}"({number}, {token}) {{op = {position} : i64}} : (index, {type_}) -> ()')
+    number, attribute = _use(task, ref, "put", node)
+    task.text.line(f'"df.put{name}"({number}, {token}) {attribute} : (index, {type_}) -> ()')
 
 
 def _token(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> tuple[str, str, str]:
@@ -219,90 +205,80 @@ def _token(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> tuple[str
 
     The suffix ends the names of operations on such tokens.
     """
-    stream = ref.stream
+    stream, dtype = ref.stream, ref.stream.dtype
     if shape_of(value) != stream.block:
         token = f"blocks of shape {list(stream.block)}" if stream.block else "scalars"
         given = f"a tile of shape {list(shape_of(value))}" if is_tile(value) else "a scalar"
         task.fail(node, f"stream `{stream.name}` carries {token}, but {given} is put")
     if not stream.block:
-        return _scalar_token(task, ref, value, node).ssa, element_type(stream.dtype), ""
-    if isinstance(value, Buffer) and value.dtype == stream.dtype:
-        block = value
-    else:
-        block = task.new_buffer(stream.dtype, stream.block)
+        scalar = as_scalar(task, value, node, like=dtype)
+        if scalar.dtype.is_float and dtype.is_integer:
+            _check_type(task, stream, scalar.dtype, node)
+        task.scalar_op()
+        return convert(task, scalar, dtype).ssa, element_type(dtype), ""
+    block = value if isinstance(value, Buffer) and value.dtype == dtype else task.new_buffer(dtype, stream.block)
+    if block is not value:
         if isinstance(value, Buffer):
-            _check_type(task, ref, value, node)
+            _check_type(task, stream, value.dtype, node)
         assign(task, block, value if not isinstance(value, PendingGet) else materialise(task, value), node)
     task.touch(block, write=False)
     return block.ssa, block.type, "_block"
 
 
-def _check_type(task: Task, ref: StreamRef, value: Buffer | Scalar, node: ast.AST) -> None:
+def _check_type(task: Task, stream: StreamArray, given: DType, node: ast.AST) -> None:
     """Tiles and declared variables must have the stream's own type; expressions are converted."""
-    if value.dtype != ref.stream.dtype:
+    if given != stream.dtype:
         task.fail(
             node,
-            f"stream `{ref.stream.name}` carries {ref.stream.dtype}, but {value.dtype} is put",
-            f"declare the variable as {ref.stream.dtype}, or the stream as Stream[{value.dtype}, ...]",
+            f"stream `{stream.name}` carries {stream.dtype}, but {given} is put",
+            f"declare the variable as {stream.dtype}, or the stream as Stream[{given}, ...]",
         )
-
-
-def _scalar_token(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> Scalar:
-    dtype = ref.stream.dtype
-    scalar = as_scalar(task, value, node, like=dtype)
-    if scalar.dtype.is_float and dtype.is_integer:
-        _check_type(task, ref, scalar, node)
-    task.scalar_op()
-    return convert(task, scalar, dtype)
 
 
 # -- operations that do not wait -------------------------------------------------------------------------------------
 
 
-def try_get(task: Task, ref: StreamRef, node: ast.AST) -> Value:
+def _try_get(task: Task, ref: StreamRef, node: ast.AST) -> Value:
     """`value, ok = stream.try_get()`: a token if there is one; else `ok` is false and the value undefined."""
     stream = ref.stream
-    with task.repeated(None):
-        _, number = _port(task, ref, "get", node)
-    attribute = f"{{op = {_operation(task, ref, 'get', node, blocking=False)} : i64}}"
-    task.poll()
+    number, attribute = _use(task, ref, "get", node, None)
     if stream.block:
         target = task.new_buffer(stream.dtype, stream.block)
-        ok = task.text.op(f'"df.try_get_block"({number}, {target.ssa}) {attribute} : (index, {target.type}) -> i1')
-        return Tuple((target, Scalar(ok, bool_)))
+        text = f'"df.try_get_block"({number}, {target.ssa}) {attribute} : (index, {target.type}) -> i1'
+        return Tuple((target, task.emit(text, bool_)))
     value, ok = task.text.name(), task.text.name()
-    type_ = element_type(stream.dtype)
-    task.text.line(f'{value}, {ok} = "df.try_get"({number}) {attribute} : (index) -> ({type_}, i1)')
+    text = f'"df.try_get"({number}) {attribute} : (index) -> ({element_type(stream.dtype)}, i1)'
+    task.text.line(f"{value}, {ok} = {text}")
     return Tuple((Scalar(value, stream.dtype), Scalar(ok, bool_)))
 
 
-def try_put(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> Value:
-    """`ok = stream.try_put(value)`: put a token if there is room for it."""
-    token, type_, name = _token(task, ref, value, node)
-    with task.repeated(None):
-        _, number = _port(task, ref, "put", node)
-    attribute = f"{{op = {_operation(task, ref, 'put', node, blocking=False)} : i64}}"
-    task.poll()
-    ok = task.text.op(f'"df.try_put{name}"({number}, {token}) {attribute} : (index, {type_}) -> i1')
-    return Scalar(ok, bool_)
+_METHODS = {"get": 0, "put": 1, "try_get": 0, "try_put": 1, "empty": 0, "full": 0}
+"""Methods of streams, each with the number of its arguments."""
 
 
-def is_empty(task: Task, ref: StreamRef, node: ast.AST) -> Value:
-    """`stream.empty()`: whether the stream holds no token; asked by its consumer."""
-    return _occupancy(task, ref, "get", "empty", node)
+def method(task: Task, ref: StreamRef, name: str, node: ast.Call) -> Value:
+    """A method of a stream.
 
-
-def is_full(task: Task, ref: StreamRef, node: ast.AST) -> Value:
-    """`stream.full()`: whether the stream has no room; asked by its producer."""
-    return _occupancy(task, ref, "put", "full", node)
-
-
-def _occupancy(task: Task, ref: StreamRef, direction: Direction, name: str, node: ast.AST) -> Scalar:
-    with task.repeated(0):
-        _, number = _port(task, ref, direction, node)
-    position = _operation(task, ref, direction, node, blocking=False)
-    task.poll()
-    return Scalar(task.text.op(f'"df.{name}"({number}) {{op = {position} : i64}} : (index) -> i1'), bool_)
+    `try_put` puts a token if there is room for it, and returns whether it did. `empty` and `full` return whether the
+    consumer finds no token, and the producer no room.
+    """
+    if name not in _METHODS:
+        task.fail(node, f"a stream has no method `{name}`", f"it has {', '.join(_METHODS)}")
+    if len(node.args) != _METHODS[name] or node.keywords:
+        task.fail(node, f"{name}() of a stream takes {_METHODS[name]} arguments, {len(node.args)} are given")
+    if name == "get":
+        return get(task, ref, node)
+    if name == "put":
+        put(task, ref, task.lower(node.args[0]), node)
+        return Const(None)
+    if name == "try_get":
+        return _try_get(task, ref, node)
+    if name == "try_put":
+        token, type_, suffix = _token(task, ref, task.lower(node.args[0]), node)
+        number, attribute = _use(task, ref, "put", node, None)
+        return task.emit(f'"df.try_put{suffix}"({number}, {token}) {attribute} : (index, {type_}) -> i1', bool_)
+    number, attribute = _use(task, ref, "get" if name == "empty" else "put", node, 0)
+    return task.emit(f'"df.{name}"({number}) {attribute} : (index) -> i1', bool_)
 
 
 # `df.gather` takes a token from each of several streams, `df.scatter` gives one to each.
@@ -316,7 +292,7 @@ def part_of_array(task: Task, base: StreamRef, node: ast.Subscript) -> Value:
     """`pipe[i]`, or the streams that `pipe[:, j]` names."""
     parts = parts_of(node)
     if not any(isinstance(part, ast.Slice) for part in parts):
-        return element(task, base, [task.lower(task, part) for part in parts], node)
+        return element(task, base, [task.lower(part) for part in parts], node)
     shape = base.stream.shape[len(base.indices) :]
     if len(parts) > len(shape):
         task.fail(node, f"stream `{base.stream.name}` has {len(shape)} dimensions, {len(parts)} indices are given")
@@ -328,13 +304,13 @@ def part_of_array(task: Task, base: StreamRef, node: ast.Subscript) -> Value:
             grid.append(len(values))
             choices.append([Const(i) for i in values])
         else:
-            choices.append([task.lower(task, part)])
+            choices.append([task.lower(part)])
     return _group(task, base, choices, grid, node)
 
 
 def _slice(task: Task, node: ast.Slice, extent: int, stream: StreamArray) -> range:
     low, high, step = (
-        default if part is None else constant_int(task, task.lower(task, part), part, "a bound of a slice of streams")
+        default if part is None else constant_int(task, task.lower(part), part, "a bound of a slice of streams")
         for part, default in ((node.lower, 0), (node.upper, extent), (node.step, 1))
     )
     if step == 0 or not 0 <= low <= extent or not 0 <= high <= extent:
@@ -354,17 +330,21 @@ def _group(
 
 def streams_of(task: Task, value: Value, node: ast.AST, name: str) -> StreamGroup:
     """The streams that a collective operation serves."""
-    if isinstance(value, StreamGroup):
-        group = value
-    elif isinstance(value, StreamRef):
-        group = _group(task, value, [], [], node) if not value.is_single else StreamGroup((value,), (1,), node)
-    elif isinstance(value, Tuple):
-        items = [item for item in value.items if isinstance(item, StreamRef) and item.is_single]
-        if len(items) < len(value.items):
-            task.fail(node, f"{name}() needs single streams in its list", "such as [pipe[0], pipe[1]]")
-        group = StreamGroup(tuple(items), (len(items),), node)
-    else:
-        task.fail(node, f"{name}() needs streams", f"such as df.{name}([pipe[0], pipe[1]]) or df.{name}(pipe[:, j])")
+    match value:
+        case StreamGroup():
+            group = value
+        case StreamRef(is_single=True):
+            group = StreamGroup((value,), (1,), node)
+        case StreamRef():
+            group = _group(task, value, [], [], node)
+        case Tuple(items):
+            streams = tuple(item for item in items if isinstance(item, StreamRef) and item.is_single)
+            if len(streams) < len(items):
+                task.fail(node, f"{name}() needs single streams in its list", "such as [pipe[0], pipe[1]]")
+            group = StreamGroup(streams, (len(streams),), node)
+        case _:
+            hint = f"such as df.{name}([pipe[0], pipe[1]]) or df.{name}(pipe[:, j])"
+            task.fail(node, f"{name}() needs streams", hint)
     if not group.streams:
         task.fail(node, f"{name}() needs at least one stream")
     types = {(ref.stream.dtype, ref.stream.block) for ref in group.streams}

@@ -9,15 +9,14 @@ from types import FunctionType, NoneType
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Frozen
 from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.types import DType, UInt, index
 
 from ..model import values as meta
 from ..model.mlir_text import element_type, memref_type
-from ..model.values import Buffer, Const, Meta, Record, Scalar, StreamRef, Tuple, Value, Variable
+from ..model.values import Buffer, Const, Meta, Record, Scalar, StreamRef, Tuple, Value, Variable, integer_of
 from ..regions.task_state import Task
 from .index_checks import Limit, bounds_of, check_attribute, form_of, is_flat, wrong_index
 from .scalars import as_scalar, binary_as, convert, integer, shift
@@ -41,15 +40,8 @@ def constant_difference(task: Task, low: ast.expr | None, high: ast.expr) -> int
 
 
 def _compile_time(task: Task, low: ast.expr | None, high: ast.expr) -> int | None:
-    rank = len(task.kernel.mesh)
-    values = [Const(0) if low is None else task.lower(task, low), task.lower(task, high)]
-    numbers = [int(v.value) for v in values if isinstance(v, Const) and isinstance(v.value, (int, np.integer))]
-    if len(numbers) == 2:
-        return numbers[1] - numbers[0]
-    first, last = (
-        meta.constant(int(v.value), rank) if isinstance(v, Const) and isinstance(v.value, (int, np.integer)) else v
-        for v in values
-    )
+    values = [Const(0) if low is None else task.lower(low), task.lower(high)]
+    first, last = (meta.as_meta(value, len(task.kernel.mesh)) for value in values)
     if isinstance(first, Meta) and isinstance(last, Meta):
         return int(task.uniform(meta.combine("-", last, first)))
     return None
@@ -61,24 +53,26 @@ def _add(a: Form, b: Form, factor: int) -> Form:
 
 def _form(task: Task, node: ast.expr) -> Form | None:
     """An expression as a sum of variables and a constant."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return {"": node.value}
-    if isinstance(node, ast.Name):
-        value = task.lower(task, node)
-        if isinstance(value, Const):
-            return {"": int(value.value)} if isinstance(value.value, (int, np.integer)) else None
-        return {node.id: 1}
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
+    match node:
+        case ast.Constant(int(number)):
+            return {"": number}
+        case ast.Name(name):
+            value = task.lower(node)
+            if not isinstance(value, Const):
+                return {name: 1}
+            known = integer_of(value)
+            return None if known is None else {"": known}
+        case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() as op, right):
+            one, other = _form(task, left), _form(task, right)
+        case _:
+            return None
+    if one is None or other is None:
         return None
-    left, right = _form(task, node.left), _form(task, node.right)
-    if left is None or right is None:
-        return None
-    if not isinstance(node.op, ast.Mult):
-        return _add(left, right, 1 if isinstance(node.op, ast.Add) else -1)
-    for one, other in ((left, right), (right, left)):
-        if set(one) <= {""}:
-            return {name: factor * one.get("", 0) for name, factor in other.items()}
-    return None
+    if not isinstance(op, ast.Mult):
+        return _add(one, other, 1 if isinstance(op, ast.Add) else -1)
+    if not set(one) <= {""}:
+        one, other = other, one
+    return {name: factor * one.get("", 0) for name, factor in other.items()} if set(one) <= {""} else None
 
 
 # Bits of integers, `x[3]` and `x[8:16]`, as values and as targets.
@@ -89,37 +83,34 @@ def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int | 
 
     The number is a run-time `index` if it depends on data.
     """
-    part = node.slice
+    part, width = node.slice, 1
     if not isinstance(part, ast.Slice):
-        low, width = task.lower(task, part), 1
+        low = task.lower(part)
         is_integer = low.dtype.is_integer if isinstance(low, Scalar) else form_of(low) is not None
         if not is_integer:
             task.fail(part, f"the position of a bit of {dtype} must be an integer")
     else:
         if part.step is not None:
             task.fail(part.step, "bits cannot be taken in steps")
-        low = Const(0) if part.lower is None else task.lower(task, part.lower)
-        high = ast.copy_location(ast.Constant(dtype.bits), node) if part.upper is None else part.upper
+        low = Const(0) if part.lower is None else task.lower(part.lower)
+        high = part.upper or ast.copy_location(ast.Constant(dtype.bits), node)
         found = constant_difference(task, part.lower, high)
         if found is None:
-            return low, _distance(task, low, task.lower(task, high), node)
+            ends = (convert(task, as_scalar(task, v, node, like=index), index) for v in (low, task.lower(high)))
+            first, end = ends
+            return low, binary_as(task, "-", end, first, index)
         width = found
-    first = task.uniform(low) if isinstance(low, Meta) else low.value if isinstance(low, Const) else None
-    if width < 1 or (first is not None and not 0 <= first <= dtype.bits - width):
-        task.fail(node, f"bits {first}:{(first or 0) + width} are out of range for {dtype}")
-    return Const(first) if first is not None else low, width
-
-
-def _distance(task: Task, low: Value, high: Value, node: ast.AST) -> Scalar:
-    first, end = (convert(task, as_scalar(task, v, node, like=index), index) for v in (low, high))
-    return binary_as(task, "-", end, first, index)
+    known = task.uniform(low) if isinstance(low, Meta) else low.value if isinstance(low, Const) else None
+    if width < 1 or (known is not None and not 0 <= known <= dtype.bits - width):
+        task.fail(node, f"bits {known}:{(known or 0) + width} are out of range for {dtype}")
+    return Const(known) if known is not None else low, width
 
 
 def _mask(task: Task, width: int | Scalar, raw: DType) -> Scalar:
     """A mask of the selected number of bits, at least one, at the lower end."""
     if isinstance(width, int):
-        return Scalar(task.text.constant((1 << width) - 1, raw), raw)
-    ones, bits = Scalar(task.text.constant(-1, raw), raw), Scalar(task.text.constant(raw.bits, index), index)
+        return task.number((1 << width) - 1, raw)
+    ones, bits = task.number(-1, raw), task.number(raw.bits, index)
     return shift(task, ">>", ones, binary_as(task, "-", bits, width, index))
 
 
@@ -158,7 +149,7 @@ def with_bits(task: Task, old: Scalar, node: ast.Subscript, value: Value) -> Sca
     part = binary_as(task, "&", convert(task, as_scalar(task, value, node), raw), mask, raw)
     part = _move(task, "<<", part, low, node)
     field = _move(task, "<<", mask, low, node)
-    keep = binary_as(task, "^", field, Scalar(task.text.constant(-1, raw), raw), raw)
+    keep = binary_as(task, "^", field, task.number(-1, raw), raw)
     kept = binary_as(task, "&", Scalar(old.ssa, raw), keep, raw)
     task.scalar_op()
     return Scalar(binary_as(task, "|", kept, part, raw).ssa, old.dtype)
@@ -168,7 +159,7 @@ def reversed_bits(task: Task, value: Scalar) -> Scalar:
     """The integer with the bits of `value` in reverse order."""
     type_ = element_type(value.dtype)
     raw = integer(value.dtype.bits, False)
-    one = Scalar(task.text.constant(1, raw), raw)
+    one = task.number(1, raw)
     zero, bits, step = (task.text.constant(n, index) for n in (0, value.dtype.bits, 1))
     result, left, taken = task.text.name(), task.text.name(), task.text.name()
     start = f"({left} = {value.ssa}, {taken} = {task.text.constant(0, raw)}) -> ({type_}, {type_})"
@@ -182,7 +173,7 @@ def reversed_bits(task: Task, value: Scalar) -> Scalar:
     return Scalar(f"{result}#1", value.dtype)
 
 
-class Range(Struct, frozen=True, eq=False):
+class Range(Frozen, eq=False):
     """A slice along one dimension: where it starts, how many elements it has, and its step."""
 
     start: Value
@@ -195,7 +186,7 @@ def parts_of(node: ast.Subscript) -> list[ast.expr]:
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-class Position(Struct, frozen=True):
+class Position(Frozen):
     """The position of an element, as MLIR writes it.
 
     Attributes:
@@ -220,7 +211,14 @@ def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, Positio
     parts = parts_of(node)
     if len(parts) > len(base.shape):
         task.fail(node, f"{len(parts)} indices for a tile of shape {list(base.shape)}")
-    ranges = [_part(task, part, dimension, base.shape[dimension]) for dimension, part in enumerate(parts)]
+    ranges: list[Value | Range] = []
+    for dimension, (part, extent) in enumerate(zip(parts, base.shape, strict=False)):
+        if isinstance(part, ast.Slice):
+            ranges.append(_slice(task, part, dimension, extent))
+        else:
+            value = task.lower(part)
+            _check_index(task, value, dimension, extent, part, flat=True)
+            ranges.append(value)
     if len(ranges) == len(base.shape) and not any(isinstance(r, Range) for r in ranges):
         return base, position(task, base, [r for r in ranges if not isinstance(r, Range)], parts)
     for part, range_ in zip(parts, ranges, strict=True):
@@ -262,23 +260,12 @@ def _flat_position(task: Task, base: Buffer, indices: Sequence[str], nodes: Sequ
 
 
 def _index(task: Task, value: Value, node: ast.AST) -> str:
-    scalar = as_scalar(task, value, node, like=index)
-    return convert(task, scalar, index).ssa
-
-
-def _part(task: Task, node: ast.expr, dimension: int, extent: int) -> Value | Range:
-    if isinstance(node, ast.Slice):
-        return _slice(task, node, dimension, extent)
-    value = task.lower(task, node)
-    _check_index(task, value, dimension, extent, node, flat=True)
-    return value
+    return convert(task, as_scalar(task, value, node, like=index), index).ssa
 
 
 def _check_index(task: Task, value: Value, dimension: int, extent: int, node: ast.AST, flat: bool = False) -> None:
-    if isinstance(value, Const):
-        is_integer = isinstance(value.value, (int, np.integer)) and not isinstance(value.value, bool)
-        if not is_integer:
-            task.fail(node, f"an index must be an integer, not {value.value!r}")
+    if isinstance(value, Const) and (integer_of(value) is None or isinstance(value.value, bool)):
+        task.fail(node, f"an index must be an integer, not {value.value!r}")
     wrong = wrong_index(task, value, extent)
     if wrong is not None and not (flat and is_flat(task, value, extent)):
         message = f"index {wrong.value} is out of range for dimension {dimension} of size {extent}"
@@ -286,11 +273,11 @@ def _check_index(task: Task, value: Value, dimension: int, extent: int, node: as
 
 
 def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
-    step = 1 if node.step is None else constant_int(task, task.lower(task, node.step), node.step, "a slice's step")
+    step = 1 if node.step is None else constant_int(task, task.lower(node.step), node.step, "a slice's step")
     if step < 1:
         task.fail(node, f"a slice's step must be positive, not {step}")
-    start = Const(0) if node.lower is None else task.lower(task, node.lower)
-    stop = Const(extent) if node.upper is None else task.lower(task, node.upper)
+    start = Const(0) if node.lower is None else task.lower(node.lower)
+    stop = Const(extent) if node.upper is None else task.lower(node.upper)
     length = _length(task, node, start, stop)
     if length is None:
         task.fail(node, "the size of a slice must be known at compile time", "use a loop over single elements")
@@ -309,12 +296,10 @@ def _length(task: Task, node: ast.Slice, start: Value, stop: Value) -> int | Non
     """Return the number of elements in a slice, if it is the same for all tasks and run-time values."""
     if isinstance(start, Const) and isinstance(stop, Const) and type(start.value) is int and type(stop.value) is int:
         return stop.value - start.value
-    upper = (
-        ast.copy_location(ast.Constant(stop.value), node)
-        if node.upper is None and isinstance(stop, Const)
-        else node.upper
-    )
-    assert upper is not None
+    upper = node.upper
+    if upper is None:
+        assert isinstance(stop, Const)
+        upper = ast.copy_location(ast.Constant(stop.value), node)
     return constant_difference(task, node.lower, upper)
 
 
@@ -344,35 +329,33 @@ def subview(task: Task, base: Buffer, ranges: Sequence[Value | Range], node: ast
 
 def constant_int(task: Task, value: Value, node: ast.AST, what: str) -> int:
     """An integer that must be known at compile time, and the same for all tasks of the set."""
-    if isinstance(value, Meta):
-        value = Const(task.uniform(value))
+    value = Const(task.uniform(value)) if isinstance(value, Meta) else value
     if not isinstance(value, Const):
         task.fail(node, f"{what} must be known at compile time")
-    if not isinstance(value.value, (int, np.integer)):
+    if (known := integer_of(value)) is None:
         task.fail(node, f"{what} must be an integer, not {value.value!r}")
-    return int(value.value)
+    return known
 
 
 def subscript(task: Task, node: ast.Subscript) -> Value:
     """The value of `base[...]`."""
-    base = task.lower(task, node.value)
-    if isinstance(base, StreamRef):
-        return task.lower_streams(task, base, node)
-    if isinstance(base, Const):
-        return _constant_subscript(task, base.value, node)
-    if isinstance(base, Buffer) and base.shape == ():
-        return bits_of(task, as_scalar(task, base, node.value), node)
-    if isinstance(base, Buffer):
-        part, where = view(task, base, node)
-        if where is None:
-            return part
-        task.touch(part, write=False)
-        task.scalar_op()
-        return Scalar(task.text.op(f"memref.load {where.of(part)}"), part.dtype)
-    if isinstance(base, Scalar):
-        return bits_of(task, base, node)
-    if isinstance(base, Record):
-        return as_scalar(task, field_of(task, base, node), node)
+    base = task.lower(node.value)
+    match base:
+        case StreamRef():
+            return task.lower_streams(base, node)
+        case Const(value):
+            return _constant_subscript(task, value, node)
+        case Scalar() | Buffer(shape=()):
+            return bits_of(task, as_scalar(task, base, node.value), node)
+        case Buffer():
+            part, where = view(task, base, node)
+            if where is None:
+                return part
+            task.touch(part, write=False)
+            task.scalar_op()
+            return task.emit(f"memref.load {where.of(part)}", part.dtype)
+        case Record():
+            return task.get(field_of(task, base, node))
     hint = "declare an array, x: int32[8], and set its elements" if isinstance(base, Tuple) else ""
     task.fail(node, "this cannot be indexed", hint)
 
@@ -387,11 +370,12 @@ def field_of(task: Task, record: Record, node: ast.Subscript) -> Variable:
 
 def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
     if any(isinstance(p, ast.Slice) for p in parts_of(node)):
-        if all(isinstance(task.find(name), (Const, NoneType)) for name in _names(node.slice)):
+        names = {part.id for part in ast.walk(node.slice) if isinstance(part, ast.Name)}
+        if all(isinstance(task.find(name), (Const, NoneType)) for name in names):
             return Const(task.source.file.evaluate(node, task.constants()))
         array = _numbers(task, base, node)
         return view(task, task.constant_buffer(array), node)[0]
-    indices = [task.lower(task, p) for p in parts_of(node)]
+    indices = [task.lower(p) for p in parts_of(node)]
     if isinstance(base, (Region, FunctionType)):
         indices = [Const(task.uniform(i)) if isinstance(i, Meta) else i for i in indices]
     if all(isinstance(i, Const) for i in indices):
@@ -410,11 +394,11 @@ def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
     if len(indices) == array.ndim and all(isinstance(i, (Const, Meta)) for i in indices):
         where = tuple(i.array if isinstance(i, Meta) else i.value for i in indices if isinstance(i, (Const, Meta)))
         return meta.table(array[tuple(np.clip(w, 0, n - 1) for w, n in zip(where, array.shape, strict=True))])
-    return _constant_element(task, array, indices, node)
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    buffer = task.constant_buffer(array)
+    if len(indices) != array.ndim:
+        return subview(task, buffer, [*indices, *(Range(Const(0), n) for n in array.shape[len(indices) :])], node)
+    place = position(task, buffer, indices, parts_of(node))
+    return task.emit(f"memref.load {place.of(buffer)}", buffer.dtype)
 
 
 def _numbers(task: Task, base: Any, node: ast.AST) -> Array:
@@ -424,12 +408,3 @@ def _numbers(task: Task, base: Any, node: ast.AST) -> Array:
         message = f"{type(base).__name__} {base!r} cannot be indexed by values that differ between tasks"
         task.fail(node, message, "only arrays of numbers can")
     return array
-
-
-def _constant_element(task: Task, array: Array, indices: Sequence[Value], node: ast.Subscript) -> Value:
-    """An element, or a part, of a constant array at a run-time position."""
-    buffer = task.constant_buffer(array)
-    if len(indices) != array.ndim:
-        return subview(task, buffer, [*indices, *(Range(Const(0), n) for n in array.shape[len(indices) :])], node)
-    where = position(task, buffer, indices, parts_of(node))
-    return Scalar(task.text.op(f"memref.load {where.of(buffer)}"), buffer.dtype)

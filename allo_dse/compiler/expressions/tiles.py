@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import reduce
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.lang.types import DType, float32, index, int64
 
 from ..model.values import Buffer, Const, Meta, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
-from ..program.kernel import TileUse
+from ..program.compiled import TileUse
 from ..regions.task_state import Task
 from .scalars import (
+    Number,
     as_scalar,
     binary_as,
     common,
@@ -45,7 +46,7 @@ LINEAR = frozenset(
 PRODUCTS = frozenset({"matmul", "bmm", "conv2d"})
 
 
-class Spread(Struct, frozen=True):
+class Spread(Frozen):
     """The distribution of a tile over the mesh.
 
     Attributes:
@@ -101,12 +102,9 @@ def _of_expression(task: Task, expr: TileExpr) -> Spread:
         axes = tuple(operands[0].axes[a] for a in expr.options)
     elif all(len(o.axes) in (0, len(expr.shape)) for o in operands):
         axes = _joined(task, expr, [o.axes for o in operands if o.axes])
-    adds = expr.op in ("add", "sub") and (complete or any(_is_argument(o) for o in expr.operands))
+    is_updated = any(isinstance(o, Buffer) and o.arg is not None and o.is_updated for o in expr.operands)
+    adds = expr.op in ("add", "sub") and (complete or is_updated)
     return Spread(axes, frozenset() if adds else pending, complete)
-
-
-def _is_argument(operand: Value) -> bool:
-    return isinstance(operand, Buffer) and operand.arg is not None and operand.is_updated
 
 
 def _of_product(task: Task, expr: TileExpr, operands: Sequence[Spread], pending: frozenset[int]) -> Spread:
@@ -190,7 +188,7 @@ def is_tile(value: Value) -> bool:
     return isinstance(value, (TileExpr, PendingGet)) or (isinstance(value, Buffer) and value.shape != ())
 
 
-def shape_of(value: Value) -> tuple[int, ...]:
+def shape_of(value: Value) -> Ints:
     return value.shape if isinstance(value, (Buffer, TileExpr, PendingGet)) else ()
 
 
@@ -201,38 +199,36 @@ def dtype_of(value: Value) -> DType | None:
     return None
 
 
-def broadcast(task: Task, shapes: Sequence[tuple[int, ...]], node: ast.AST) -> tuple[int, ...]:
+def broadcast(task: Task, shapes: Sequence[Ints], node: ast.AST) -> Ints:
     """The shape that all of `shapes` broadcast to, as in NumPy."""
     result: list[int] = []
     for position in range(max(map(len, shapes))):
         extents = {shape[-1 - position] for shape in shapes if position < len(shape)} - {1}
         if len(extents) > 1:
-            task.fail(node, f"shapes do not match: {' and '.join(_text(s) for s in shapes)}")
+            task.fail(node, f"shapes do not match: {' and '.join(text_of(s) for s in shapes)}")
         result.append(extents.pop() if extents else 1)
     return tuple(reversed(result))
 
 
-def _text(shape: tuple[int, ...]) -> str:
+def text_of(shape: Ints) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def _natural(operands: Sequence[Value]) -> DType:
-    """The common type of some operands."""
-    result: DType | None = None
-    for operand in operands:
-        dtype = dtype_of(operand)
-        if dtype is not None:
-            result = dtype if result is None else common(result, dtype)
-    if result is None:
-        consts = [const_type(o.value) for o in operands if isinstance(o, Const)]
-        return consts[0] if consts else float32
-    floats = [o for o in operands if isinstance(o, Const) and isinstance(o.value, float)]
+def common_type(operands: Iterable[Value]) -> DType:
+    """The type that holds the values of all operands; Python numbers adapt to the others."""
+    operands = list(operands)
+    types = [dtype for operand in operands if (dtype := dtype_of(operand)) is not None]
+    numbers = [operand.value for operand in operands if isinstance(operand, Const)]
+    if not types:
+        return const_type(numbers[0]) if numbers else float32
+    result = reduce(common, types)
+    floats = any(isinstance(number, float) for number in numbers)
     return common(result, float32) if floats and not result.is_float else result
 
 
 def _grown(op: str, operands: Sequence[Value]) -> DType:
     """The type of `left op right`, whose integers and fixed-point numbers grow as those of scalars do."""
-    natural = _natural(operands)
+    natural = common_type(operands)
     if natural.is_float:
         return natural
     left, right = (dtype_of(o) or const_type(o.value if isinstance(o, Const) else 0) for o in operands)
@@ -252,7 +248,7 @@ def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST, g
     shape = broadcast(task, shapes, node)
     if any(extent == 1 < whole for one in shapes for extent, whole in zip(one[::-1], shape[::-1], strict=False)):
         task.notice("broadcast of one", node)
-    natural = _natural(operands)
+    natural = common_type(operands)
     tiles = {dtype_of(operand) for operand in operands if is_tile(operand)}
     if tiles - {natural} if grows is not None and natural.is_float else grows is None and len(tiles) > 1:
         task.notice("tiles of two types", node)
@@ -269,11 +265,11 @@ def matmul(task: Task, a: Value, b: Value, node: ast.AST) -> TileExpr:
     """The product of two matrices, of batches of them, or of a batch with one matrix."""
     left, right = (shape_of(operand) if is_tile(operand) else () for operand in (a, b))
     if min(len(left), len(right)) < 2 or right[:-2] not in ((), left[:-2]):
-        task.fail(node, f"matmul needs two matrices, not shapes {_text(left)} and {_text(right)}")
+        task.fail(node, f"matmul needs two matrices, not shapes {text_of(left)} and {text_of(right)}")
     if left[-1] != right[-2]:
-        task.fail(node, f"matmul of {_text(left)} and {_text(right)}: {left[-1]} columns against {right[-2]} rows")
+        task.fail(node, f"matmul of {text_of(left)} and {text_of(right)}: {left[-1]} columns against {right[-2]} rows")
     op = "matmul" if len(left) == 2 else "bmm"
-    return TileExpr(op, (a, b), _natural((a, b)), (*left[:-1], right[-1]), node)
+    return TileExpr(op, (a, b), common_type((a, b)), (*left[:-1], right[-1]), node)
 
 
 # -- code ------------------------------------------------------------------------------------------------------------
@@ -293,13 +289,7 @@ def loops(task: Task, shape: Sequence[int]) -> Iterator[list[str]]:
 
 
 def load(task: Task, buffer: Buffer, where: Sequence[str]) -> Scalar:
-    return Scalar(task.text.op(f"memref.load {buffer.ssa}[{', '.join(where)}] : {buffer.type}"), buffer.dtype)
-
-
-def factor(task: Task, buffer: Buffer, where: Sequence[str], work: DType) -> Scalar:
-    """An element to multiply in type `work`; fixed-point numbers as they are, whose products need no wider operands."""
-    value = load(task, buffer, where)
-    return value if work.is_fixed else convert(task, value, work)
+    return task.emit(f"memref.load {buffer.ssa}[{', '.join(where)}] : {buffer.type}", buffer.dtype)
 
 
 def store(task: Task, value: Scalar, buffer: Buffer, where: Sequence[str]) -> None:
@@ -319,7 +309,7 @@ def element(task: Task, value: Value, dtype: DType, node: ast.AST) -> Scalar:
     """A scalar as an element of a tile or variable of type `dtype`."""
     number = value.value if isinstance(value, Const) and is_number(value.value) else None
     if number is not None and not dtype.is_fixed and (dtype.is_float or isinstance(number, int)):
-        return Scalar(task.text.constant(number, dtype), dtype)
+        return task.number(number, dtype)
     return convert(task, as_scalar(task, value, node, like=dtype), dtype)
 
 
@@ -334,14 +324,15 @@ def assign(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
     if isinstance(value, PendingGather) and target.shape == value.joined_shape:
         shape = target.shape
     if broadcast(task, (shape, target.shape), node) != target.shape:
-        task.fail(node, f"shapes do not match: {_text(target.shape)} = {_text(shape)}")
+        task.fail(node, f"shapes do not match: {text_of(target.shape)} = {text_of(shape)}")
     if isinstance(value, PendingGet):
         if shape == target.shape and value.dtype == target.dtype:
-            task.receive(task, value, target)
+            task.receive(value, target)
             return
         value = materialise(task, value)
     if isinstance(value, TileExpr):
-        if value.dtype != target.dtype and _is_cast(value, target.dtype):
+        gives_floats = value.dtype.is_float and (value.op in ELEMENTWISE or value.op in UNARY)
+        if value.dtype != target.dtype and (target.dtype.is_float or gives_floats):
             task.notice("tile of another type", node)
         if shape == target.shape:
             _compute(task, value, target)
@@ -351,11 +342,6 @@ def assign(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
     if value.dtype != target.dtype:
         task.notice("tile of another type", node)
     copy(task, value, target, node)
-
-
-def _is_cast(value: TileExpr, dtype: DType) -> bool:
-    """Return whether the target has floats, or the value is an elementwise operation that gives floats."""
-    return dtype.is_float or (value.dtype.is_float and (value.op in ELEMENTWISE or value.op in UNARY))
 
 
 def copy(task: Task, source: Buffer, target: Buffer, node: ast.AST) -> None:
@@ -392,34 +378,39 @@ def materialise(task: Task, value: TileValue, dtype: DType | None = None) -> Buf
     target = task.new_buffer(dtype if dtype is not None and isinstance(value, TileExpr) else value.dtype, value.shape)
     task.spreads[target.root] = spread_of(task, value)
     if isinstance(value, PendingGet):
-        task.receive(task, value, target)
+        task.receive(value, target)
     else:
         _compute(task, value, target)
     return target
+
+
+def settled(task: Task, value: Value) -> Value:
+    """A tile that is still to be computed or received in memory; any other value as it is."""
+    return materialise(task, value) if isinstance(value, (TileExpr, PendingGet)) else value
 
 
 def _compute(task: Task, expr: TileExpr, target: Buffer) -> None:
     """Compute an operation on tiles into `target`, which has its shape."""
     work = _work_type(expr, target.dtype)
     operands = [_operand(task, o, work, expr) for o in expr.operands]
-    in_place = expr.op not in CODE
-    roots = [o.root for o in operands if isinstance(o, Buffer) and not (in_place and _same_tile(o, target))]
+    sources = [o for o in operands if isinstance(o, Buffer)]
+    code = CODE.get(expr.op, _elementwise)
+    in_place = [o for o in sources if code is _elementwise and (o.ssa, o.shape) == (target.ssa, target.shape)]
+    is_product = expr.op == "matmul"
+    # A product is summed up in its target, if that has the type of the sum and is contiguous.
+    accumulates = target.dtype == work and target.arg is None and target.ssa == target.root
     destination = target
-    if target.root in roots or (expr.op == "matmul" and not _accumulates_in(target, work)):
-        destination = task.new_buffer(work if expr.op == "matmul" else target.dtype, expr.shape)
+    if any(o.root == target.root and o not in in_place for o in sources) or (is_product and not accumulates):
+        destination = task.new_buffer(work if is_product else target.dtype, expr.shape)
     use = _use(task, expr.operands, target, expr.op)
-    for operand in operands:
-        if isinstance(operand, Buffer):
-            task.touch(operand, write=False)
+    for operand in sources:
+        task.touch(operand, write=False)
     task.touch(target, write=True)
-    code = CODE.get(expr.op, _elementwise_code)
-    code(task, expr, operands, work, destination)
+    code(TileCode(task, expr, operands, work, destination))
     if destination is not target:
         move(task, destination, target)
     dtypes = [d for d in map(dtype_of, operands) if d is not None]
-    shape = expr.shape
-    if expr.op == "matmul":
-        shape = (expr.shape[0], shape_of(expr.operands[0])[1], expr.shape[1])
+    shape = (expr.shape[0], shape_of(expr.operands[0])[1], expr.shape[1]) if is_product else expr.shape
     task.price(expr.op, shape, (*dtypes, target.dtype), expr.node, use=use)
     if destination is target:
         task.layouts.rearranged(expr, operands[0], target, len(task.work) - 1)
@@ -462,15 +453,6 @@ def _work_type(expr: TileExpr, target: DType) -> DType:
     return natural
 
 
-def _accumulates_in(target: Buffer, work: DType) -> bool:
-    """Return whether the target can accumulate a product itself: its type fits and it is contiguous."""
-    return target.dtype == work and target.arg is None and target.ssa == target.root
-
-
-def _same_tile(operand: Buffer, target: Buffer) -> bool:
-    return operand.ssa == target.ssa and operand.shape == target.shape
-
-
 def _operand(task: Task, value: Value, work: DType, expr: TileExpr) -> Value:
     """An operand in memory, or a scalar."""
     if isinstance(value, TileExpr):
@@ -485,81 +467,103 @@ def _operand(task: Task, value: Value, work: DType, expr: TileExpr) -> Value:
     task.fail(expr.node, f"{expr.op} needs tiles or numbers")
 
 
-def _elementwise_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DType, target: Buffer) -> None:
-    with loops(task, expr.shape) as where:
-        scalars = [_operand_element(task, o, work, where, factors=expr.op == "mul") for o in operands]
-        if expr.op in ELEMENTWISE:
-            result = binary_as(task, ELEMENTWISE[expr.op], scalars[0], scalars[1], work)
-        else:
-            result = unary(task, expr.op, scalars[0])
-        store(task, convert(task, result, target.dtype), target, where)
-
-
-def _operand_element(task: Task, operand: Value, work: DType, where: Sequence[str], *, factors: bool) -> Scalar:
-    if isinstance(operand, Buffer):
-        value = factor(task, operand, _broadcast_index(task, operand.shape, where), work)
-        return value if factors else convert(task, value, work)
-    assert isinstance(operand, Scalar)
-    return operand
-
-
 def unary(task: Task, op: str, x: Scalar) -> Scalar:
     """A function of one scalar."""
-    dtype = x.dtype
-    zero = Scalar(task.text.constant(0, dtype), dtype)
+    zero = Number(task, task.number(0, x.dtype), x.dtype)
     if op == "neg":
-        return binary_as(task, "-", zero, x, dtype)
+        return (zero - x).scalar
     if op == "relu":
-        return binary_as(task, "max", x, zero, dtype)
-    if op == "abs" and (dtype.is_signed or dtype.is_float):
-        return binary_as(task, "max", x, binary_as(task, "-", zero, x, dtype), dtype)
+        return binary_as(task, "max", x, zero.scalar, x.dtype)
     if op == "abs":
-        return x
-    if op == "gelu":
-        return computed_in_float(task, x, _gelu)
-    return math_unary(task, op, x)
+        signed = x.dtype.is_signed or x.dtype.is_float
+        return binary_as(task, "max", x, (zero - x).scalar, x.dtype) if signed else x
+    return computed_in_float(task, x, _gelu) if op == "gelu" else math_unary(task, op, x)
 
 
 def _gelu(task: Task, x: Scalar) -> Scalar:
     """x/2 * (1 + erf(x / sqrt 2))."""
-    dtype = x.dtype
-
-    def const(value: float) -> Scalar:
-        return Scalar(task.text.constant(value, dtype), dtype)
-
-    scaled = binary_as(task, "*", x, const(2.0**-0.5), dtype)
-    inner = binary_as(task, "+", math_unary(task, "erf", scaled), const(1.0), dtype)
-    return binary_as(task, "*", binary_as(task, "*", x, const(0.5), dtype), inner, dtype)
+    number, dtype = Number(task, x, x.dtype), x.dtype
+    inner = Number(task, math_unary(task, "erf", (number * task.number(2.0**-0.5, dtype)).scalar), dtype)
+    inner = inner + task.number(1.0, dtype)
+    return (number * task.number(0.5, dtype) * inner).scalar
 
 
-def _matmul_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DType, target: Buffer) -> None:
+class TileCode(Frozen, eq=False):
+    """Writes the loops of an operation on tiles.
+
+    Attributes:
+        operands: tiles in memory, and scalars.
+        work: the type that it is computed in.
+        target: the tile that gets the result.
+    """
+
+    task: Task
+    expr: TileExpr
+    operands: Sequence[Value]
+    work: DType
+    target: Buffer
+
+    @property
+    def tiles(self) -> list[Buffer]:
+        return [operand for operand in self.operands if isinstance(operand, Buffer)]
+
+    def loops(self, *shape: int) -> AbstractContextManager[list[str]]:
+        return loops(self.task, shape)
+
+    def number(self, value: Scalar) -> Number:
+        return Number(self.task, value, self.work)
+
+    def read(self, tile: Buffer, *where: str) -> Number:
+        """An element in the type of the work."""
+        return self.number(convert(self.task, load(self.task, tile, where), self.work))
+
+    def factor(self, tile: Buffer, *where: str) -> Number:
+        """An element to multiply; fixed-point numbers as they are, whose products need no wider operands."""
+        return self.number(load(self.task, tile, where)) if self.work.is_fixed else self.read(tile, *where)
+
+    def write(self, value: Scalar, where: Sequence[str]) -> None:
+        """Store an element of the result, in the type of the target."""
+        store(self.task, convert(self.task, value, self.target.dtype), self.target, where)
+
+
+def _elementwise(code: TileCode) -> None:
+    task, op = code.task, code.expr.op
+    read = code.factor if op == "mul" else code.read
+    with code.loops(*code.expr.shape) as where:
+        scalars = [
+            read(o, *_broadcast_index(task, o.shape, where)).scalar if isinstance(o, Buffer) else o
+            for o in code.operands
+            if isinstance(o, (Buffer, Scalar))
+        ]
+        if op in ELEMENTWISE:
+            result = binary_as(task, ELEMENTWISE[op], scalars[0], scalars[1], code.work)
+        else:
+            result = unary(task, op, scalars[0])
+        code.write(result, where)
+
+
+def _matmul(code: TileCode) -> None:
     """Row by row: each element of A scales a row of B, so that the innermost loop is contiguous and vectorises."""
-    a, b = operands
-    assert isinstance(a, Buffer)
-    assert isinstance(b, Buffer)
+    task, target = code.task, code.target
+    a, b = code.tiles
     (m, k), n = a.shape, b.shape[1]
-    zero = Scalar(task.text.constant(0, work), work)
-    with loops(task, (m,)) as (i,):
-        with loops(task, (n,)) as (j,):
+    zero = task.number(0, code.work)
+    with code.loops(m) as (i,):
+        with code.loops(n) as (j,):
             store(task, zero, target, (i, j))
-        with loops(task, (k,)) as (p,):
-            left = factor(task, a, (i, p), work)
-            with loops(task, (n,)) as (j,):
-                right = factor(task, b, (p, j), work)
-                product = binary_as(task, "*", left, right, work)
-                total = binary_as(task, "+", load(task, target, (i, j)), product, work)
-                store(task, total, target, (i, j))
+        with code.loops(k) as (p,):
+            left = code.factor(a, i, p)
+            with code.loops(n) as (j,):
+                product = left * code.factor(b, p, j)
+                total = code.number(load(task, target, (i, j))) + product
+                store(task, total.scalar, target, (i, j))
 
 
-def _transpose_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DType, target: Buffer) -> None:
-    (source,) = operands
-    assert isinstance(source, Buffer)
-    with loops(task, target.shape) as where:
-        position = [where[expr.options.index(dimension)] for dimension in range(len(where))]
-        store(task, convert(task, load(task, source, position), target.dtype), target, where)
+def _transpose(code: TileCode) -> None:
+    (source,), order = code.tiles, code.expr.options
+    with code.loops(*code.target.shape) as where:
+        code.write(load(code.task, source, [where[order.index(axis)] for axis in range(len(where))]), where)
 
 
-CODE: dict[str, Callable[[Task, TileExpr, Sequence[Value], DType, Buffer], None]] = {
-    "matmul": _matmul_code,
-    "transpose": _transpose_code,
-}
+CODE: dict[str, Callable[[TileCode], None]] = {"matmul": _matmul, "transpose": _transpose}
+"""Writes the code of operations that are not elementwise."""

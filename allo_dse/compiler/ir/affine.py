@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import Operation, Value, ir
+from allo_dse.common.records import Frozen
 
 PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _HOLDS: Mapping[str, Callable[[int], bool]] = {
@@ -29,7 +29,7 @@ _MODULAR = ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.trunc
 SHIFTS = ("arith.shli", "arith.shrsi", "arith.shrui")
 
 
-class Linear(Struct, frozen=True):
+class Linear(Frozen):
     """The sum of `coefficient * variable` over `terms`, plus a constant; variables are value numbers.
 
     Attributes:
@@ -113,7 +113,7 @@ class Linear(Struct, frozen=True):
         return total
 
 
-class Derived(Struct, frozen=True):
+class Derived(Frozen):
     """A control expression that is not a sum: `left // right`, a shift, or the minimum or maximum of two forms."""
 
     name: str
@@ -178,7 +178,7 @@ def holds(predicate: str, difference: int) -> bool:
     return _HOLDS[predicate.lstrip("su") if predicate not in ("eq", "ne") else predicate](difference)
 
 
-class Compare(Struct, frozen=True):
+class Compare(Frozen):
     """A comparison: `left predicate right`, where `difference` is left - right."""
 
     predicate: str
@@ -255,13 +255,13 @@ class LinearForms:
 
     def __init__(self) -> None:
         self.ranges: dict[int, tuple[int, int]] = {}
-        self._forms: dict[ir.Value, Linear] = {}
-        self._tests: dict[ir.Value, Test] = {}
+        self._forms: dict[Value, Linear] = {}
+        self._tests: dict[Value, Test] = {}
 
-    def set(self, value: ir.Value, form: Linear) -> None:
+    def set(self, value: Value, form: Linear) -> None:
         self._forms[value] = form
 
-    def get(self, value: ir.Value) -> Linear | None:
+    def get(self, value: Value) -> Linear | None:
         """The form of a value, or None when it has none."""
         if value in self._forms:
             return self._forms[value]
@@ -271,7 +271,7 @@ class LinearForms:
                 return Linear((), int(attribute.value))
         return None
 
-    def test(self, condition: ir.Value) -> Test | None:
+    def test(self, condition: Value) -> Test | None:
         """The condition of a value; None if it depends on data."""
         if condition not in self._tests and not isinstance(condition, ir.BlockArgument):
             owner = condition.owner
@@ -279,7 +279,7 @@ class LinearForms:
                 return bool(ir.BoolAttr(owner.attributes["value"]).value)
         return self._tests.get(condition)
 
-    def choose(self, op: ir.Operation, then: Iterable[ir.Value], otherwise: Iterable[ir.Value]) -> bool:
+    def choose(self, op: Operation, then: Iterable[Value], otherwise: Iterable[Value]) -> bool:
         """Record the results of an `scf.if` without operations as conditions, if everything it yields is one.
 
         Returns:
@@ -295,7 +295,7 @@ class LinearForms:
             self._tests[result] = Choice(test, one, other)
         return True
 
-    def compute(self, op: ir.Operation) -> bool:
+    def compute(self, op: Operation) -> bool:
         """Record the form of an operation if it is index arithmetic, or a condition on it.
 
         Returns:
@@ -306,23 +306,23 @@ class LinearForms:
         if op.name in ("arith.andi", "arith.ori", "arith.xori", "arith.select") and str(op.results[0].type) == "i1":
             return self._combine(op)
         operands = [self._read(op, v) for v in op.operands]
-        form = self._applied(op, operands) if op.name == "affine.apply" else _combined(op.name, operands)
+        if op.name == "affine.apply":
+            form = _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
+        else:
+            form = _combined(op.name, operands)
         if form is None or len(list(op.results)) != 1:
             return False
         self._forms[op.results[0]] = form
         return op.name not in SHIFTS
 
-    def _applied(self, op: ir.Operation, operands: list[Linear | None]) -> Linear | None:
-        return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
-
-    def _read(self, op: ir.Operation, value: ir.Value) -> Linear | None:
+    def _read(self, op: Operation, value: Value) -> Linear | None:
         """The form of an operand; a narrow integer that is read as a number wraps."""
         form = self.get(value)
         if form is None or op.name in _MODULAR:
             return form
         return self._wrapped(value, form, signed=op.name != "arith.extui")
 
-    def _wrapped(self, value: ir.Value, form: Linear, *, signed: bool) -> Linear:
+    def _wrapped(self, value: Value, form: Linear, *, signed: bool) -> Linear:
         """Return the form of a value after it wraps to the width of its type.
 
         It stays linear if the whole range wraps equally often.
@@ -338,7 +338,7 @@ class LinearForms:
         rounds = Derived("arith.floordivsi", above, Linear((), 1 << bits))
         return form + Linear((), 0, ((rounds, -(1 << bits)),))
 
-    def _compare(self, op: ir.Operation) -> bool:
+    def _compare(self, op: Operation) -> bool:
         predicate = PREDICATES[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
         sides = [(value, self.get(value)) for value in op.operands]
         left, right = (form and self._wrapped(v, form, signed=predicate[0] != "u") for v, form in sides)
@@ -347,7 +347,7 @@ class LinearForms:
         self._tests[op.results[0]] = Compare(predicate, left + right.scaled(-1))
         return True
 
-    def _combine(self, op: ir.Operation) -> bool:
+    def _combine(self, op: Operation) -> bool:
         tests = [self.test(v) for v in op.operands]
         first, second = tests[0], tests[1]
         if first is None or second is None or tests[-1] is None:
@@ -363,7 +363,7 @@ class LinearForms:
         self._tests[op.results[0]] = found
         return True
 
-    def bounds(self, op: ir.Operation) -> tuple[Linear | None, Linear | None, int]:
+    def bounds(self, op: Operation) -> tuple[Linear | None, Linear | None, int]:
         """Lower and upper bound and step of a loop; a bound without a form is None, so is an unknown step (0).
 
         Its variable, which has a form already, is known to be within them from then on.
@@ -375,7 +375,7 @@ class LinearForms:
             self.ranges[variable.terms[0][0]] = (first, max(first, last))
         return lower, upper, step
 
-    def _bounds(self, op: ir.Operation) -> tuple[Linear | None, Linear | None, int]:
+    def _bounds(self, op: Operation) -> tuple[Linear | None, Linear | None, int]:
         if op.name == "scf.for":
             lower, upper, step = (self.get(v) for v in list(op.operands)[:3])
             return lower, upper, step.constant if step is not None and step.is_constant else 0
@@ -430,7 +430,7 @@ def _expression(expression: ir.AffineExpr, operands: list[Linear | None], dims: 
 # Execution counts in a task body, from loops with known bounds and conditions on their variables.
 
 
-class Around(Struct, frozen=True):
+class Around(Frozen):
     """A loop around an operation. A bound without a linear form is None, so is an unknown step (0)."""
 
     variable: int
@@ -443,7 +443,7 @@ class Around(Struct, frozen=True):
         return {v for bound in (self.lower, self.upper) if bound is not None for v in bound.variables}
 
 
-class Under(Struct, frozen=True):
+class Under(Frozen):
     """A side of a condition around an operation; `test` is None where data decides."""
 
     test: Test | None

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import Operation, Value, ir
+from allo_dse.common.records import Frozen
 
 from .affine import PREDICATES, Linear, LinearForms, Test, everywhere, forms_of, holds, replaced
 
@@ -35,7 +35,7 @@ _EVALUATE: Mapping[str, Callable[..., Any]] = {
 _UNSIGNED = ("arith.divui", "arith.remui", "arith.shrui", "arith.extui", "arith.minui", "arith.maxui", "arith.uitofp")
 
 
-class Computed(Struct, frozen=True, dict=True):
+class Computed(Frozen, dict=True):
     """An operation on constants, loop variables and process ids.
 
     Attributes:
@@ -118,11 +118,11 @@ class Constants:
 
     def __init__(self, forms: LinearForms) -> None:
         self._forms = forms
-        self._known: dict[ir.Value, Known | None] = {}
-        self.variables: dict[ir.Value, Known] = {}
+        self._known: dict[Value, Known | None] = {}
+        self.variables: dict[Value, Known] = {}
         """Values of the source's variables at this place of the body, which is read in its order."""
 
-    def access(self, op: ir.Operation) -> None:
+    def access(self, op: Operation) -> None:
         """Load or store a variable of the source, which is an array without dimensions."""
         *stored, variable = list(op.operands)
         if not stored:
@@ -134,14 +134,14 @@ class Constants:
         else:
             self.variables[variable] = known
 
-    def forget(self, loop: ir.Operation) -> None:
+    def forget(self, loop: Operation) -> None:
         """Forget the variables that a loop assigns."""
         for op in (op.operation for region in loop.regions for block in region.blocks for op in block.operations):
             if op.name in ("memref.store", "affine.store"):
                 self.variables.pop(op.operands[1], None)
             self.forget(op)
 
-    def join(self, branch: ir.Operation, then: Mapping[ir.Value, Known], otherwise: Mapping[ir.Value, Known]) -> None:
+    def join(self, branch: Operation, then: Mapping[Value, Known], otherwise: Mapping[Value, Known]) -> None:
         """Set the variables after a branch, given those after its two sides."""
         condition = self._of(branch.operands[0])
         self.variables = {}
@@ -152,17 +152,17 @@ class Constants:
             elif condition is not None:
                 self.variables[variable] = Computed("arith.select", 0, (condition, one, other))
 
-    def of(self, value: ir.Value) -> Linear | Computed | None:
+    def of(self, value: Value) -> Linear | Computed | None:
         """Return the value of an integer or a floating-point number; None if data decide it."""
         found = self._of(value)
         return found if isinstance(found, Linear | Computed) else None
 
-    def _of(self, value: ir.Value) -> Known | None:
+    def _of(self, value: Value) -> Known | None:
         if value not in self._known:
             self._known[value] = self._found(value)
         return self._known[value]
 
-    def _found(self, value: ir.Value) -> Known | None:
+    def _found(self, value: Value) -> Known | None:
         if (form := self._forms.get(value)) is not None:
             numbers = (form.constant, *(factor for _, factor in form.terms))
             return form if all(abs(number) < _LARGEST for number in numbers) else None
@@ -180,7 +180,7 @@ class Constants:
             return self._computed(_COMPARE + predicate, list(op.operands))
         return self._computed(op.name, list(op.operands)) if op.name in _EVALUATE else None
 
-    def _computed(self, name: str, values: list[ir.Value]) -> Known | None:
+    def _computed(self, name: str, values: list[Value]) -> Known | None:
         operands = [self._of(value) for value in values]
         if any(one is None for one in operands):
             return None

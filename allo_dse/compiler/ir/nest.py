@@ -8,16 +8,18 @@ that it is not one. Views of arrays are resolved to the arrays.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import Operation, Value, ir
 from allo_dse.common.mlir.dialect import text_context
+from allo_dse.common.records import Frozen, Ints
 
 from .affine import SHIFTS, Around, Linear, LinearForms, Path, Test, Under
 from .constants import Computed, Constants
@@ -35,10 +37,12 @@ BY_POWER = {
     "arith.divsi": "arith.subi",  # which rounds towards zero
 }
 _DYNAMIC = -(1 << 63)
+LOOP = "df.loop"
+"""The attribute that numbers the loops of the source."""
 _STREAM_KINDS = {"df.get": "get", "df.get_block": "get", "df.put": "put", "df.put_block": "put"}
 
 
-class Array(Struct, frozen=True):
+class Array(Frozen):
     """An array of a task: an argument (a tile of a tensor), or its own.
 
     Attributes:
@@ -47,13 +51,13 @@ class Array(Struct, frozen=True):
     """
 
     name: str
-    shape: tuple[int, ...]
+    shape: Ints
     bits: int
     argument: int | None = None
-    values: tuple[int, ...] = ()
+    values: Ints = ()
 
 
-class Access(Struct, frozen=True):
+class Access(Frozen):
     """A load or a store of an element of an array.
 
     Attributes:
@@ -66,7 +70,7 @@ class Access(Struct, frozen=True):
     spread: bool = False
 
 
-class Op(Struct, frozen=True):
+class Op(Frozen):
     """An operation that takes time or space.
 
     Attributes:
@@ -79,11 +83,11 @@ class Op(Struct, frozen=True):
     """
 
     name: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    inputs: Ints
+    outputs: Ints
     element: str
     bits: int
-    operand_bits: tuple[int, ...] = ()
+    operand_bits: Ints = ()
     access: Access | None = None
     stream: int | None = None
     op: int = -1
@@ -97,7 +101,7 @@ class Op(Struct, frozen=True):
         return _STREAM_KINDS.get(self.name)
 
 
-class Loop(Struct, frozen=True):
+class Loop(Frozen):
     """A counted loop.
 
     Attributes:
@@ -126,7 +130,7 @@ class Loop(Struct, frozen=True):
         return length if self.step == 1 else None
 
 
-class Branch(Struct, frozen=True):
+class Branch(Frozen):
     """A condition with its two sides.
 
     Attributes:
@@ -138,8 +142,8 @@ class Branch(Struct, frozen=True):
     condition: int
     test: Test | None
     sides: tuple[tuple[Node, ...], tuple[Node, ...]]
-    outputs: tuple[int, ...]
-    results: tuple[tuple[int, ...], tuple[int, ...]]
+    outputs: Ints
+    results: tuple[Ints, Ints]
     bits: int
     site: int = -1
 
@@ -147,7 +151,11 @@ class Branch(Struct, frozen=True):
 Node: TypeAlias = Op | Loop | Branch
 
 
-class Unsupported(Struct, frozen=True):
+View: TypeAlias = tuple[str, tuple[Linear | None, ...]]
+"""An array, and the index of the first element of a part of it."""
+
+
+class Unsupported(Frozen):
     """The reason that a body has no static times.
 
     Attributes:
@@ -159,7 +167,7 @@ class Unsupported(Struct, frozen=True):
     op: int | None = None
 
 
-class Nest(Struct, frozen=True):
+class Nest(Frozen):
     """A task body.
 
     Attributes:
@@ -171,7 +179,7 @@ class Nest(Struct, frozen=True):
 
     body: tuple[Node, ...]
     arrays: Mapping[str, Array]
-    pids: tuple[int, ...]
+    pids: Ints
     unsupported: Unsupported | None
     priced: Mapping[int, tuple[Path, ...]]
 
@@ -190,17 +198,17 @@ def read_nest(mlir: str) -> Nest:
 class _Reader:
     """Reads one function."""
 
-    def __init__(self, module: ir.Module, function: ir.Operation, names: list[str], pids: int) -> None:
+    def __init__(self, module: ir.Module, function: Operation, names: list[str], pids: int) -> None:
         self._module = module
         self._function = function
         self._pids = pids
         self._names = names
-        self._numbers: dict[ir.Value | ir.Operation, int] = {}
+        self._numbers: dict[Value | Operation, int] = {}
         self._forms = LinearForms()
         self._constants = Constants(self._forms)
         self._arrays: dict[str, Array] = {}
-        self._views: dict[ir.Value, tuple[str, tuple[Linear | None, ...]]] = {}
-        self._streams: dict[ir.Value, int] = {}
+        self._views: dict[Value, View] = {}
+        self._streams: dict[Value, int] = {}
         self._unsupported: Unsupported | None = None
         self._sites = 0
         self._around: Path = ()
@@ -218,27 +226,25 @@ class _Reader:
             self._streams[argument] = number
         return Nest(self._block(block), self._arrays, tuple(pids), self._unsupported, self._priced)
 
-    def _refuse(self, reason: str, op: ir.Operation) -> None:
-        numbers = (
-            int(ir.IntegerAttr(op.attributes[n]).value) if n in op.attributes else None for n in ("df.loop", "op")
-        )
+    def _refuse(self, reason: str, op: Operation) -> None:
+        numbers = (_number_if(op, name) for name in (LOOP, "op"))
         self._unsupported = self._unsupported or Unsupported(reason, *numbers)
 
-    def _number(self, value: ir.Value) -> int:
+    def _number(self, value: Value) -> int:
         return self._numbers.setdefault(value, len(self._numbers))
 
-    def _variable(self, value: ir.Value) -> int:
+    def _variable(self, value: Value) -> int:
         number = self._number(value)
         self._forms.set(value, Linear.variable(number))
         return number
 
-    def _declare(self, value: ir.Value, name: str, argument: int | None = None, values: tuple[int, ...] = ()) -> None:
+    def _declare(self, value: Value, name: str, argument: int | None = None, values: Ints = ()) -> None:
         type_ = ir.MemRefType(value.type)
         shape = tuple(type_.shape)
         self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument, values)
         self._views[value] = (name, tuple(Linear(()) for _ in shape))
 
-    def _table(self, op: ir.Operation) -> tuple[int, ...]:
+    def _table(self, op: Operation) -> Ints:
         """Return the integers of a constant table that an operation refers to; none of other tables and arrays."""
         if op.name != "memref.get_global" or element_of(ir.MemRefType(op.results[0].type).element_type)[0] not in "iu":
             return ()
@@ -254,14 +260,10 @@ class _Reader:
         return nodes
 
     def _block(self, block: ir.Block) -> tuple[Node, ...]:
-        nodes = []
-        for op in block.operations:
-            node = self._node(op.operation)
-            if node is not None:
-                nodes.append(node)
-        return tuple(nodes)
+        nodes = (self._node(op.operation) for op in block.operations)
+        return tuple(node for node in nodes if node is not None)
 
-    def _node(self, op: ir.Operation) -> Node | None:
+    def _node(self, op: Operation) -> Node | None:
         name = op.name
         if name in ("memref.alloc", "memref.alloca", "memref.get_global"):
             given = str(ir.StringAttr(op.attributes["df.name"]).value) if "df.name" in op.attributes else ""
@@ -278,7 +280,7 @@ class _Reader:
         elif name in ("memref.load", "memref.store", "affine.load", "affine.store"):
             return self._access(op)
         elif name == "df.cost":
-            site = int(ir.IntegerAttr(op.attributes["site"]).value)
+            site = number_in(op, "site")
             self._priced[site] = (*self._priced.get(site, ()), self._around)
         elif name.startswith("df."):
             self._refuse("what it finds depends on when it is asked", op)
@@ -288,31 +290,25 @@ class _Reader:
             return self._plain(op)
         return None
 
-    def _view(self, op: ir.Operation) -> None:
-        if op.name == "memref.cast":
-            self._views[op.results[0]] = self._views[op.operands[0]]
-            return
-        name, base = self._views[op.operands[0]]
-        dynamic = iter(list(op.operands)[1:])
-        offsets = [
-            self._forms.get(next(dynamic)) if offset == _DYNAMIC else Linear((), offset)
-            for offset in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
-        ]
-        padded = [*([Linear(())] * (len(base) - len(offsets))), *offsets]  # dropped dimensions lead
-        moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, padded, strict=True))
-        self._views[op.results[0]] = (name, moved)
+    def _view(self, op: Operation) -> None:
+        offsets: list[Linear | None] = []
+        if op.name == "memref.subview":
+            dynamic = iter(list(op.operands)[1:])
+            static = ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
+            offsets = [self._forms.get(next(dynamic)) if o == _DYNAMIC else Linear((), o) for o in static]
+        self._views[op.results[0]] = self._element(op.operands[0], offsets)
 
-    def _element(self, view: ir.Value, indices: list[ir.Value]) -> tuple[str, tuple[Linear | None, ...]]:
+    def _element(self, view: Value, offsets: Sequence[Linear | None]) -> View:
+        """An array, and its index at offsets in a view of it; dropped dimensions lead."""
         name, base = self._views[view]
-        forms = [self._forms.get(value) for value in indices]
-        padded = [*([Linear(())] * (len(base) - len(forms))), *forms]  # dropped dimensions lead
-        return name, tuple(None if b is None or f is None else b + f for b, f in zip(base, padded, strict=True))
+        padded = [*([Linear(())] * (len(base) - len(offsets))), *offsets]
+        return name, tuple(None if b is None or o is None else b + o for b, o in zip(base, padded, strict=True))
 
-    def _access(self, op: ir.Operation) -> Op:
+    def _access(self, op: Operation) -> Op:
         write = op.name.endswith("store")
         operands = list(op.operands)
         view, indices = (operands[1], operands[2:]) if write else (operands[0], operands[1:])
-        name, index = self._element(view, indices)
+        name, index = self._element(view, [self._forms.get(value) for value in indices])
         array = self._arrays[name]
         if not index:
             self._constants.access(op)
@@ -320,22 +316,19 @@ class _Reader:
         outputs = () if write else (self._number(op.results[0]),)
         return Op("store" if write else "load", inputs, outputs, "", array.bits, access=Access(name, write, index))
 
-    def _stream(self, op: ir.Operation) -> Op:
+    def _stream(self, op: Operation) -> Op:
         operands = list(op.operands)
         stream = self._streams.get(operands[0])
         if stream is None:
             self._refuse("which stream it uses is computed in the body", op)
             stream = 0
-        number = int(ir.IntegerAttr(op.attributes["op"]).value)
+        number = number_in(op, "op")
         if op.name.endswith("_block"):
             block = ir.MemRefType(operands[1].type)
-            size = 1
-            for extent in block.shape:
-                size *= extent
             name, base = self._views[operands[1]]
             access = Access(name, op.name == "df.get_block", base)
             bits = bits_of(block.element_type)
-            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=size)
+            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=math.prod(block.shape))
         inputs = tuple(self._number(v) for v in operands[1:])
         outputs = tuple(self._number(v) for v in op.results)
         type_ = (operands[1] if inputs else op.results[0]).type
@@ -345,16 +338,16 @@ class _Reader:
         self._sites += 1
         return self._sites - 1
 
-    def _loop(self, op: ir.Operation) -> Loop:
+    def _loop(self, op: Operation) -> Loop:
         block, site = op.regions[0].blocks[0], self._site()
         variable = self._variable(block.arguments[0])
         lower, upper, step = self._forms.bounds(op)
         self._constants.forget(op)
         body = self._inside(Around(variable, lower, upper, step), block)
         self._constants.forget(op)
-        return Loop(variable, _source(op), lower, upper, step, body, site)
+        return Loop(variable, _number_if(op, LOOP), lower, upper, step, body, site)
 
-    def _while(self, op: ir.Operation) -> Loop:
+    def _while(self, op: Operation) -> Loop:
         """A loop whose last iteration ends at the condition: `while c: body` is `loop: if c: body`."""
         site, goes_on = self._site(), self._site()
         self._constants.forget(op)
@@ -364,9 +357,9 @@ class _Reader:
         branch = Branch(self._number(condition), None, (body, ()), (), ((), ()), 0, goes_on)
         variable = len(self._numbers)
         self._numbers[op] = variable  # of no value: nothing is an index of it
-        return Loop(variable, _source(op), None, None, 0, (*test, branch), site)
+        return Loop(variable, _number_if(op, LOOP), None, None, 0, (*test, branch), site)
 
-    def _branch(self, op: ir.Operation) -> Branch | None:
+    def _branch(self, op: Operation) -> Branch | None:
         site = self._site()
         sides, results, yielded, after = [], [], [], []
         before = self._constants.variables
@@ -388,7 +381,7 @@ class _Reader:
         number, taken, given = self._number(condition), (sides[0], sides[1]), (results[0], results[1])
         return Branch(number, test, taken, outputs, given, bits, site)
 
-    def _plain(self, op: ir.Operation) -> Op:
+    def _plain(self, op: Operation) -> Op:
         operands, results = list(op.operands), list(op.results)
         element = element_of(operands[0].type if op.name != "arith.select" else operands[1].type) if operands else "i1"
         return Op(
@@ -402,11 +395,11 @@ class _Reader:
             factor=self._factor(op.name, operands),
         )
 
-    def _factor(self, name: str, operands: Sequence[ir.Value]) -> Linear | Computed | None:
+    def _factor(self, name: str, operands: Sequence[Value]) -> Linear | Computed | None:
         values = [] if name not in BY_POWER else operands if name == "arith.muli" else operands[1:]
         return next((known for value in values if (known := self._constants.of(value)) is not None), None)
 
-    def _width(self, value: ir.Value) -> int:
+    def _width(self, value: Value) -> int:
         """Bits that an operand really has: those before it was extended."""
         owner = None if isinstance(value, ir.BlockArgument) else value.owner
         if owner is not None and owner.name in ("arith.extsi", "arith.extui"):
@@ -417,9 +410,8 @@ class _Reader:
         return bits_of(value.type)
 
 
-def _source(op: ir.Operation) -> int | None:
-    """A loop's number in `TaskClass.loops`."""
-    return int(ir.IntegerAttr(op.attributes["df.loop"]).value) if "df.loop" in op.attributes else None
+def _number_if(op: Operation, name: str) -> int | None:
+    return number_in(op, name) if name in op.attributes else None
 
 
 def element_of(type_: ir.Type) -> str:
@@ -435,12 +427,53 @@ def bits_of(type_: ir.Type) -> int:
     return int(digits) if digits else 32
 
 
+def with_loops(nodes: Iterable[Node], outer: tuple[Loop, ...] = ()) -> Iterator[tuple[Node, tuple[Loop, ...]]]:
+    """Yield all nodes of some trees in the order of the text, each with the loops around it."""
+    for node in nodes:
+        yield node, outer
+        for block in blocks_of(node):
+            yield from with_loops(block, (*outer, node) if isinstance(node, Loop) else outer)
+
+
+def blocks_of(node: Node) -> tuple[tuple[Node, ...], ...]:
+    """The blocks inside a node."""
+    return (node.body,) if isinstance(node, Loop) else node.sides if isinstance(node, Branch) else ()
+
+
+def walk(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Yield all nodes of some trees, each before those inside it; whatever has a body counts as a loop."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, Op):
+            yield from walk(chain(*node.sides) if isinstance(node, Branch) else node.body)
+
+
+def outermost(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Yield the loops of a block, those under conditions included, without those inside them."""
+    for node in nodes:
+        if isinstance(node, Branch):
+            yield from outermost(chain(*node.sides))
+        elif not isinstance(node, Op):
+            yield node
+
+
+def ops_of(nodes: Iterable[object]) -> Iterator[Op]:
+    """Yield the operations of some trees, in order."""
+    return (node for node in walk(nodes) if isinstance(node, Op))
+
+
 def loops_of(nodes: Iterable[Node]) -> Iterator[Loop]:
     """All loops of a tree, each before those inside it."""
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield node
-            yield from loops_of(node.body)
-        elif isinstance(node, Branch):
-            for side in node.sides:
-                yield from loops_of(side)
+    return (node for node in walk(nodes) if isinstance(node, Loop))
+
+
+def accesses_of(nodes: Iterable[Node], array: str) -> Iterator[tuple[Access, tuple[Loop, ...]]]:
+    """The accesses to an array, with the loops around them."""
+    for node, outer in with_loops(nodes):
+        if isinstance(node, Op) and node.access is not None and node.access.array == array:
+            yield node.access, outer
+
+
+def number_in(op: Operation, name: str) -> int:
+    """The value of an integer attribute."""
+    return int(ir.IntegerAttr(op.attributes[name]).value)

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import SimulationError
-from allo_dse.lang.diagnostics import warn
+from allo_dse.common.errors import SimulationError, warn
 from allo_dse.lang.storage import is_stored_as_given, is_wide, loaded, numpy_dtype, stored
 from allo_dse.lang.types import DType
 
@@ -48,7 +47,8 @@ class Arguments:
             raise SimulationError(f"argument {tensor.name}: expected a NumPy array, got {type(given).__name__}")
         expected = numpy_dtype(tensor.dtype)
         flat = given.ndim == 1 and given.size == math.prod(tensor.shape)
-        if given.shape != tensor.shape and not flat and _has_more_rows(given.shape, tensor.shape):
+        more_rows = tensor.shape and given.shape[1:] == tensor.shape[1:] and given.shape[:1] > tensor.shape[:1]
+        if given.shape != tensor.shape and not flat and more_rows:
             warn(f"argument {tensor.name}: only the first {tensor.shape[0]} of {len(given)} rows are used")
             given = given[: tensor.shape[0]]  # the memory begins alike, which is all that hardware sees
         if not (given.shape == tensor.shape or flat) or not _compatible(given.dtype, expected, tensor.dtype):
@@ -67,10 +67,6 @@ class Arguments:
         if given.flags.writeable:
             self._copied.append((given, used, tensor.dtype))
         return used
-
-
-def _has_more_rows(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    return bool(wanted) and given[1:] == wanted[1:] and given[:1] > wanted[:1]
 
 
 def _compatible(given: np.dtype[np.generic], expected: np.dtype[np.generic], dtype: DType) -> bool:

@@ -19,7 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
+
+from allo_dse.common.records import Frozen
 
 from ..program.tensors import IntArray
 
@@ -47,7 +49,7 @@ def _is_small(number: Number) -> bool:
     return bool(np.all((number > -_LARGEST) & (number < _LARGEST)))
 
 
-class Form(Struct, frozen=True, eq=False, dict=True):
+class Form(Frozen, eq=False, dict=True):
     """`constant` plus a factor times each of `terms`."""
 
     constant: Number
@@ -80,7 +82,7 @@ class Form(Struct, frozen=True, eq=False, dict=True):
         return None if negative is None else -negative
 
 
-class Symbol(Struct, frozen=True, eq=False):
+class Symbol(Frozen, eq=False):
     """The variable of a loop, or the result of an operation on forms that is no sum itself.
 
     Attributes:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import linecache
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
-from allo_dse.lang.diagnostics import ProgramError
+from msgspec import Struct
+
+from allo_dse.common.errors import ProgramError
 
 from ..program.tensors import SourceLocation
 
 
-@dataclass(eq=False)
-class SourceFile:
+class SourceFile(Struct, eq=False):
     """A parsed file.
 
     Attributes:
@@ -28,8 +29,8 @@ class SourceFile:
     name: str
     lines: list[str]
     functions: Mapping[tuple[int, str], ast.FunctionDef]
-    codes: dict[ast.expr, CodeType] = field(default_factory=dict)
-    locations: dict[tuple[int, int], SourceLocation] = field(default_factory=dict)
+    codes: dict[ast.expr, CodeType] = {}
+    locations: dict[tuple[int, int], SourceLocation] = {}
 
     def location(self, node: ast.AST) -> SourceLocation:
         """Return the location at which a node of this file begins."""
@@ -72,7 +73,8 @@ class SourceFile:
         try:
             return eval(code, names)
         except NameError as error:
-            self.fail(_find_name(node, getattr(error, "name", None)), f"unknown name `{error.name}`")
+            named = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == error.name)
+            self.fail(next(named, node), f"unknown name `{error.name}`")
         except ProgramError as error:
             if error.is_placed:
                 raise
@@ -96,9 +98,10 @@ class SourceFile:
         return self.evaluate(node, names)
 
 
-def _find_name(node: ast.expr, name: str | None) -> ast.AST:
-    matches = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name)
-    return next(matches, node)
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that is not known; empty where none is near."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean `{close[0]}`?" if close else ""
 
 
 _FILES: dict[str, SourceFile] = {}

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Frozen, Ints
 from allo_dse.lang.region import Region
 from allo_dse.lang.types import DType, Int, index
 
@@ -28,7 +27,7 @@ from .mlir_text import FunctionText
 Tree = tuple[Any, ...]
 
 
-class Meta(Struct, frozen=True, eq=False):
+class Meta(Frozen, eq=False):
     """A compile-time value per task.
 
     Attributes:
@@ -38,12 +37,24 @@ class Meta(Struct, frozen=True, eq=False):
     """
 
     array: Array
-    affine: tuple[tuple[int, ...], int] | None
+    affine: tuple[Ints, int] | None
     tree: Tree
 
     @property
     def is_boolean(self) -> bool:
         return self.array.dtype == np.bool_
+
+
+def integer_of(value: object) -> int | None:
+    """An integer that is known at compile time, and the same for all tasks; None for any other value."""
+    known = value.value if isinstance(value, Const) else None
+    return int(known) if isinstance(known, (int, np.integer)) else None
+
+
+def as_meta(value: Value, rank: int) -> Value:
+    """An integer that all tasks have in common as one per task; any other value as it is."""
+    known = integer_of(value)
+    return value if known is None else constant(known, rank)
 
 
 def pid_of(mesh: Sequence[int], axis: int) -> Meta:
@@ -99,7 +110,7 @@ def combine(op: str, left: Meta, right: Meta) -> Meta:
     return Meta(BINARY[op](left.array, right.array), _affine_result(op, left, right), (op, left.tree, right.tree))
 
 
-def _affine_result(op: str, left: Meta, right: Meta) -> tuple[tuple[int, ...], int] | None:
+def _affine_result(op: str, left: Meta, right: Meta) -> tuple[Ints, int] | None:
     if left.affine is None or right.affine is None:
         return None
     (a, b), (c, d) = left.affine, right.affine
@@ -127,13 +138,13 @@ def selected(array: Array, mask: NDArray[np.bool_]) -> Array:
     return np.broadcast_to(array, shape)[np.broadcast_to(mask, shape)]
 
 
-class Const(Struct, frozen=True, eq=False):
+class Const(Frozen, eq=False):
     """A compile-time value that is the same for all tasks: any Python object."""
 
     value: Any
 
 
-class Walk(Struct, frozen=True, eq=False):
+class Walk(Frozen, eq=False):
     """The values of an index that moves with a loop: `base + values[k]` in iteration k.
 
     Attributes:
@@ -146,7 +157,7 @@ class Walk(Struct, frozen=True, eq=False):
     base: Meta | None = None
 
 
-class Scalar(Struct, frozen=True, eq=False):
+class Scalar(Frozen, eq=False):
     """A run-time scalar.
 
     Attributes:
@@ -162,14 +173,14 @@ class Scalar(Struct, frozen=True, eq=False):
     facts: tuple[tuple[Form, ...], tuple[Form, ...]] = ((), ())
 
 
-class Variable(Struct, frozen=True, eq=False):
+class Variable(Frozen, eq=False):
     """A mutable scalar: a rank-0 memref."""
 
     ssa: str
     dtype: DType
 
 
-class Buffer(Struct, frozen=True, eq=False):
+class Buffer(Frozen, eq=False):
     """A tile in memory: a kernel argument, a local array, or a part of either.
 
     Attributes:
@@ -182,7 +193,7 @@ class Buffer(Struct, frozen=True, eq=False):
 
     ssa: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Ints
     type: str
     root: str
     arg: int | None = None
@@ -190,7 +201,7 @@ class Buffer(Struct, frozen=True, eq=False):
     is_updated: bool = False
 
 
-class TileExpr(Struct, frozen=True, eq=False):
+class TileExpr(Frozen, eq=False):
     """An operation on tiles that is computed when it is known where the result goes.
 
     Attributes:
@@ -204,12 +215,12 @@ class TileExpr(Struct, frozen=True, eq=False):
     op: str
     operands: tuple[Any, ...]
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Ints
     node: ast.AST
     options: tuple[Any, ...] = ()
 
 
-class StreamRef(Struct, frozen=True, eq=False):
+class StreamRef(Frozen, eq=False):
     """A stream, or an array of streams with some indices still missing."""
 
     stream: StreamArray
@@ -221,7 +232,7 @@ class StreamRef(Struct, frozen=True, eq=False):
         return len(self.indices) == len(self.stream.shape)
 
 
-class PendingGet(Struct, frozen=True, eq=False):
+class PendingGet(Frozen, eq=False):
     """A `get` of a block that is performed when it is known where the block goes."""
 
     ref: StreamRef
@@ -232,11 +243,11 @@ class PendingGet(Struct, frozen=True, eq=False):
         return self.ref.stream.dtype
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Ints:
         return self.ref.stream.block
 
 
-class StreamGroup(Struct, frozen=True, eq=False):
+class StreamGroup(Frozen, eq=False):
     """Several streams of one type, in the order in which collective operations serve them.
 
     Attributes:
@@ -244,11 +255,11 @@ class StreamGroup(Struct, frozen=True, eq=False):
     """
 
     streams: tuple[StreamRef, ...]
-    grid: tuple[int, ...]
+    grid: Ints
     node: ast.AST
 
 
-class PendingGather(PendingGet, frozen=True, eq=False):
+class PendingGather(PendingGet):
     """A `gather` that is performed when it is known where the tokens go.
 
     The tile has the grid of the streams before the shape of a token; the same tokens end to end along the first
@@ -258,17 +269,17 @@ class PendingGather(PendingGet, frozen=True, eq=False):
     group: StreamGroup
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Ints:
         return (*self.group.grid, *self.ref.stream.block)
 
     @property
-    def joined_shape(self) -> tuple[int, ...]:
+    def joined_shape(self) -> Ints:
         """The shape of the blocks end to end."""
         block = self.ref.stream.block
         return (len(self.group.streams) * block[0], *block[1:]) if block else (len(self.group.streams),)
 
 
-class LocalFunction(Struct, frozen=True, eq=False):
+class LocalFunction(Frozen, eq=False):
     """A function defined inside a kernel; it sees the names of the blocks around it.
 
     Attributes:
@@ -279,19 +290,19 @@ class LocalFunction(Struct, frozen=True, eq=False):
     scopes: tuple[Any, ...]
 
 
-class Tuple(Struct, frozen=True, eq=False):
+class Tuple(Frozen, eq=False):
     """Several values."""
 
     items: tuple[Value, ...]
 
 
-class Record(Struct, frozen=True, eq=False):
+class Record(Frozen, eq=False):
     """A variable of several parts, each a scalar."""
 
     fields: Mapping[str, Variable]
 
 
-class RegionCall(Struct, frozen=True, eq=False):
+class RegionCall(Frozen, eq=False):
     """A region that a task calls: it runs in the task's place, on tensors of the task's kernel.
 
     Attributes:
@@ -299,7 +310,7 @@ class RegionCall(Struct, frozen=True, eq=False):
     """
 
     region: Region
-    arguments: tuple[int, ...]
+    arguments: Ints
     node: ast.AST
 
 
@@ -326,8 +337,9 @@ TileValue = Buffer | TileExpr | PendingGet
 TableEntry = Callable[[Array, DType], str]
 """Writes the load of this task's entry of an array that broadcasts against the mesh."""
 
-_OPERATIONS = {"+": "addi", "-": "subi", "*": "muli", "//": "floordivsi", "min": "minsi", "max": "maxsi"}
-_OPERATIONS |= {"<<": "shli", ">>": "shrsi", "&": "andi", "|": "ori", "^": "xori"}
+INDEX_OPERATIONS = {"+": "addi", "-": "subi", "*": "muli", "//": "floordivsi", "min": "minsi", "max": "maxsi"}
+INDEX_OPERATIONS |= {"<<": "shli", ">>": "shrsi", "&": "andi", "|": "ori", "^": "xori"}
+"""Names in MLIR's `arith` of operations on indices."""
 
 
 def pid_index(text: FunctionText, value: Meta, entry: TableEntry) -> str:
@@ -343,10 +355,10 @@ def _computable(tree: Tree) -> bool:
         return True
     if tree[0] == "table":
         return bool(tree[1].dtype.kind in "iu")
-    return tree[0] in (*_OPERATIONS, "%") and _computable(tree[1]) and _computable(tree[2])
+    return tree[0] in (*INDEX_OPERATIONS, "%") and _computable(tree[1]) and _computable(tree[2])
 
 
-def _affine(text: FunctionText, row: tuple[int, ...], offset: int) -> str:
+def _affine(text: FunctionText, row: Ints, offset: int) -> str:
     if not any(row):
         return text.constant(offset, index)
     if offset == 0 and sorted(row) == [0] * (len(row) - 1) + [1]:
@@ -371,4 +383,4 @@ def _tree(text: FunctionText, tree: Tree, entry: TableEntry) -> str:
         quotient = text.shared(f"arith.floordivsi {left}, {right} : index")
         product = text.shared(f"arith.muli {quotient}, {right} : index")
         return text.shared(f"arith.subi {left}, {product} : index")
-    return text.shared(f"arith.{_OPERATIONS[op]} {left}, {right} : index")
+    return text.shared(f"arith.{INDEX_OPERATIONS[op]} {left}, {right} : index")

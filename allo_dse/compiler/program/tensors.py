@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Frozen, Ints
 from allo_dse.lang.types import DType
 
 
-class SourceLocation(Struct, frozen=True):
+class SourceLocation(Frozen):
     """A place in the user's source: 1-based line and column."""
 
     file: str
@@ -34,7 +33,7 @@ class SourceLocation(Struct, frozen=True):
         return f"{self.file}:{self.line}:{self.column}"
 
 
-class SourceLoop(Struct, frozen=True):
+class SourceLoop(Frozen):
     """A loop of the source that runs in the task.
 
     Attributes:
@@ -66,7 +65,7 @@ class SourceLoop(Struct, frozen=True):
         return name in (self.name, self.grid, self.label)
 
 
-class SourceArray(Struct, frozen=True):
+class SourceArray(Frozen):
     """The name of an array, or of a variable that changes, in a function of the source.
 
     Attributes:
@@ -84,7 +83,7 @@ class SourceArray(Struct, frozen=True):
     memory: tuple[str, str] | None = None
 
 
-class Construct(Struct, frozen=True):
+class Construct(Frozen):
     """An operation of a task that not every target builds, at its place in the source.
 
     Attributes:
@@ -100,6 +99,7 @@ class Construct(Struct, frozen=True):
 
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ class IndexMap:
         offset: one entry per grid dimension.
     """
 
-    grid: tuple[int, ...]
-    matrix: tuple[tuple[int, ...], ...] = ()
-    offset: tuple[int, ...] = ()
+    grid: Ints
+    matrix: tuple[Ints, ...] = ()
+    offset: Ints = ()
     table: IntArray | None = field(default=None, compare=False)
 
     @property
@@ -150,7 +150,7 @@ class IndexMap:
         return any(row[axis] for row in self.matrix)
 
 
-class IndexCheck(Struct, frozen=True):
+class IndexCheck(Frozen):
     """An index whose range is not known at compile time: `df.check` attributes of a body carry its position in
     `TaskClass.index_checks`.
 
@@ -168,24 +168,24 @@ Grid = tuple[int, ...]
 """Number of tiles, or pieces, along each dimension of a tensor."""
 
 
-class Tensor(Struct, frozen=True):
+class Tensor(Frozen):
     """An argument of the region: a tensor in host memory (DRAM), or a scalar when `shape` is empty."""
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Ints
 
     @property
     def bytes(self) -> int:
         return math.prod(self.shape) * self.dtype.bits // 8
 
     @property
-    def strides(self) -> tuple[int, ...]:
+    def strides(self) -> Ints:
         """Elements from one index to the next along each dimension: tensors lie row by row."""
         return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
 
 
-class TensorPort(Struct, frozen=True):
+class TensorPort(Frozen):
     """A tensor argument as one task class uses it.
 
     Attributes:
@@ -199,7 +199,7 @@ class TensorPort(Struct, frozen=True):
     arg: int
     tensor: Tensor
     layout: tuple[int | None, ...]
-    tile_shape: tuple[int, ...]
+    tile_shape: Ints
     tile: IndexMap
     reads: bool
     writes: bool
@@ -246,14 +246,14 @@ class SharedTensor:
     initial: Array = field(compare=False)
 
 
-class LayoutStep(Struct, frozen=True):
+class LayoutStep(Frozen):
     """Elements in another order: "transpose" with the permutation of the dimensions, or "view" with the new shape."""
 
     kind: Literal["transpose", "view"]
-    argument: tuple[int, ...]
+    argument: Ints
 
 
-class LayoutUse(Struct, frozen=True):
+class LayoutUse(Frozen):
     """A tensor argument that a body reads in another layout only, or writes in another than it computes it in.
 
     Attributes:
@@ -266,9 +266,9 @@ class LayoutUse(Struct, frozen=True):
 
     arg: int
     direction: Literal["in", "out"]
-    shape: tuple[int, ...]
+    shape: Ints
     steps: tuple[LayoutStep, ...]
-    sites: tuple[int, ...]
+    sites: Ints
 
 
 def piece_grids(ports: Iterable[TensorPort]) -> dict[str, Grid]:
@@ -317,14 +317,14 @@ def _grid(port: TensorPort) -> Grid:
     return port.tile.grid or (1,) * len(port.tensor.shape)
 
 
-class StreamArray(Struct, frozen=True):
+class StreamArray(Frozen):
     """A declared stream or array of streams; a token is one element (`block == ()`) or a block of elements."""
 
     name: str
     dtype: DType
-    block: tuple[int, ...]
+    block: Ints
     depth: int
-    shape: tuple[int, ...]
+    shape: Ints
     location: SourceLocation | None = None
 
     @property
@@ -337,7 +337,7 @@ class StreamArray(Struct, frozen=True):
         return math.prod(self.shape)
 
 
-class StreamPort(Struct, frozen=True):
+class StreamPort(Frozen):
     """A stream that tasks of a class get from or put to.
 
     Attributes:
@@ -352,7 +352,7 @@ class StreamPort(Struct, frozen=True):
     location: SourceLocation | None = None
 
 
-class StreamOp(Struct, frozen=True):
+class StreamOp(Frozen):
     """One stream operation in the source: `TaskBody` operations carry its position in `TaskClass.stream_ops`.
 
     Attributes:
@@ -364,4 +364,4 @@ class StreamOp(Struct, frozen=True):
     direction: Literal["get", "put"]
     location: SourceLocation
     blocking: bool = True
-    copy: tuple[int, ...] = ()
+    copy: Ints = ()

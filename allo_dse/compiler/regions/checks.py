@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from ..program.kernel import Kernel
+from allo_dse.common.records import Frozen, Ints
+
+from ..program.compiled import Kernel
 from ..program.tensors import IntArray, StreamArray
 from .region_sources import RegionSource
 from .task_state import PortUse, Task
@@ -19,7 +20,7 @@ from .task_state import PortUse, Task
 # Arrays in this module broadcast against the shape of a stream array: length 1 stands for "the same for all".
 
 
-class Endpoint(Struct, frozen=True, eq=False):
+class Endpoint(Frozen, eq=False):
     """One put or get side: the use of an array's streams by tasks of a class.
 
     Attributes:
@@ -76,7 +77,7 @@ def _scatter(task: Task, port: PortUse, passed: dict[int, int]) -> tuple[IntArra
     return users, moved
 
 
-def tasks_on(end: Endpoint, stream: tuple[int, ...]) -> list[tuple[int, ...]]:
+def tasks_on(end: Endpoint, stream: Ints) -> list[Ints]:
     """The pids of the tasks of an endpoint that use one stream (expands the mesh: for messages only)."""
     assert end.port.index is not None
     mesh = end.task.kernel.mesh
@@ -86,7 +87,7 @@ def tasks_on(end: Endpoint, stream: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [tuple(int(i) for i in pid) for pid in np.argwhere(hit)]
 
 
-def at(array: IntArray, stream: tuple[int, ...]) -> int:
+def at(array: IntArray, stream: Ints) -> int:
     """The entry of a broadcasting array for one stream."""
     return int(array[tuple(0 if n == 1 else i for i, n in zip(stream, array.shape, strict=True))])
 
@@ -119,19 +120,14 @@ def _label(stream: StreamArray, index: Sequence[int]) -> str:
     return f"{stream.name}[{', '.join(map(str, index))}]" if stream.shape else stream.name
 
 
-def _streams_where(
-    stream: StreamArray, condition: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-) -> Iterator[tuple[int, ...]]:
+def _streams_where(stream: StreamArray, condition: np.ndarray[Ints, np.dtype[np.bool_]]) -> Iterator[Ints]:
     """The streams for which a broadcasting condition holds (the first ones of those that broadcast)."""
     for index in np.argwhere(condition):
         yield tuple(int(i) for i in index)
 
 
 def _total(ends: Sequence[Endpoint], rank: int) -> IntArray:
-    result: IntArray = np.zeros((1,) * rank, np.int64)
-    for end in ends:
-        result = result + end.users
-    return result
+    return sum((end.users for end in ends), np.zeros((1,) * rank, np.int64))
 
 
 def _check_single(source: RegionSource, stream: StreamArray, ends: Sequence[Endpoint], what: str) -> None:
@@ -183,12 +179,8 @@ def _balance_warnings(
 
 
 def _tokens(ends: Sequence[Endpoint], rank: int) -> IntArray | None:
-    result: IntArray = np.zeros((1,) * rank, np.int64)
-    for end in ends:
-        if end.tokens is None:
-            return None
-        result = result + end.tokens
-    return result
+    known = [end.tokens for end in ends if end.tokens is not None]
+    return sum(known, np.zeros((1,) * rank, np.int64)) if len(known) == len(ends) else None
 
 
 def _stream_warnings(

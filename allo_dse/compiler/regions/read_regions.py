@@ -6,18 +6,19 @@ import ast
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 
 import numpy as np
 
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
+from allo_dse.common.records import Ints
 from allo_dse.lang.memory import Layout, Memory
 from allo_dse.lang.region import Region, enclosing_names, kernel, rules_of
 from allo_dse.lang.types import ConstExprType, DType, StreamType, TensorType
 
-from ..model.source_file import SourceFile, function_source, names_of
+from ..model.source_file import SourceFile, function_source, names_of, statements_in
 from ..program.tensors import IndexMap, StreamArray, Tensor
-from .region_sources import KernelSource, Parameter, Part, RegionSource
+from .region_sources import KernelSource, Parameter, Part, RegionSource, is_text
 
 
 def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None = None) -> RegionSource:
@@ -110,9 +111,7 @@ def tensor_type(source: RegionSource, argument: ast.arg) -> TensorType:
 
 
 def _read_statement(source: RegionSource, statement: ast.stmt) -> None:
-    if isinstance(statement, ast.Pass) or (
-        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    ):
+    if is_text(statement):
         return
     if isinstance(statement, ast.FunctionDef):
         _read_kernel(source, statement)
@@ -197,7 +196,7 @@ def _kernel_decorator(source: RegionSource, node: ast.FunctionDef) -> ast.Call:
     source.file.fail(node, f"function `{node.name}` inside a region must be a kernel", "add @df.kernel(mapping=[...])")
 
 
-def _mesh(source: RegionSource, node: ast.expr) -> tuple[int, ...]:
+def _mesh(source: RegionSource, node: ast.expr) -> Ints:
     value = source.file.evaluate(node, source.names)
     if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 3:
         source.file.fail(node, f"a mapping lists one to three extents, not {value!r}", "for example mapping=[4, 4]")
@@ -238,7 +237,7 @@ def _interface(source: RegionSource, arguments: Sequence[ast.arg]) -> list[Part]
     return tensors
 
 
-def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: tuple[int, ...]) -> Parameter:
+def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: Ints) -> Parameter:
     type_ = tensor_type(source, argument)
     _check_same(source.file, argument, Tensor(argument.arg, type_.dtype, type_.shape), part)
     layout = _layout(source, argument, type_.layout, len(part.shape), len(mesh))
@@ -312,21 +311,25 @@ def _may_be_type(value: object) -> bool:
 
 
 def read_function(
-    function: FunctionType, arguments: Sequence[object] = (), around: Mapping[str, object] | None = None
+    function: FunctionType,
+    arguments: Sequence[object] = (),
+    around: Mapping[str, object] = MappingProxyType({}),
+    enclosing: Mapping[str, object] = MappingProxyType({}),
 ) -> RegionSource:
     """A function as a region with one kernel of one task.
 
     Args:
         arguments: values for its type parameters.
         around: what names stand for that nothing else gives a meaning.
+        enclosing: variables of the functions around it that have returned.
 
     Raises:
         ProgramError: at the first thing that is wrong.
     """
     file, node = function_source(function)
-    enclosing = enclosing_names(function.__code__, sys._getframe(1))
-    names = {**(around or {}), **names_of(function, enclosing)}
-    source = RegionSource(node.name, file, names, enclosing=enclosing, around=around or {})
+    enclosing = {**enclosing, **enclosing_names(function.__code__, sys._getframe(1))}
+    names = {**around, **names_of(function, enclosing)}
+    source = RegionSource(node.name, file, names, enclosing=enclosing, around=around)
     source.scope = function.__qualname__.removesuffix(function.__name__)
     bind_type_parameters(source, node, arguments)
     parameters = []
@@ -370,7 +373,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in body:
         yield statement
         if not isinstance(statement, ast.FunctionDef):
-            yield from _statements([inner for inner in ast.iter_child_nodes(statement) if isinstance(inner, ast.stmt)])
+            yield from _statements([*statements_in(statement)])
 
 
 def _whole(tensor: Tensor, node: ast.AST, memory: Memory | None) -> Parameter:

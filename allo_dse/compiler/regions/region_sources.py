@@ -6,14 +6,13 @@ import ast
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Frozen, Ints, replace
 from allo_dse.lang.memory import Memory
 from allo_dse.lang.rules import Rules, current_rules
 from allo_dse.lang.types import DType
@@ -22,7 +21,7 @@ from ..model.source_file import SourceFile, names_of
 from ..program.tensors import IndexMap, IntArray, SourceLocation, StreamArray, Tensor
 
 
-class Part(Struct, frozen=True):
+class Part(Frozen):
     """The value of a region's argument: a tensor, or one tile of it when a task passes its tile on.
 
     Attributes:
@@ -32,9 +31,9 @@ class Part(Struct, frozen=True):
     """
 
     tensor: Tensor
-    shape: tuple[int, ...]
-    grid: tuple[int, ...]
-    position: tuple[int, ...]
+    shape: Ints
+    grid: Ints
+    position: Ints
 
     @staticmethod
     def whole(tensor: Tensor) -> Part:
@@ -42,13 +41,13 @@ class Part(Struct, frozen=True):
         return Part(tensor, tensor.shape, (1,) * rank, (0,) * rank)
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Frozen):
     """A kernel's parameter: the region's tensor it stands for, and the tile of it that each task sees."""
 
     name: str
     tensor: Tensor
     layout: tuple[int | None, ...]
-    tile_shape: tuple[int, ...]
+    tile_shape: Ints
     tile: IndexMap
     node: ast.AST
     memory: Memory | None = None
@@ -60,7 +59,7 @@ class Parameter(Struct, frozen=True):
         return Part(self.tensor, self.tile_shape, self.tile.grid, position)
 
 
-class SharedArray(Struct, frozen=True):
+class SharedArray(Frozen):
     """A local array of a task that regions called by it work on as well: a tensor that is no argument of the program.
 
     Attributes:
@@ -83,7 +82,7 @@ class SharedArray(Struct, frozen=True):
         return SharedArray(parameter, np.tile(initial, (tasks, *(1,) * (len(shape) - 1))))
 
 
-class Sync(Struct, frozen=True):
+class Sync(Frozen):
     """The streams that start the tasks of a called region and report their end.
 
     Attributes:
@@ -98,11 +97,11 @@ class Sync(Struct, frozen=True):
     done: StreamArray
     repeated: bool
     node: ast.AST
-    pid: tuple[int, ...] = ()
+    pid: Ints = ()
     first: int = 0
 
 
-class KernelSource(Struct, frozen=True, eq=False):
+class KernelSource(Frozen, eq=False):
     """A kernel before compilation.
 
     Attributes:
@@ -113,7 +112,7 @@ class KernelSource(Struct, frozen=True, eq=False):
 
     name: str
     node: ast.FunctionDef
-    mesh: tuple[int, ...]
+    mesh: Ints
     parameters: tuple[Parameter, ...]
     location: SourceLocation
     results: tuple[str | None, ...] = ()
@@ -124,8 +123,7 @@ class KernelSource(Struct, frozen=True, eq=False):
         return math.prod(self.mesh)
 
 
-@dataclass(eq=False)
-class RegionSource:
+class RegionSource(Struct, eq=False):
     """A region before compilation.
 
     Attributes:
@@ -143,13 +141,13 @@ class RegionSource:
     file: SourceFile
     names: dict[str, Any]
     prefix: str = ""
-    parts: dict[str, Part] = field(default_factory=dict)
-    tensor_nodes: dict[str, ast.arg] = field(default_factory=dict)
-    streams: dict[str, StreamArray] = field(default_factory=dict)
-    stream_nodes: dict[str, ast.AST] = field(default_factory=dict)
-    kernels: list[KernelSource] = field(default_factory=list)
-    enclosing: Mapping[str, object] = field(default_factory=dict)
-    around: Mapping[str, object] = field(default_factory=dict)
+    parts: dict[str, Part] = {}
+    tensor_nodes: dict[str, ast.arg] = {}
+    streams: dict[str, StreamArray] = {}
+    stream_nodes: dict[str, ast.AST] = {}
+    kernels: list[KernelSource] = []
+    enclosing: Mapping[str, object] = {}
+    around: Mapping[str, object] = {}
     scope: str = ""
     rules: Rules = field(default_factory=current_rules)
 
@@ -193,7 +191,7 @@ def split_kernels(source: RegionSource) -> bool:
 
 
 def _parts(source: RegionSource, kernel: KernelSource) -> list[KernelSource]:
-    statements = [s for s in kernel.node.body if not _is_text(s)]
+    statements = [s for s in kernel.node.body if not is_text(s)]
     common = [s for s in statements if _is_pid(s)]
     own = [s for s in statements if not _is_pid(s)]
     if kernel.results or kernel.sync is not None or any(isinstance(s, ast.Return) for s in own):
@@ -271,7 +269,8 @@ def _is_pid(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == PID
 
 
-def _is_text(statement: ast.stmt) -> bool:
+def is_text(statement: ast.stmt) -> bool:
+    """Return whether a statement does nothing: `pass`, a docstring or another constant."""
     return isinstance(statement, ast.Pass) or (
         isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     )

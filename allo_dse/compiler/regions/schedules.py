@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
+from allo_dse.common.records import Ints
 from allo_dse.lang.schedule import Primitive
 
-from ..model.source_file import source_file
-from ..program.compiled import CompiledProgram, Directive
-from ..program.kernel import Kernel
+from ..model.source_file import did_you_mean, source_file
+from ..program.compiled import CompiledProgram, Directive, Kernel
 
 PARTITION_TYPES = {
     "complete": "complete",
@@ -49,17 +48,24 @@ def _directive(program: CompiledProgram, primitive: Primitive) -> Directive:
     known = _names(program, scope, primitive.name == "partition")
     if name not in known:
         what = "array" if primitive.name == "partition" else "loop"
-        raise ProgramError(f"{primitive.name}: `{scope}` has no {what} `{name}`", hint=_known(name, known))
+        raise ProgramError(f"{primitive.name}: `{scope}` has no {what} `{name}`", hint=near_or_known(name, known))
     options = dict(primitive.options)
     if primitive.name == "partition":
         options = partition_options(target, known[name], options)
+    require_numbers(primitive.name, target, options)
+    return Directive(primitive.name, scope, name, options)
+
+
+def require_numbers(kind: str, target: str, options: Mapping[str, object]) -> None:
+    """Check the interval and the factor of a directive.
+
+    Raises:
+        ProgramError: if one of them is no such number.
+    """
     for option, least in (("initiation_interval", 1), ("factor", 0)):
         value = options.get(option, least)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ProgramError(
-                f"{primitive.name}({target}): {option} must be an integer of at least {least}, not {value!r}"
-            )
-    return Directive(primitive.name, scope, name, options)
+            raise ProgramError(f"{kind}({target}): {option} must be an integer of at least {least}, not {value!r}")
 
 
 def _only_scope(program: CompiledProgram, name: str) -> str:
@@ -69,7 +75,7 @@ def _only_scope(program: CompiledProgram, name: str) -> str:
     return program.kernels[0].name
 
 
-def partition_options(target: str, shape: tuple[int, ...] | None, options: dict[str, object]) -> dict[str, object]:
+def partition_options(target: str, shape: Ints | None, options: dict[str, object]) -> dict[str, object]:
     dim, factor = options.get("dim", 0), options.get("factor", 0)
     kind = str(options.get("partition_type", "complete")).rpartition(".")[2].lower()
     if kind not in PARTITION_TYPES:
@@ -85,13 +91,13 @@ def partition_options(target: str, shape: tuple[int, ...] | None, options: dict[
     return {"dim": dim, "factor": factor, "partition_type": PARTITION_TYPES[kind]}
 
 
-Shapes = Mapping[str, tuple[int, ...] | None]
+Shapes = Mapping[str, Ints | None]
 
 
 def _names(program: CompiledProgram, scope: str, arrays: bool) -> Shapes:
     """The arrays (with their shapes, where known) or loops of a region, or of a kernel."""
     if scope == program.name or scope in _regions(program):
-        whole: dict[str, tuple[int, ...] | None] = {t.name: t.shape for t in program.tensors} if arrays else {}
+        whole: dict[str, Ints | None] = {t.name: t.shape for t in program.tensors} if arrays else {}
         whole |= {s.name: s.block for s in program.streams} if arrays else {}
         inner = [k for k in program.kernels if k.name == scope] or (program.kernels if not arrays else ())
         for kernel in inner:
@@ -101,7 +107,7 @@ def _names(program: CompiledProgram, scope: str, arrays: bool) -> Shapes:
     if found is not None:
         return _of_kernel(found, arrays)
     known = [*_regions(program), *(k.name for k in program.kernels)]
-    raise ProgramError(f"schedule: the program has no region or kernel `{scope}`", hint=_known(scope, known))
+    raise ProgramError(f"schedule: the program has no region or kernel `{scope}`", hint=near_or_known(scope, known))
 
 
 def _regions(program: CompiledProgram) -> list[str]:
@@ -123,7 +129,7 @@ def _of_kernel(kernel: Kernel, arrays: bool) -> Shapes:
     if not arrays:
         rewritten = (loop.name for task_class in kernel.classes for loop in task_class.loops)
         return dict.fromkeys([*_loops(node), *rewritten])
-    found: dict[str, tuple[int, ...] | None] = {}
+    found: dict[str, Ints | None] = {}
     for argument, tensor in zip(node.args.args, kernel.args, strict=False):
         found[argument.arg] = tensor.shape
     for part in ast.walk(node):
@@ -151,6 +157,6 @@ def _source_of(kernel: Kernel) -> ast.FunctionDef | None:
     return next((node for node in functions if node.lineno == location.line), None)
 
 
-def _known(name: str, known: Sequence[str] | Shapes) -> str:
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known) or 'none'}"
+def near_or_known(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that is not known: one that is near it, or else all of them."""
+    return did_you_mean(name, known) or f"known: {', '.join(known) or 'none'}"

@@ -10,15 +10,14 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from allo_dse.common.records import Array
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
+from allo_dse.common.records import Array, Frozen, Ints
 from allo_dse.lang.memory import Memory
 from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
@@ -31,14 +30,16 @@ from ..model.values import (
     Meta,
     PendingGet,
     RegionCall,
+    Scalar,
     StreamRef,
     TileExpr,
     Value,
     Variable,
     pid_index,
+    pid_of,
     selected,
 )
-from ..program.kernel import NO_TILES, ExternalCall, StateVariable, TileOp, TileUse
+from ..program.compiled import NO_TILES, ExternalCall, StateVariable, TileOp, TileUse
 from ..program.tensors import (
     Construct,
     IndexCheck,
@@ -56,8 +57,7 @@ from .region_sources import KernelSource, Parameter, RegionSource, SharedArray, 
 Count = int | IntArray | None
 
 
-@dataclass(eq=False)
-class PortUse:
+class PortUse(Struct, eq=False):
     """A stream argument of the body under construction.
 
     Attributes:
@@ -74,7 +74,7 @@ class PortUse:
     index: tuple[Meta, ...] | None
     node: ast.AST
     tokens: Count = 0
-    parts: dict[Any, PortUse] = field(default_factory=dict)
+    parts: dict[Any, PortUse] = {}
     certain: bool = True
     last: ast.AST | None = None
 
@@ -89,8 +89,7 @@ class PortUse:
         self.tokens = None if self.tokens is None or tokens is None else self.tokens + tokens
 
 
-@dataclass(eq=False)
-class Scope:
+class Scope(Struct, eq=False):
     """Names declared in one block.
 
     Attributes:
@@ -100,15 +99,14 @@ class Scope:
         chosen: names that the taken branches of compile-time conditions declared.
     """
 
-    names: dict[str, Value] = field(default_factory=dict)
+    names: dict[str, Value] = {}
     helper: bool = False
     hidden: frozenset[str] = frozenset()
-    fixed: set[str] = field(default_factory=set)
-    chosen: set[str] = field(default_factory=set)
+    fixed: set[str] = set()
+    chosen: set[str] = set()
 
 
-@dataclass(eq=False)
-class Frame:
+class Frame(Struct, eq=False):
     """The target of `break`, `continue` or `return`: a loop, or the function itself.
 
     Attributes:
@@ -127,18 +125,17 @@ class Frame:
     loop: bool
     loops: int
     guards: int
-    skip: str | None = None
-    stop: str | None = None
+    skip: Variable | None = None
+    stop: Variable | None = None
     jumps: int = 0
     unrolled: bool = False
     ended: bool = False
     returns: Any = None
     result: Value | None = None
-    slots: Value | None = None
+    slots: tuple[Variable | Buffer, ...] | None = None
 
 
-@dataclass(eq=False)
-class Loop:
+class Loop(Struct, eq=False):
     """The contents of a loop: its own scalar work and stream polls, and other loops.
 
     Attributes:
@@ -172,24 +169,23 @@ class Split(Exception):
 _REARRANGING = ("transpose", "view")
 
 
-class _Note(Struct, frozen=True):
+class _Note(Frozen):
     """An operation that fills the array `target` with a rearrangement of `source` (of `shape`)."""
 
     source: str
     target: str
-    shape: tuple[int, ...]
+    shape: Ints
     step: LayoutStep
     site: int
 
 
-@dataclass
-class LayoutNotes:
+class LayoutNotes(Struct):
     """Accesses and rearrangements of a body's arrays, by the name of the array."""
 
     reads: Counter[str] = field(default_factory=Counter)
     writes: Counter[str] = field(default_factory=Counter)
-    arguments: dict[str, int] = field(default_factory=dict)
-    notes: list[_Note] = field(default_factory=list)
+    arguments: dict[str, int] = {}
+    notes: list[_Note] = []
 
     def touch(self, buffer: Buffer, *, write: bool) -> None:
         """A read or write of an array, or of a part of it."""
@@ -248,13 +244,10 @@ class LayoutNotes:
         return found if alike and filled_once and len(found) == reads else []
 
 
-@dataclass(eq=False)
-class Task:
+class Task(Struct, eq=False):
     """Compilation of the tasks in `mask` (which broadcasts against the kernel's mesh).
 
     Attributes:
-        lower, lower_block, lower_streams, receive: the compilers of expressions, blocks, subscripts of streams and
-            block gets; handed in because they need this class themselves.
         count: executions of the code being written, in each task.
         path: the answers of compile-time conditions so far; tasks with equal paths form a class.
         mutable: per function being inlined, the scalars that are assigned after their declaration.
@@ -265,7 +258,7 @@ class Task:
         numbers: of those calls, and 0 before them; `called` is how many calls there have been.
         named: the arrays and variables by (function, call, name), as they were declared first.
         frames: the targets of jumps, innermost last.
-        does_more: whether the tasks call regions and do other work too (see `statements.helpers`).
+        does_more: whether the tasks call regions and do other work too (see `statements.calls`).
         handovers: per called region the streams that start its tasks and report their end.
         shares: declarations of local arrays that called regions work on as well.
         wanted: the declarations of which that was found; when it is more than `shares`, the tasks are compiled again.
@@ -286,51 +279,65 @@ class Task:
     source: RegionSource
     kernel: KernelSource
     mask: Mask
-    lower: Callable[[Task, ast.expr], Value]
-    lower_block: Callable[[Task, Sequence[ast.stmt]], None]
-    lower_streams: Callable[[Task, StreamRef, ast.Subscript], Value]
-    receive: Callable[[Task, PendingGet, Buffer], None]
     text: FunctionText = field(default_factory=FunctionText)
     scopes: list[Scope] = field(default_factory=lambda: [Scope()])
     count: Count = 1
-    work: list[TileOp] = field(default_factory=list)
-    source_loops: list[SourceLoop] = field(default_factory=list)
-    loop_arrays: dict[tuple[ast.AST | None, tuple[int, ...]], int] = field(default_factory=dict)
-    stream_ops: list[StreamOp] = field(default_factory=list)
-    index_checks: list[IndexCheck] = field(default_factory=list)
-    ports: dict[Any, PortUse] = field(default_factory=dict)
-    region_calls: list[RegionCall] = field(default_factory=list)
+    work: list[TileOp] = []
+    source_loops: list[SourceLoop] = []
+    loop_arrays: dict[tuple[ast.AST | None, Ints], int] = {}
+    stream_ops: list[StreamOp] = []
+    index_checks: list[IndexCheck] = []
+    ports: dict[Any, PortUse] = {}
+    region_calls: list[RegionCall] = []
     does_more: bool = False
     shares: frozenset[ast.AST] = frozenset()
-    wanted: set[ast.AST] = field(default_factory=set)
-    shared: list[SharedArray] = field(default_factory=list)
-    declared_at: dict[str, ast.AST] = field(default_factory=dict)
-    memories: dict[str, Memory] = field(default_factory=dict)
-    handovers: list[Sync] = field(default_factory=list)
-    state: list[StateVariable] = field(default_factory=list)
-    externals: list[ExternalCall] = field(default_factory=list)
-    reads: set[int] = field(default_factory=set)
+    wanted: set[ast.AST] = set()
+    shared: list[SharedArray] = []
+    declared_at: dict[str, ast.AST] = {}
+    memories: dict[str, Memory] = {}
+    handovers: list[Sync] = []
+    state: list[StateVariable] = []
+    externals: list[ExternalCall] = []
+    reads: set[int] = set()
     layouts: LayoutNotes = field(default_factory=LayoutNotes)
-    writes: set[int] = field(default_factory=set)
-    path: list[str] = field(default_factory=list)
-    mutable: list[frozenset[str]] = field(default_factory=list)
+    writes: set[int] = set()
+    path: list[str] = []
+    mutable: list[frozenset[str]] = []
     loops: list[Loop] = field(default_factory=lambda: [Loop()])
     guards: int = 0
-    facts: list[Form] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
+    facts: list[Form] = []
+    calls: list[str] = []
     numbers: list[int] = field(default_factory=lambda: [0])
     called: int = 0
-    named: dict[tuple[str, int, str], str] = field(default_factory=dict)
-    spreads: dict[str, Any] = field(default_factory=dict)
+    named: dict[tuple[str, int, str], str] = {}
+    spreads: dict[str, Any] = {}
     frames: list[Frame] = field(default_factory=lambda: [Frame(False, 1, 0)])
-    warnings: dict[str, None] = field(default_factory=dict)
-    constructs: dict[Construct, None] = field(default_factory=dict)
-    noticed: set[tuple[str, ast.AST]] = field(default_factory=set)
+    warnings: dict[str, None] = {}
+    constructs: dict[Construct, None] = {}
+    noticed: set[tuple[str, ast.AST]] = set()
     dead: bool = False
     returned: bool = False
     copies: int = 0
-    copy: tuple[int, ...] = ()
-    got: set[str] = field(default_factory=set)
+    copy: Ints = ()
+    got: set[str] = set()
+
+    # -- compilers: they need this class, and `task_classes` adds them -------------------------------------------------
+
+    def lower(self, node: ast.expr) -> Value:
+        """The value of an expression; run-time parts are written to the task's text."""
+        raise NotImplementedError
+
+    def lower_block(self, body: Sequence[ast.stmt]) -> None:
+        """Compile the statements of one block, in the scope that is open."""
+        raise NotImplementedError
+
+    def lower_streams(self, base: StreamRef, node: ast.Subscript) -> Value:
+        """Streams of an array."""
+        raise NotImplementedError
+
+    def receive(self, pending: PendingGet, target: Buffer) -> None:
+        """Get blocks straight into a tile."""
+        raise NotImplementedError
 
     # -- diagnostics -------------------------------------------------------------------------------------------------
 
@@ -490,6 +497,11 @@ class Task:
         """The values that the tasks of the set have."""
         return selected(value.array, self.mask)
 
+    @property
+    def pids(self) -> tuple[Meta, ...]:
+        """The process id along each mesh axis."""
+        return tuple(pid_of(self.kernel.mesh, axis) for axis in range(len(self.kernel.mesh)))
+
     def published(self, count: Count) -> int | None:
         """A count as it is reported: None where it is not the same for all tasks."""
         if isinstance(count, np.ndarray):
@@ -498,6 +510,26 @@ class Task:
         return count
 
     # -- text --------------------------------------------------------------------------------------------------------
+
+    def emit(self, text: str, dtype: DType) -> Scalar:
+        """Write an operation with one result."""
+        return Scalar(self.text.op(text), dtype)
+
+    def number(self, value: float, dtype: DType) -> Scalar:
+        """A constant."""
+        return Scalar(self.text.constant(value, dtype), dtype)
+
+    def variable(self, dtype: DType, name: str = "") -> Variable:
+        """A mutable scalar; `name` is its name in the source."""
+        return Variable(self.text.slot(memref_type(dtype, ()), name), dtype)
+
+    def get(self, variable: Variable) -> Scalar:
+        """The value that a mutable scalar has now."""
+        return self.emit(f"memref.load {variable.ssa}[] : {memref_type(variable.dtype, ())}", variable.dtype)
+
+    def set(self, variable: Variable, value: Scalar) -> None:
+        """Give a mutable scalar a value of its type."""
+        self.text.line(f"memref.store {value.ssa}, {variable.ssa}[] : {memref_type(variable.dtype, ())}")
 
     def pid(self, value: Meta) -> str:
         """The run-time value (an `index`) of a function of the pid."""
@@ -510,7 +542,7 @@ class Task:
         where = ", ".join(f"%pid{a}" if n > 1 else zero for a, n in enumerate(values.shape))
         return self.text.shared(f"memref.load {table.ssa}[{where}] : {table.type}")
 
-    def new_buffer(self, dtype: DType, shape: tuple[int, ...], name: str = "") -> Buffer:
+    def new_buffer(self, dtype: DType, shape: Ints, name: str = "") -> Buffer:
         """A local array; `name` is its name in the source."""
         type_ = memref_type(dtype, shape)
         ssa = self.text.alloc(type_, name)
@@ -544,7 +576,7 @@ class Task:
     def price(
         self,
         kind: str,
-        shape: tuple[int, ...],
+        shape: Ints,
         dtypes: Sequence[DType],
         node: ast.AST,
         name: str = "",

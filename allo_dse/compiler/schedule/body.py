@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
-from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.common.mlir.bindings import Operation, Value, ir, nested_ops
 from allo_dse.common.records import replace
 
-from ..ir.nest import Loop, Nest, loops_of, read_nest
-from ..program.kernel import TaskBody, TaskClass
+from ..ir.nest import LOOP, Loop, Nest, loops_of, number_in, read_nest
+from ..program.compiled import TaskBody, TaskClass
 from ..program.tensors import SourceLoop
 
-LOOP = "df.loop"
 NAME = "df.name"
 PURE = ("arith.", "math.", "affine.apply", "affine.min", "affine.max")
 
@@ -31,7 +31,7 @@ class Body:
     task_class: TaskClass
     module: ir.Module
     sources: list[SourceLoop]
-    arrays: dict[tuple[str, int, str], ir.Value] = field(default_factory=dict)
+    arrays: dict[tuple[str, int, str], Value] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
     copies: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class Body:
         return body
 
     @property
-    def function(self) -> ir.Operation:
+    def function(self) -> Operation:
         return next(op for op in self.module.body.operations if op.operation.name == "func.func").operation
 
     @property
@@ -60,15 +60,15 @@ class Body:
         """The function's own block."""
         return self.function.regions[0].blocks[0]
 
-    def operations(self) -> Iterator[ir.Operation]:
+    def operations(self) -> Iterator[Operation]:
         """The operations directly in the function's block."""
         return (op.operation for op in self.block.operations)
 
-    def loops(self) -> Iterator[ir.Operation]:
+    def loops(self) -> Iterator[Operation]:
         """The loops of the source, each before what is inside it."""
         return (op for op in nested_ops(self.function, parents_first=True) if LOOP in op.attributes)
 
-    def source(self, loop: ir.Operation) -> SourceLoop:
+    def source(self, loop: Operation) -> SourceLoop:
         """Return the source loop of a loop."""
         return self.sources[number_of(loop)]
 
@@ -81,7 +81,7 @@ class Body:
         self.sources.append(replace(like, name=name))
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(self.sources) - 1)
 
-    def name_of(self, array: ir.Value) -> str:
+    def name_of(self, array: Value) -> str:
         """Return the name of an array in the body: its parameter, or the attribute of its allocation."""
         if isinstance(array, ir.BlockArgument):
             return self.parameters[array.arg_number]
@@ -92,6 +92,11 @@ class Body:
         """The names of all memory, each by itself: for what gets a name beside them."""
         memory = (op.results[0] for op in self.operations() if op.name in ("memref.alloc", "memref.alloca"))
         return {name: name for name in (*self.parameters, *map(self.name_of, memory))}
+
+    def retype(self) -> None:
+        """Give the function the type that its arguments have."""
+        inputs = [argument.type for argument in self.block.arguments]
+        self.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
 
     def nest(self) -> Nest:
         """The body as a tree; its loops have the numbers of ours."""
@@ -106,7 +111,7 @@ class Body:
         """The task class with the body as it is now."""
         own = self.task_class
         kept = sorted({number_of(loop) for loop in self.loops()})
-        opening = {number_of(loop) for loop in self.loops() if not self._has_outer(loop)}
+        opening = {number_of(loop) for loop in self.loops() if self.enclosing(loop) is None}
         renumbered = {number: position for position, number in enumerate(kept)}
         text = re.sub(rf"{LOOP} = (\d+) : i64", lambda m: f"{LOOP} = {renumbered[int(m[1])]} : i64", self.text())
         body = TaskBody(own.body.symbol, text, own.body.streams)
@@ -114,21 +119,29 @@ class Body:
             own, body=body, loops=tuple(replace(self.sources[n], opens=n in opening) for n in kept), arrays=()
         )
 
-    def _has_outer(self, loop: ir.Operation) -> bool:
-        """Return whether another loop of the same call of the same function surrounds a loop."""
-        own, outer = self.source(loop), loop.parent
-        while outer is not None:
-            if LOOP in outer.attributes:
-                source = self.source(outer)
-                if (source.function, source.call) == (own.function, own.call):
-                    return True
-            outer = outer.parent
-        return False
+    def enclosing(self, loop: Operation) -> SourceLoop | None:
+        """The nearest loop around one that belongs to the same call of the same function."""
+        own = self.source(loop)
+        sources = (self.source(op) for op in around(loop) if LOOP in op.attributes)
+        return next((one for one in sources if (one.function, one.call) == (own.function, own.call)), None)
 
 
-def number_of(loop: ir.Operation) -> int:
+def number_of(loop: Operation) -> int:
     """The number of a loop of the source."""
-    return int(ir.IntegerAttr(loop.attributes[LOOP]).value)
+    return number_in(loop, LOOP)
+
+
+def around(op: Operation) -> Iterator[Operation]:
+    """The operations around one, from the inside out; the last is the function."""
+    outer: Operation | None = op
+    while outer is not None and outer.name != "func.func":
+        if (outer := outer.parent) is not None:
+            yield outer
+
+
+def nest_down_to(loop: Operation) -> list[Operation]:
+    """The loops that stand in each other down to one, outermost first."""
+    return [*reversed([*takewhile(lambda op: op.name == "scf.for", around(loop))]), loop]
 
 
 def _with_names(text: str, parameters: Sequence[str]) -> str:
@@ -146,17 +159,17 @@ def _with_names(text: str, parameters: Sequence[str]) -> str:
     return re.sub(r"%(\w+)", renamed, text)
 
 
-def is_pure(op: ir.Operation) -> bool:
+def is_pure(op: Operation) -> bool:
     """Return whether an operation only computes values, so that it can move to wherever its operands are."""
     return op.name.startswith(PURE) and not list(op.regions)
 
 
-def inner_block(loop: ir.Operation) -> ir.Block:
+def inner_block(loop: Operation) -> ir.Block:
     """The block that a loop repeats."""
     return loop.regions[0].blocks[0]
 
 
-def statements(block: ir.Block) -> list[ir.Operation]:
+def statements(block: ir.Block) -> list[Operation]:
     """The operations of a block, without the one that ends it."""
     return [op.operation for op in block.operations][:-1]
 

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.common.mlir.bindings import Operation, Value, ir, nested_ops
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
-from ..ir.nest import Loop, read_nest
-from ..program.compiled import CompiledProgram
-from ..program.kernel import Kernel, TaskBody, TaskClass
+from ..ir.nest import accesses_of, read_nest
+from ..program.compiled import CompiledProgram, Kernel, TaskBody, TaskClass
 from ..program.tensors import IndexMap, StreamArray, StreamPort, Tensor, TensorPort
-from .body import Body, is_pure
+from .body import Body, around, is_pure
 from .streams import accesses
 
 EDGE_DEPTH = 2
 """Depth of the FIFO between a task and the process that moves its tensor; what is under way is in the adapter."""
 
 
-class EdgeTensor(Struct, frozen=True):
+class EdgeTensor(Frozen):
     """A tensor whose only task accesses each element once, in row-major order.
 
     Attributes:
@@ -73,27 +71,15 @@ def _edge(kernel: Kernel, port: TensorPort) -> EdgeTensor | None:
     elements = None if nest.unsupported else accesses(nest.body, name, port.tile_shape, write=write)
     if elements is None or not np.array_equal(elements, np.arange(int(np.prod(port.tile_shape)))):
         return None
-    around = tuple(tuple(loop.source for loop in loops) for loops in _around(nest.body, name, ()))
-    return EdgeTensor(port.tensor, kernel.name, name, "put" if write else "get", around)
+    loops = tuple(tuple(loop.source for loop in outer) for _, outer in accesses_of(nest.body, name))
+    return EdgeTensor(port.tensor, kernel.name, name, "put" if write else "get", loops)
 
 
-def _around(nodes: Iterable[object], array: str, outer: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
-    """The loops around each access to an array."""
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield from _around(node.body, array, (*outer, node))
-        for side in getattr(node, "sides", ()):
-            yield from _around(side, array, outer)
-        access = getattr(node, "access", None)
-        if access is not None and access.array == array:
-            yield outer
-
-
-def _argument(kernel: Kernel, body: Body, port: TensorPort) -> ir.Value:
+def _argument(kernel: Kernel, body: Body, port: TensorPort) -> Value:
     return list(body.block.arguments)[len(kernel.mesh) + port.arg]
 
 
-def _uses(body: Body, argument: ir.Value) -> list[ir.Operation]:
+def _uses(body: Body, argument: Value) -> list[Operation]:
     """The loads or stores of an argument, in the order of the text; none where it is used in another way."""
     owners = {use.owner.operation for use in argument.uses}
     ordered = [op for op in nested_ops(body.function, parents_first=True) if op in owners]
@@ -101,15 +87,15 @@ def _uses(body: Body, argument: ir.Value) -> list[ir.Operation]:
     return ordered if kinds in ({"memref.load"}, {"memref.store"}) else []
 
 
-def _reuse(ops: list[ir.Operation]) -> None:
+def _reuse(ops: list[Operation]) -> None:
     """Let a value that is loaded again, in a block around or in the same, be loaded once."""
-    known: dict[tuple[object, ...], ir.Operation] = {}
+    known: dict[tuple[object, ...], Operation] = {}
     for op in list(ops):
         if op.name != "memref.load":
             return
         key = tuple(_expression(value) for value in list(op.operands)[1:])
         first = known.get(key)
-        if first is not None and _encloses(first.block, op):
+        if first is not None and any(outer.block == first.block for outer in (op, *around(op))):
             op.results[0].replace_all_uses_with(first.results[0])
             ops.remove(op)
             op.erase()
@@ -117,7 +103,7 @@ def _reuse(ops: list[ir.Operation]) -> None:
             known[key] = op
 
 
-def _expression(value: ir.Value) -> object:
+def _expression(value: Value) -> object:
     """A key that values computed in the same way share."""
     if isinstance(value, ir.BlockArgument) or not is_pure(value.owner):
         return value
@@ -125,17 +111,7 @@ def _expression(value: ir.Value) -> object:
     return owner.name, str(owner.attributes), tuple(_expression(operand) for operand in owner.operands)
 
 
-def _encloses(block: ir.Block, op: ir.Operation) -> bool:
-    outer: ir.Operation | None = op
-    while outer is not None:
-        if outer.block == block:
-            return True
-        parent = outer.parent
-        outer = None if parent is None or parent.name in ("func.func", "builtin.module") else parent
-    return False
-
-
-class Edged(Struct, frozen=True, eq=False):
+class Edged(Frozen, eq=False):
     """A program with streams at its edge.
 
     Attributes:
@@ -188,16 +164,15 @@ def _replaced(
         index = ir.IndexType.get()
         end = body.block.add_argument(index, ir.Location.unknown())
         body.parameters = (*body.parameters, f"s{len(task_class.body.streams)}")
-        inputs = [argument.type for argument in body.block.arguments]
-        body.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+        body.retype()
         for op in ops:
             number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(task_class.stream_ops))
             with ir.InsertionPoint(op):
                 if edge.direction == "get":
-                    made = ir.Operation.create("df.get", [op.results[0].type], [end], attributes={"op": number})
+                    made = Operation.create("df.get", [op.results[0].type], [end], attributes={"op": number})
                     op.results[0].replace_all_uses_with(made.results[0])
                 else:
-                    ir.Operation.create("df.put", [], [end, op.operands[0]], attributes={"op": number})
+                    Operation.create("df.put", [], [end, op.operands[0]], attributes={"op": number})
             op.erase()
         text = body.text()
     tokens = int(np.prod(edge.tensor.shape))

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from msgspec import Struct
-
-from allo_dse.common.mlir.bindings import ir
-from allo_dse.common.records import replace
+from allo_dse.common.errors import ProgramError
+from allo_dse.common.mlir.bindings import Operation, Value
+from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.allo.ir_utils import MockBuffer
-from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.schedule import Array, Axis
 
-from .body import LOOP, Body, number_of
+from ..regions.schedules import near_or_known
+from .body import Body, around, number_of
 
 
-class Found(Struct, frozen=True):
+class Found(Frozen):
     """A loop of a body."""
 
     body: Body
-    op: ir.Operation
+    op: Operation
 
     @property
     def name(self) -> str:
@@ -30,33 +29,19 @@ class Found(Struct, frozen=True):
 
 def name_bands(body: Body) -> None:
     """Give every nest of a function a name: that of its grid, or `S_i_j_0` after its first loops and its number."""
-    counts: dict[tuple[str, int], int] = {}
+    counts: Counter[tuple[str, int]] = Counter()
     for loop in body.loops():
-        source = body.source(loop)
-        outer = _enclosing(body, loop)
+        source, outer = body.source(loop), body.enclosing(loop)
         if outer is not None:
-            band = outer
+            band = outer.band
         else:
             key = (source.function, source.call)
-            number = counts.get(key, 0)
-            counts[key] = number + 1
-            band = source.grid or "_".join(["S", *_same_statement(body, loop), str(number)])
+            band = source.grid or "_".join(["S", *_same_statement(body, loop), str(counts[key])])
+            counts[key] += 1
         body.sources[number_of(loop)] = replace(source, band=band)
 
 
-def _enclosing(body: Body, loop: ir.Operation) -> str | None:
-    """The band of the nearest loop around a loop that belongs to the same call of the same function."""
-    own, outer = body.source(loop), loop.parent
-    while outer is not None:
-        if LOOP in outer.attributes:
-            source = body.source(outer)
-            if (source.function, source.call) == (own.function, own.call):
-                return source.band
-        outer = outer.parent
-    return None
-
-
-def _same_statement(body: Body, loop: ir.Operation) -> Iterator[str]:
+def _same_statement(body: Body, loop: Operation) -> Iterator[str]:
     """The variables of the nest that one `for` opens."""
     own = body.source(loop)
     for other in body.loops():
@@ -86,30 +71,22 @@ def loops(bodies: Sequence[Body], axis: object, top: str, *, several: bool = Fal
     own = [one for one in every if one.body.source(one.op).function == function]
     if not own:
         known = functions(bodies)
-        raise ProgramError(f"there is no function `{function}` with loops here", hint=_known(function, known))
+        raise ProgramError(f"there is no function `{function}` with loops here", hint=near_or_known(function, known))
     found = [one for one in own if one.name == name and band in ("", one.body.source(one.op).band)]
     bands = {one.body.source(one.op).band for one in found}
     if not found:
         names = list(dict.fromkeys(one.name for one in own))
-        raise ProgramError(f"`{function}` has no loop `{name}`", hint=_known(name, names))
+        raise ProgramError(f"`{function}` has no loop `{name}`", hint=near_or_known(name, names))
     if len(bands) > 1:
         raise ProgramError(
             f"`{function}` has a loop `{name}` in each of {', '.join(sorted(bands))}",
             hint=f"say which: s.get_loops()[{sorted(bands)[0]!r}][{name!r}]",
         )
-    first = [one for one in found if not _is_inside(one, found)]
+    ops = [one.op for one in found]
+    first = [one for one in found if not any(outer == op for outer in around(one.op) for op in ops)]
     if not several and len(first) != len({(id(one.body), one.body.source(one.op).call) for one in first}):
         raise ProgramError(f"`{function}` has several loops `{name}` in {bands.pop()}", hint="give them other names")
     return first
-
-
-def _is_inside(one: Found, others: Sequence[Found]) -> bool:
-    outer = one.op.parent
-    while outer is not None:
-        if any(outer == other.op for other in others):
-            return True
-        outer = outer.parent
-    return False
 
 
 def _axis(axis: object, top: str) -> tuple[str, str, str]:
@@ -135,7 +112,7 @@ def band(bodies: Sequence[Body], name: str, top: str) -> list[list[Found]]:
                 found.setdefault((id(body), source.call), []).append(Found(body, op))
     if not found:
         names = list(dict.fromkeys(s.band for body in bodies for s in body.sources if s.function == function))
-        raise ProgramError(f"`{function}` has no nest of loops `{name}`", hint=_known(name, names))
+        raise ProgramError(f"`{function}` has no nest of loops `{name}`", hint=near_or_known(name, names))
     return [_of_source(nest) for nest in found.values()]
 
 
@@ -156,7 +133,7 @@ def array(target: object, top: str) -> Array:
     return Array(function or top, name)
 
 
-def arrays(bodies: Sequence[Body], target: object, top: str) -> list[tuple[Body, ir.Value]]:
+def arrays(bodies: Sequence[Body], target: object, top: str) -> list[tuple[Body, Value]]:
     """The memory of a name, one per call of its function.
 
     Raises:
@@ -174,7 +151,7 @@ def arrays(bodies: Sequence[Body], target: object, top: str) -> list[tuple[Body,
     return found
 
 
-def array_of(body: Body, wanted: Array, call: int) -> ir.Value:
+def array_of(body: Body, wanted: Array, call: int) -> Value:
     """The memory of a name in a call of its function, or in its only call.
 
     Raises:
@@ -194,9 +171,4 @@ def array_of(body: Body, wanted: Array, call: int) -> ir.Value:
 
 def _no_array(wanted: Array, bodies: Sequence[Body]) -> ProgramError:
     known = [name for body in bodies for function, _, name in body.arrays if function == wanted.function]
-    return ProgramError(f"`{wanted.function}` has no array `{wanted.name}`", hint=_known(wanted.name, known))
-
-
-def _known(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, 1)
-    return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known) or 'none'}"
+    return ProgramError(f"`{wanted.function}` has no array `{wanted.name}`", hint=near_or_known(wanted.name, known))

@@ -1,4 +1,4 @@
-"""split, reorder, fuse and tile: other loops around the same statements."""
+"""split, reorder, fuse and tile: other loops around the same statements; compute_at: the nest of another in a loop."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Literal
 
-from msgspec import Struct
-
-from allo_dse.common.mlir.bindings import arith, ir, nested_ops, scf
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError, warn
+from allo_dse.common.mlir.bindings import Operation, Value, arith, ir, nested_ops, scf
+from allo_dse.common.records import Frozen
 
 from ..ir.affine import UNKNOWN, Linear, Ranges, extent
-from ..ir.nest import Access, Branch, Loop, Node, Op
-from .body import LOOP, Body, inner_block, is_pure, number_of, numbered, statements
+from ..ir.nest import LOOP, Access, Loop, Node, Op, blocks_of, with_loops
+from .body import Body, inner_block, is_pure, nest_down_to, number_of, numbered, statements
 from .find import Found
 
 # Two accesses to one element, at least one of them a write, must keep their order. Whether two accesses meet is decided
@@ -32,7 +31,7 @@ _ORDERLESS = ("add", "mul", "min", "max", "and", "or", "xor")
 _WIDTHS = ("arith.extsi", "arith.extui", "arith.trunci", "arith.extf", "arith.truncf")
 
 
-class Reference(Struct, frozen=True, eq=False):
+class Reference(Frozen, eq=False):
     """An access in a nest.
 
     Attributes:
@@ -49,7 +48,7 @@ class Reference(Struct, frozen=True, eq=False):
 
 def references(nodes: Sequence[Node]) -> list[Reference]:
     """The accesses of a tree; a stream operation is a write to something of its own."""
-    ops = list(_walk(nodes, ()))
+    ops = [(node, loops) for node, loops in with_loops(nodes) if isinstance(node, Op)]
     updates = _updates([op for op, _ in ops])
     found = []
     for order, (op, loops) in enumerate(ops):
@@ -58,17 +57,6 @@ def references(nodes: Sequence[Node]) -> list[Reference]:
         if op.access is not None:
             found.append(Reference(op.access, loops, order, updates.get(id(op), -1)))
     return found
-
-
-def _walk(nodes: Sequence[Node], loops: tuple[Loop, ...]) -> Iterator[tuple[Op, tuple[Loop, ...]]]:
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield from _walk(node.body, (*loops, node))
-        elif isinstance(node, Branch):
-            for side in node.sides:
-                yield from _walk(side, loops)
-        else:
-            yield node, loops
 
 
 def _updates(ops: Sequence[Op]) -> dict[int, int]:
@@ -117,7 +105,7 @@ def value_ranges(loops: Sequence[Loop], known: Ranges) -> dict[int, tuple[int, i
     return ranges
 
 
-class Pairing(Struct, frozen=True):
+class Pairing(Frozen):
     """Corresponding loops of two accesses: the variables of `left[i]` and `right[i]` are compared.
 
     Attributes:
@@ -219,32 +207,26 @@ def private(nodes: Sequence[Node]) -> set[str]:
     seen: set[str] = set()
     found: set[str] = set()
     for node in nodes:
-        for array in _overwritten(node):
-            if array not in seen:
-                found.add(array)
-        seen |= {op.access.array for op, _ in _walk([node], ()) if op.access is not None}
+        used = {op.access.array for op, _ in with_loops([node]) if isinstance(op, Op) and op.access is not None}
+        if isinstance(node, Op) and node.access is not None and node.access.write and not node.access.index:
+            found |= used - seen
+        seen |= used
     return found
 
 
-def _overwritten(node: Node) -> Iterator[str]:
-    """The scalars that a statement sets."""
-    if isinstance(node, Op) and node.access is not None and node.access.write and not node.access.index:
-        yield node.access.array
-
-
-def constant(value: int) -> ir.Value:
+def constant(value: int) -> Value:
     """A number, where code is being written."""
     return arith.ConstantOp(ir.IndexType.get(), value).result
 
 
-def known(value: ir.Value) -> int | None:
+def known(value: Value) -> int | None:
     """The number that a value is, if it is one."""
     if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
         return None
     return int(ir.IntegerAttr(value.owner.attributes["value"]).value)
 
 
-def bounds(loop: ir.Operation) -> tuple[ir.Value, ir.Value, ir.Value]:
+def bounds(loop: Operation) -> tuple[Value, Value, Value]:
     """First value, end and step."""
     if loop.name != "scf.for":
         raise ProgramError("a loop that data ends cannot be rewritten", hint="write it as `for i in range(...)`")
@@ -252,13 +234,13 @@ def bounds(loop: ir.Operation) -> tuple[ir.Value, ir.Value, ir.Value]:
     return low, high, step
 
 
-def trips_of(loop: ir.Operation) -> int | None:
+def trips_of(loop: Operation) -> int | None:
     """Return the number of iterations of a loop, if it is a constant."""
     low, high, step = (known(value) for value in bounds(loop))
     return None if low is None or high is None or not step else max(0, -(-(high - low) // step))
 
 
-def _trips(loop: ir.Operation) -> ir.Value:
+def _trips(loop: Operation) -> Value:
     """Return the number of iterations of a loop as a value, which is computed before it."""
     number = trips_of(loop)
     if number is not None:
@@ -269,32 +251,28 @@ def _trips(loop: ir.Operation) -> ir.Value:
     return high if known(low) == 0 else arith.SubIOp(high, low).result
 
 
-def variable(loop: ir.Operation) -> ir.Value:
+def variable(loop: Operation) -> Value:
     return inner_block(loop).arguments[0]
 
 
-def new_loop(end: ir.Value, mark: ir.IntegerAttr) -> ir.Operation:
-    """A loop from 0 to an end, where code is being written."""
-    made = scf.ForOp(constant(0), end, constant(1)).operation
+def new_loop(mark: ir.Attribute, *bounds: Value) -> Operation:
+    """A loop where code is being written.
+
+    Args:
+        bounds: first value, end and step; or the end only, of a loop from 0 by 1.
+    """
+    made = scf.ForOp(*(bounds if len(bounds) > 1 else (constant(0), *bounds, constant(1)))).operation
     made.attributes[LOOP] = mark
     with ir.InsertionPoint(inner_block(made)):
         scf.YieldOp([])
     return made
 
 
-def _value_at(loop: ir.Operation, round_: ir.Value) -> ir.Value:
+def _value_at(loop: Operation, round_: Value) -> Value:
     """Return the value of a loop's variable in a given iteration."""
     low, _, step = bounds(loop)
     scaled = round_ if known(step) == 1 else arith.MulIOp(round_, step).result
     return scaled if known(low) == 0 else arith.AddIOp(low, scaled).result
-
-
-def _take_over(target: ir.Operation, loop: ir.Operation) -> None:
-    """Move the statements of one loop to the end of another, and erase the first."""
-    end = list(inner_block(target).operations)[-1]
-    for op in statements(inner_block(loop)):
-        op.move_before(end)
-    loop.erase()
 
 
 def split(found: Found, factor: int) -> None:
@@ -310,16 +288,16 @@ def split(found: Found, factor: int) -> None:
             rounds = constant(-(-trips // factor))
         else:
             rounds = arith.FloorDivSIOp(arith.AddIOp(total, constant(factor - 1)).result, size).result
-        outer = new_loop(rounds, body.marked(source, f"{source.name}.outer"))
+        outer = new_loop(body.marked(source, f"{source.name}.outer"), rounds)
     with ir.InsertionPoint.at_block_terminator(inner_block(outer)):
         first = arith.MulIOp(variable(outer), size).result
         exact = trips is not None and trips % factor == 0
         end = size if exact else arith.MinSIOp(size, arith.SubIOp(total, first).result).result
-        inner = new_loop(end, body.marked(source, f"{source.name}.inner"))
+        inner = new_loop(body.marked(source, f"{source.name}.inner"), end)
     with ir.InsertionPoint.at_block_terminator(inner_block(inner)):
         value = _value_at(loop, arith.AddIOp(first, variable(inner)).result)
         variable(loop).replace_all_uses_with(value)
-    _take_over(inner, loop)
+    _sink([loop], inner, {})
 
 
 def fuse(chain: Sequence[Found]) -> str:
@@ -334,12 +312,10 @@ def fuse(chain: Sequence[Found]) -> str:
         raise ProgramError("loops whose number of rounds varies cannot be fused")
     sizes = [number for number in numbers if number is not None]
     name = "_".join(body.source(loop).name for loop in loops) + "_fused"
-    total = 1
-    for size in sizes:
-        total *= size
+    total = math.prod(sizes)
     with ir.InsertionPoint(loops[0]):
-        whole = new_loop(constant(total), body.marked(body.source(loops[0]), name))
-    mapping: dict[ir.Value, ir.Value] = {}
+        whole = new_loop(body.marked(body.source(loops[0]), name), constant(total))
+    mapping: dict[Value, Value] = {}
     with ir.InsertionPoint.at_block_terminator(inner_block(whole)):
         rest = variable(whole)
         for loop, size in zip(loops, sizes, strict=True):
@@ -352,7 +328,7 @@ def fuse(chain: Sequence[Found]) -> str:
     return name
 
 
-def reorder(body: Body, wanted: Sequence[ir.Operation]) -> None:
+def reorder(body: Body, wanted: Sequence[Operation]) -> None:
     """The loops in another order, each in the place of one of them.
 
     before:  for i: for j: for k        after reorder(k, i):  for k: for j: for i
@@ -371,38 +347,29 @@ def reorder(body: Body, wanted: Sequence[ir.Operation]) -> None:
     check_order(body, chain, order)
     with ir.InsertionPoint(chain[0]):
         point = ir.InsertionPoint(chain[0])
-    mapping: dict[ir.Value, ir.Value] = {}
-    made: list[ir.Operation] = []
+    mapping: dict[Value, Value] = {}
+    made: list[Operation] = []
     for position in order:
         loop = chain[position]
         with point:
-            low, high, step = (_copied(value, chain, mapping) for value in bounds(loop))
-            new = scf.ForOp(low, high, step).operation
-            for name in loop.attributes:
-                new.attributes[str(name)] = loop.attributes[str(name)]
-            with ir.InsertionPoint(inner_block(new)):
-                scf.YieldOp([])
+            new = new_loop(loop.attributes[LOOP], *(_copied(value, chain, mapping) for value in bounds(loop)))
         mapping[variable(loop)] = variable(new)
         made.append(new)
         point = ir.InsertionPoint.at_block_terminator(inner_block(new))
     _sink(chain, made[-1], mapping)
 
 
-def _between(wanted: Sequence[ir.Operation]) -> list[ir.Operation]:
+def _between(wanted: Sequence[Operation]) -> list[Operation]:
     """All loops from the outermost to the innermost of some that stand in each other."""
     for innermost in wanted:
-        chain = [innermost]
-        outer = innermost.parent
-        while outer is not None and outer.name == "scf.for":
-            chain.append(outer)
-            outer = outer.parent
-        if all(any(one == loop for loop in chain) for one in wanted):
-            last = max(position for position, loop in enumerate(chain) if any(loop == one for one in wanted))
-            return chain[: last + 1][::-1]
+        chain = nest_down_to(innermost)
+        places = [next((n for n, loop in enumerate(chain) if loop == one), -1) for one in wanted]
+        if min(places) >= 0:
+            return chain[min(places) :]
     raise ProgramError("these loops are not nested in each other", hint="name loops of one nest")
 
 
-def perfect(loops: Sequence[ir.Operation]) -> list[ir.Operation]:
+def perfect(loops: Sequence[Operation]) -> list[Operation]:
     """The loops, outermost first, if only index computations are between them.
 
     Raises:
@@ -417,7 +384,7 @@ def perfect(loops: Sequence[ir.Operation]) -> list[ir.Operation]:
     return chain
 
 
-def _check_bounds(body: Body, chain: Sequence[ir.Operation], order: Sequence[int]) -> None:
+def _check_bounds(body: Body, chain: Sequence[Operation], order: Sequence[int]) -> None:
     """Refuse to move a loop out of one that its bounds depend on."""
     for place, position in enumerate(order):
         inside = [chain[later] for later in order[place + 1 :]]
@@ -430,13 +397,13 @@ def _check_bounds(body: Body, chain: Sequence[ir.Operation], order: Sequence[int
                     )
 
 
-def _depends(value: ir.Value, other: ir.Value) -> bool:
+def _depends(value: Value, other: Value) -> bool:
     if value == other:
         return True
     return not isinstance(value, ir.BlockArgument) and any(_depends(v, other) for v in value.owner.operands)
 
 
-def check_order(body: Body, chain: Sequence[ir.Operation], order: Sequence[int]) -> None:
+def check_order(body: Body, chain: Sequence[Operation], order: Sequence[int]) -> None:
     """Refuse an order of loops in which an element is read or written too early.
 
     Raises:
@@ -448,7 +415,8 @@ def check_order(body: Body, chain: Sequence[ir.Operation], order: Sequence[int])
     loops = [numbered(nest, number_of(loop)) for loop in chain]
     inner = loops[-1].body
     own = private(inner)
-    pairing = Pairing(tuple(loops), tuple(loops), value_ranges(_around(nest.body, loops[0]) + loops, {}))
+    outer = next(outer for node, outer in with_loops(nest.body) if node is loops[0])
+    pairing = Pairing(tuple(loops), tuple(loops), value_ranges([*outer, *loops], {}))
     found = [reference for reference in references(inner) if reference.access.array not in own]
     inside = [loop for reference in found for loop in reference.loops]
     pairing = Pairing(pairing.left, pairing.right, value_ranges(inside, pairing.ranges))
@@ -467,29 +435,7 @@ def check_order(body: Body, chain: Sequence[ir.Operation], order: Sequence[int])
                     )
 
 
-def _around(nodes: Sequence[object], target: Loop) -> list[Loop]:
-    """The loops around a loop, outermost first."""
-    for node in nodes:
-        if node is target:
-            return []
-        if isinstance(node, Loop) and _contains(node.body, target):
-            return [node, *_around(node.body, target)]
-        for side in getattr(node, "sides", ()):
-            if _contains(side, target):
-                return _around(side, target)
-    return []
-
-
-def _contains(nodes: Sequence[object], target: Loop) -> bool:
-    return any(
-        node is target
-        or (isinstance(node, Loop) and _contains(node.body, target))
-        or any(_contains(side, target) for side in getattr(node, "sides", ()))
-        for node in nodes
-    )
-
-
-def _copied(value: ir.Value, chain: Sequence[ir.Operation], mapping: dict[ir.Value, ir.Value]) -> ir.Value:
+def _copied(value: Value, chain: Sequence[Operation], mapping: dict[Value, Value]) -> Value:
     """A value that is computed in the chain, computed again where code is being written."""
     if value in mapping:
         return mapping[value]
@@ -503,7 +449,7 @@ def _copied(value: ir.Value, chain: Sequence[ir.Operation], mapping: dict[ir.Val
     return mapping[value]
 
 
-def _sink(chain: Sequence[ir.Operation], target: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
+def _sink(chain: Sequence[Operation], target: Operation, mapping: dict[Value, Value]) -> None:
     """Move the statements of a chain's innermost loop, and those between its loops, into another loop."""
     end = list(inner_block(target).operations)[-1]
     for outer, inner in pairwise(chain):
@@ -527,12 +473,12 @@ def erase_unused(block: ir.Block) -> None:
             op.erase()
 
 
-def share_constants(function: ir.Operation) -> None:
+def share_constants(function: Operation) -> None:
     """Write each number once, at the beginning of the function."""
     block = function.regions[0].blocks[0]
     constants = [op for op in nested_ops(function, parents_first=True) if op.name == "arith.constant"]
     every = [op for op in constants if isinstance(op.results[0].type, ir.IndexType)]
-    shared: dict[int, ir.Operation] = {}
+    shared: dict[int, Operation] = {}
     for op in every:
         value = known(op.results[0])
         assert value is not None
@@ -542,3 +488,94 @@ def share_constants(function: ir.Operation) -> None:
         else:
             shared[value] = op
             op.move_before(block.operations[0])
+
+
+def compute_at(producer: Found, target: Found) -> None:
+    """Run rounds of one nest at the beginning of the rounds of another, down to a loop of that.
+
+    before:  for i: B[i] = ...; for ii: ... B[ii] ...        after:  for ii: B[ii] = ...; ... B[ii] ...
+
+    Args:
+        producer: any loop of the nest that is moved.
+        target: the innermost loop that is shared.
+
+    Raises:
+        ProgramError: where the loops do not have the same rounds, or where results would differ.
+    """
+    body = target.body
+    path, shared = nest_down_to(producer.op), nest_down_to(target.op)
+    while path and shared and path[0] == shared[0]:  # loops around both nests
+        path, shared = path[1:], shared[1:]
+    if not path or not shared:
+        raise ProgramError("both loops belong to one nest", hint="compute_at merges two nests")
+    first = path[0]
+    moved = _same_rounds(body, first, shared)
+    if len(moved) < len(shared):
+        names = body.source(moved[-1]).name, body.source(shared[len(moved) - 1]).name
+        warn(f"compute_at: `{names[0]}` has several loops inside it, which all run in the rounds of `{names[1]}`")
+        shared = shared[: len(moved)]
+    if first.parent != shared[0].parent:
+        raise ProgramError("the two nests are not next to each other")
+    check_merged(body, moved, shared)
+    at = inner_block(shared[-1]).operations[0]
+    mapping = {variable(old): variable(new) for old, new in zip(moved, shared, strict=True)}
+    for outer in moved:
+        for op in statements(inner_block(outer)):
+            if not any(op == inner for inner in moved):
+                op.move_before(at)
+    for old, new in mapping.items():
+        old.replace_all_uses_with(new)
+    moved[0].erase()
+
+
+def _same_rounds(body: Body, first: Operation, shared: Sequence[Operation]) -> list[Operation]:
+    """The loops of the moved nest that correspond to those of the other, as far as they have one loop inside each."""
+    moved = [first]
+    for depth, other in enumerate(shared):
+        if depth:
+            inner = [op for op in statements(inner_block(moved[-1])) if not is_pure(op)]
+            if not any(op.name == "scf.for" for op in inner):
+                raise ProgramError(f"`{body.source(moved[-1]).name}` has no loop directly inside it")
+            if len(inner) > 1:
+                break
+            moved.append(inner[0])
+        own, wanted = ([known(value) for value in bounds(loop)] for loop in (moved[-1], other))
+        if own != wanted or None in own:
+            names = body.source(moved[-1]).name, body.source(other).name
+            raise ProgramError(f"loops `{names[0]}` and `{names[1]}` do not have the same rounds")
+    return moved
+
+
+def check_merged(body: Body, moved: Sequence[Operation], shared: Sequence[Operation]) -> None:
+    """Check that two nests compute the same as one whose rounds do those of the first and then those of the second.
+
+    Args:
+        moved, shared: corresponding loops of the first and of the second nest, outermost first.
+
+    Raises:
+        ProgramError: where a round of the second would come before a round of the first that it depends on.
+    """
+    nest = body.nest()
+    if nest.unsupported is not None:
+        raise ProgramError(f"loops cannot be merged here: {nest.unsupported.reason}")
+    left = [numbered(nest, number_of(loop)) for loop in moved]
+    right = [numbered(nest, number_of(loop)) for loop in shared]
+    produced, used = references([left[0]]), references([right[0]])
+    blocks = [nest.body, *(block for node, _ in with_loops(nest.body) for block in blocks_of(node))]
+    block = next(own for own in blocks if any(node is left[0] for node in own))
+    places = [next(p for p, node in enumerate(block) if node is loop) for loop in (left[0], right[0])]
+    if places[0] > places[1]:
+        raise ProgramError("the nest that is moved comes after the other")
+    ranges = value_ranges([loop for one in (*produced, *used) for loop in one.loops], {})
+    for between in references(block[places[0] + 1 : places[1]]):
+        same = (one for one in produced if one.access.array == between.access.array)
+        if any(one.access.write or between.access.write for one in same):
+            raise ProgramError(f"`{between.access.array}` is used between the two nests")
+    pairing = Pairing(tuple(left), tuple(right), ranges)
+    for one in produced:
+        for other in used:
+            if any(first_order(vector) == ">" for vector in pairing.directions(one, other)):
+                raise ProgramError(
+                    f"elements of `{one.access.array}` would be used before they are computed",
+                    hint="choose a loop further out, or reorder the nests first",
+                )

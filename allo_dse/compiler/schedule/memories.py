@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from msgspec import Struct
-
-from allo_dse.common.mlir.bindings import arith, ir, memref, scf
-from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
+from allo_dse.common.mlir.bindings import Operation, Value, arith, ir, memref, scf
+from allo_dse.common.records import Frozen, replace
 
 from ..ir.affine import Linear, LinearForms, Ranges, extent
-from .body import LOOP, NAME, Body, inner_block, is_pure
+from .body import NAME, Body, around, inner_block, is_pure
 from .find import Found
-from .loops import bounds, constant, known, variable
+from .loops import bounds, constant, known, new_loop, variable
 
 # A window is the box of elements that the iterations of a loop use. Its `base` moves with the loop and those around it;
 # `low` and `size` give the elements that all accesses together use.
 
 
-class Window(Struct, frozen=True):
+class Window(Frozen):
     """The indices that are used along one dimension: `base + low`, ..., `base + low + size - 1`."""
 
     base: Linear
@@ -34,15 +32,15 @@ class IndexForms:
 
     def __init__(self, body: Body) -> None:
         self._forms = LinearForms()
-        self._values: list[ir.Value] = []
+        self._values: list[Value] = []
         self.ranges = self._forms.ranges
-        self._number: dict[ir.Value, int] = {}
+        self._number: dict[Value, int] = {}
         for argument in body.block.arguments:
             if isinstance(argument.type, ir.IndexType):
                 self._variable(argument)
         self._read(body.block)
 
-    def _variable(self, value: ir.Value) -> int:
+    def _variable(self, value: Value) -> int:
         number = self._number[value] = len(self._values)
         self._values.append(value)
         self._forms.set(value, Linear.variable(number))
@@ -62,14 +60,14 @@ class IndexForms:
                 for inner in region.blocks:
                     self._read(inner)
 
-    def of(self, value: ir.Value) -> Linear | None:
+    def of(self, value: Value) -> Linear | None:
         return self._forms.get(value)
 
-    def number(self, value: ir.Value) -> int:
+    def number(self, value: Value) -> int:
         """The number of a variable."""
         return self._number[value]
 
-    def inside(self, loop: ir.Operation) -> set[int]:
+    def inside(self, loop: Operation) -> set[int]:
         """The variables that get their values inside a loop."""
         own = set()
         for number, value in enumerate(self._values):
@@ -78,9 +76,9 @@ class IndexForms:
                 own.add(number)
         return own
 
-    def write(self, form: Linear) -> ir.Value:
+    def write(self, form: Linear) -> Value:
         """Compute a form where code is being written."""
-        total: ir.Value | None = None
+        total: Value | None = None
         for number, factor in form.terms:
             value = self._values[number]
             part = value if factor == 1 else arith.MulIOp(value, constant(factor)).result
@@ -90,15 +88,12 @@ class IndexForms:
         return arith.AddIOp(total, constant(form.constant)).result if form.constant else total
 
 
-def is_within(op: ir.Operation, loop: ir.Operation) -> bool:
+def is_within(op: Operation, loop: Operation) -> bool:
     """Return whether an operation is a loop or lies inside it."""
-    outer: ir.Operation | None = op
-    while outer is not None and outer != loop:
-        outer = outer.parent
-    return outer is not None
+    return any(outer == loop for outer in (op, *around(op)))
 
 
-def accesses(loop: ir.Operation, array: ir.Value, others: Sequence[str] = ()) -> list[ir.Operation]:
+def accesses(loop: Operation, array: Value, others: Sequence[str] = ()) -> list[Operation]:
     """The loads and stores of an array in a loop, and what else is accepted.
 
     Raises:
@@ -115,13 +110,13 @@ def accesses(loop: ir.Operation, array: ir.Value, others: Sequence[str] = ()) ->
     return found
 
 
-def indices(op: ir.Operation) -> list[ir.Value]:
+def indices(op: Operation) -> list[Value]:
     """Return the indices of a load or store."""
     operands = list(op.operands)
     return operands[2:] if op.name == "memref.store" else operands[1:]
 
 
-def windows(forms: IndexForms, ops: Sequence[ir.Operation], shape: Sequence[int], moving: set[int]) -> list[Window]:
+def windows(forms: IndexForms, ops: Sequence[Operation], shape: Sequence[int], moving: set[int]) -> list[Window]:
     """Return the window of the accesses along each dimension, over all values of the variables in `moving`.
 
     A dimension whose accesses are not one box that moves as a whole gets a window from end to end.
@@ -133,24 +128,96 @@ def windows(forms: IndexForms, ops: Sequence[ir.Operation], shape: Sequence[int]
 
 
 def _window(used: Sequence[Linear | None], size: int, ranges: Ranges, moving: set[int]) -> Window:
-    whole = Window(Linear(()), 0, size)
-    if any(form is None or form.derived or not _is_bounded(form, moving, ranges) for form in used):
-        return whole
-    known_forms = [form for form in used if form is not None]
-    bases = {tuple(term for term in form.terms if term[0] not in moving) for form in known_forms}
-    if len(bases) != 1:
-        return whole
-    base = Linear(bases.pop())
-    spans = [extent(form + base.scaled(-1), ranges) for form in known_forms]
-    low, high = min(span[0] for span in spans), max(span[1] for span in spans)
-    return Window(base, low, high - low + 1) if high - low + 1 <= size else whole
+    forms = [form for form in used if form is not None and not form.derived]
+    inside = {variable for form in forms for variable, _ in form.terms} & moving
+    bases = {tuple(term for term in form.terms if term[0] not in moving) for form in forms}
+    if len(forms) == len(used) and inside <= ranges.keys() and len(bases) == 1:
+        base = Linear(bases.pop())
+        ends = [extent(form + base.scaled(-1), ranges) for form in forms]
+        low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+        if high - low < size:
+            return Window(base, low, high - low + 1)
+    return Window(Linear(()), 0, size)
 
 
-def _is_bounded(form: Linear, moving: set[int], ranges: Ranges) -> bool:
-    return all(variable in ranges for variable, _ in form.terms if variable in moving)
+class _Part(Frozen):
+    """The part of an array that each iteration of a loop uses.
+
+    Attributes:
+        ops, writes: the accesses, and whether some are stores.
+        used: the window of each dimension.
+    """
+
+    found: Found
+    array: Value
+    ops: list[Operation]
+    writes: bool
+    forms: IndexForms
+    used: list[Window]
+
+    @staticmethod
+    def of(found: Found, array: Value, name: str) -> _Part:
+        ops = accesses(found.op, array)
+        if not ops:
+            raise ProgramError(f"loop `{found.name}` does not use `{name}`")
+        forms = IndexForms(found.body)
+        used = windows(forms, ops, list(ir.MemRefType(array.type).shape), forms.inside(found.op))
+        return _Part(found, array, ops, any(op.name == "memref.store" for op in ops), forms, used)
+
+    @property
+    def kept(self) -> list[int]:
+        """The dimensions that a buffer of it has."""
+        return [axis for axis, window in enumerate(self.used) if window.size > 1]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [self.used[axis].size for axis in self.kept]
+
+    def buffer(self, name: str) -> Value:
+        """New memory for it, to which the accesses go."""
+        buffer = _new_array(self.found, self.array, self.sizes, name)
+        for op in self.ops:
+            with ir.InsertionPoint(op):
+                where = [self._inside(axis, indices(op)[axis]) for axis in self.kept]
+            _readdress(op, buffer, where)
+        return buffer
+
+    def _inside(self, axis: int, index: Value) -> Value:
+        """The index in the buffer of an index in the array."""
+        form, window = self.forms.of(index), self.used[axis]
+        if form is None or form.derived:
+            return index  # the dimension is there from end to end
+        return self.forms.write(form + window.base.scaled(-1) + Linear((), -window.low))
+
+    def element(self, position: Sequence[Value]) -> list[Value]:
+        """Return the position in the array of an element of the buffer."""
+        inner, found = dict(zip(self.kept, position, strict=True)), []
+        for axis, window in enumerate(self.used):
+            start = window.base + Linear((), window.low)
+            if axis not in inner:
+                found.append(self.forms.write(start))
+            elif start.is_constant and not start.constant:
+                found.append(inner[axis])
+            else:
+                found.append(arith.AddIOp(self.forms.write(start), inner[axis]).result)
+        return found
+
+    def load(self, position: Sequence[Value]) -> Value:
+        """The element of the array that belongs at a position of the buffer."""
+        return memref.LoadOp(self.array, self.element(position)).result
 
 
-def buffer_at(found: Found, array: ir.Value, name: str) -> str:
+def _readdress(op: Operation, memory: Value, where: Sequence[Value]) -> None:
+    """Let a load or store go to an element of other memory."""
+    with ir.InsertionPoint(op):
+        if op.name == "memref.load":
+            op.results[0].replace_all_uses_with(memref.LoadOp(memory, where).result)
+        else:
+            memref.StoreOp(op.operands[0], memory, where)
+    op.erase()
+
+
+def buffer_at(found: Found, array: Value, name: str) -> str:
     """Buffer the part of an array that the iterations of a loop use; returns the buffer's name.
 
     before:  for i: for k: for j: C[i, j] += ...
@@ -158,113 +225,66 @@ def buffer_at(found: Found, array: ir.Value, name: str) -> str:
 
     An array that is only read is not written back.
     """
-    body, loop = found.body, found.op
-    ops = accesses(loop, array)
-    if not ops:
-        raise ProgramError(f"loop `{found.name}` does not use `{name}`")
-    writes = any(op.name == "memref.store" for op in ops)
-    shape = list(ir.MemRefType(array.type).shape)
-    forms = IndexForms(body)
-    used = windows(forms, ops, shape, forms.inside(loop))
-    kept = [axis for axis, window in enumerate(used) if window.size > 1]
-    buffer = _new_array(body, found, array, [used[axis].size for axis in kept], f"{name}_buffer")
-    _redirect(forms, ops, buffer, used, kept)
-    sizes = [used[axis].size for axis in kept]
-    source = body.source(loop)
-    block = inner_block(loop)
-    for at_end in (False, True) if writes else (False,):
+    part, block = _Part.of(found, array, name), inner_block(found.op)
+    buffer = part.buffer(f"{name}_buffer")
+    for at_end in (False, True) if part.writes else (False,):
         point = ir.InsertionPoint.at_block_terminator(block) if at_end else ir.InsertionPoint.at_block_begin(block)
-        with point, _loops(body, source.name, sizes, "back" if at_end else "init", found) as position:
-            there = _global(forms, used, dict(zip(kept, position, strict=True)))
+        with point, _loops(found, part.sizes, "back" if at_end else "init") as position:
             if at_end:
+                there = part.element(position)
                 memref.StoreOp(memref.LoadOp(buffer, position).result, array, there)
             else:
-                memref.StoreOp(memref.LoadOp(array, there).result, buffer, position)
-    return body.name_of(buffer)
+                memref.StoreOp(part.load(position), buffer, position)
+    return found.body.name_of(buffer)
 
 
-def reuse_at(found: Found, array: ir.Value, name: str) -> str:
+def reuse_at(found: Found, array: Value, name: str) -> str:
     """Elements of an array that the next rounds of a loop read again lie in a buffer; returns the buffer's name.
 
     before:  for i: ... A[i] + A[i + 1] + A[i + 2]
     after:   for i: { b[0] = b[1]; b[1] = b[2]; b[2] = A[i + 2] (in the first round all of b); ... b[0] + b[1] + b[2] }
     """
-    body, loop = found.body, found.op
-    ops = accesses(loop, array)
-    if not ops:
-        raise ProgramError(f"loop `{found.name}` does not use `{name}`")
-    if any(op.name == "memref.store" for op in ops):
+    part, loop = _Part.of(found, array, name), found.op
+    if part.writes:
         raise ProgramError(f"loop `{found.name}` writes `{name}`", hint="buffer_at is for arrays that are written")
     first, _, step = (known(value) for value in bounds(loop))
     if first is None or step != 1:
         raise ProgramError(f"`{found.name}` must begin at a number and count by one")
-    shape = list(ir.MemRefType(array.type).shape)
-    forms = IndexForms(body)
-    used = windows(forms, ops, shape, forms.inside(loop))
-    own = forms.number(variable(loop))
-    axes = [axis for axis, window in enumerate(used) if window.base.factor(own)]
-    stride = used[axes[0]].base.factor(own) if len(axes) == 1 else 0
-    if stride < 1 or used[axes[0]].size <= stride:
+    own = part.forms.number(variable(loop))
+    moving = [(axis, by) for axis, window in enumerate(part.used) if (by := window.base.factor(own))]
+    axis, stride = moving[0] if len(moving) == 1 else (0, 0)
+    if stride < 1 or part.used[axis].size <= stride:
         raise ProgramError(f"rounds of `{found.name}` do not read elements of `{name}` that lie in a row again")
-    kept = [axis for axis, window in enumerate(used) if window.size > 1]
-    sizes = [used[axis].size for axis in kept]
-    buffer = _new_array(body, found, array, sizes, f"{name}_reuse_{found.name}")
-    _redirect(forms, ops, buffer, used, kept)
+    buffer, place = part.buffer(f"{name}_reuse_{found.name}"), part.kept.index(axis)
+    stays, others = part.sizes[place] - stride, [*part.sizes[:place], *part.sizes[place + 1 :]]
+
+    def at(rest: Sequence[Value], slot: int) -> list[Value]:
+        return [*rest[:place], constant(slot), *rest[place:]]
+
+    def fill(rest: Sequence[Value], slots: range) -> None:
+        for slot in slots:
+            where = at(rest, slot)
+            memref.StoreOp(part.load(where), buffer, where)
+
     with ir.InsertionPoint.at_block_begin(inner_block(loop)):
         is_first = arith.CmpIOp(arith.CmpIPredicate.eq, variable(loop), constant(first)).result
-        _fill(_Filling(found, array, buffer, used, kept, forms, stride), kept.index(axes[0]), is_first)
-    return body.name_of(buffer)
+        with _loops(found, others, "reuse") as rest:
+            choice = scf.IfOp(is_first, has_else=True)
+            with ir.InsertionPoint(choice.then_block):
+                fill(rest, range(stays))
+                scf.YieldOp([])
+            with ir.InsertionPoint(choice.else_block):
+                for slot in range(stays):
+                    moved = memref.LoadOp(buffer, at(rest, slot + stride)).result
+                    memref.StoreOp(moved, buffer, at(rest, slot))
+                scf.YieldOp([])
+            fill(rest, range(stays, part.sizes[place]))
+    return found.body.name_of(buffer)
 
 
-class _Filling(Struct, frozen=True):
-    """A buffer, and the part of an array that it holds in each iteration.
-
-    Attributes:
-        stride: the elements that the part advances by in each iteration.
-    """
-
-    found: Found
-    array: ir.Value
-    buffer: ir.Value
-    used: Sequence[Window]
-    kept: list[int]
-    forms: IndexForms
-    stride: int
-
-    def load(self, position: Sequence[ir.Value]) -> ir.Value:
-        """The element of the array that belongs at a position of the buffer."""
-        there = _global(self.forms, self.used, dict(zip(self.kept, position, strict=True)))
-        return memref.LoadOp(self.array, there).result
-
-
-def _fill(filling: _Filling, axis: int, is_first: ir.Value) -> None:
-    """The elements of the buffer move up by a round, and the last ones are read; in the first round all are."""
-    found, sizes = filling.found, [filling.used[a].size for a in filling.kept]
-    others = [size for position, size in enumerate(sizes) if position != axis]
-    stays = sizes[axis] - filling.stride
-
-    def at(rest: Sequence[ir.Value], index: ir.Value) -> list[ir.Value]:
-        return [*rest[:axis], index, *rest[axis:]]
-
-    with _loops(found.body, found.name, others, "reuse", found) as rest:
-        choice = scf.IfOp(is_first, has_else=True)
-        with ir.InsertionPoint(choice.then_block):
-            for slot in range(stays):
-                where = at(rest, constant(slot))
-                memref.StoreOp(filling.load(where), filling.buffer, where)
-            scf.YieldOp([])
-        with ir.InsertionPoint(choice.else_block):
-            for slot in range(stays):
-                moved = memref.LoadOp(filling.buffer, at(rest, constant(slot + filling.stride))).result
-                memref.StoreOp(moved, filling.buffer, at(rest, constant(slot)))
-            scf.YieldOp([])
-        for slot in range(stays, sizes[axis]):
-            where = at(rest, constant(slot))
-            memref.StoreOp(filling.load(where), filling.buffer, where)
-
-
-def _new_array(body: Body, found: Found, like: ir.Value, sizes: Sequence[int], name: str) -> ir.Value:
+def _new_array(found: Found, like: Value, sizes: Sequence[int], name: str) -> Value:
     """A local array, known by a name in the function of the loop."""
+    body, source = found.body, found.body.source(found.op)
     type_ = ir.MemRefType.get(sizes, ir.MemRefType(like.type).element_type)
     taken = {body.name_of(value) for value in body.arrays.values()} | set(body.parameters)
     unique, number = name, 1
@@ -276,71 +296,26 @@ def _new_array(body: Body, found: Found, like: ir.Value, sizes: Sequence[int], n
     made.attributes[NAME] = ir.StringAttr.get(unique)
     with ir.InsertionPoint.at_block_terminator(body.block):
         memref.DeallocOp(made.results[0])
-    source = body.source(found.op)
     body.arrays[source.function, source.call, name] = made.results[0]
     return made.results[0]
 
 
-def _redirect(
-    forms: IndexForms, ops: Sequence[ir.Operation], buffer: ir.Value, used: Sequence[Window], kept: Sequence[int]
-) -> None:
-    """Let accesses of an array go to its buffer."""
-    for op in ops:
-        with ir.InsertionPoint(op):
-            where = []
-            for axis in kept:
-                index, window = indices(op)[axis], used[axis]
-                form = forms.of(index)
-                moved = window.base.scaled(-1) + Linear((), -window.low)
-                if form is not None and not form.derived:
-                    where.append(forms.write(form + moved))
-                else:
-                    where.append(index)  # the dimension is there from end to end
-            if op.name == "memref.load":
-                op.results[0].replace_all_uses_with(memref.LoadOp(buffer, where).result)
-            else:
-                memref.StoreOp(op.operands[0], buffer, where)
-        op.erase()
-
-
-def _global(forms: IndexForms, used: Sequence[Window], inner: dict[int, ir.Value]) -> list[ir.Value]:
-    """Return the position in the array of an element of the buffer."""
-    found = []
-    for axis, window in enumerate(used):
-        start = window.base + Linear((), window.low)
-        if axis not in inner:
-            found.append(forms.write(start))
-        elif start.is_constant and not start.constant:
-            found.append(inner[axis])
-        else:
-            found.append(arith.AddIOp(forms.write(start), inner[axis]).result)
-    return found
-
-
 @contextmanager
-def _loops(body: Body, name: str, sizes: Sequence[int], what: str, found: Found) -> Iterator[list[ir.Value]]:
+def _loops(found: Found, sizes: Sequence[int], what: str) -> Iterator[list[Value]]:
     """A nest of new named loops around the code that is written inside the block."""
-    source = body.source(found.op)
-    points: list[ir.InsertionPoint] = []
-    variables: list[ir.Value] = []
-    for depth, size in enumerate(sizes):
-        own = f"{name}_{what}" + (f"_{depth}" if depth else "")
-        loop = scf.ForOp(constant(0), constant(size), constant(1)).operation
-        loop.attributes[LOOP] = body.marked(replace(source, grid=""), own)
-        block = inner_block(loop)
-        with ir.InsertionPoint(block):
-            end = scf.YieldOp([])
-        variables.append(block.arguments[0])
-        points.append(ir.InsertionPoint(end))
-        points[-1].__enter__()
-    try:
+    body, source = found.body, found.body.source(found.op)
+    variables: list[Value] = []
+    with ExitStack() as stack:
+        for depth, size in enumerate(sizes):
+            own = f"{source.name}_{what}" + (f"_{depth}" if depth else "")
+            mark = body.marked(replace(source, grid=""), own)
+            loop = new_loop(mark, constant(0), constant(size), constant(1))
+            variables.append(variable(loop))
+            stack.enter_context(ir.InsertionPoint.at_block_terminator(inner_block(loop)))
         yield variables
-    finally:
-        for point in reversed(points):
-            point.__exit__(None, None, None)
 
 
-def reshape(body: Body, array: ir.Value, name: str, shape: Sequence[int]) -> None:
+def reshape(body: Body, array: Value, name: str, shape: Sequence[int]) -> None:
     """Another shape of an array, with the elements in the same order.
 
     before:  B: int32[10, 10] ... B[x, y]        after reshape(B, (20, 5)):  B: int32[20, 5] ... B[flat // 5, flat % 5]
@@ -353,24 +328,23 @@ def reshape(body: Body, array: ir.Value, name: str, shape: Sequence[int]) -> Non
     for op in used:
         with ir.InsertionPoint(op):
             where = _unflat(_flat(indices(op), old.shape), shape)
-            if op.name == "memref.load":
-                op.results[0].replace_all_uses_with(memref.LoadOp(made, where).result)
-            elif op.name == "memref.store":
-                memref.StoreOp(op.operands[0], made, where)
-            else:
+            if op.name == "memref.dealloc":
                 memref.DeallocOp(made)
-        op.erase()
+        if op.name == "memref.dealloc":
+            op.erase()
+        else:
+            _readdress(op, made, where)
     if made != array:
         array.owner.erase()
 
 
-def returned(body: Body, array: ir.Value) -> list[ir.Value]:
+def returned(body: Body, array: Value) -> list[Value]:
     """The arguments that a local array is copied to, element by element, to return it."""
 
-    def is_copy(use: ir.Operation) -> bool:
+    def is_copy(use: Operation) -> bool:
         source = use.operands[0].owner if use.name == "memref.store" else None
         return (
-            isinstance(source, ir.Operation | ir.OpView)
+            isinstance(source, Operation | ir.OpView)
             and source.operation.name == "memref.load"
             and (source.operands[0], indices(source.operation)) == (array, indices(use))
         )
@@ -379,14 +353,13 @@ def returned(body: Body, array: ir.Value) -> list[ir.Value]:
     return [one for one, found in uses.items() if found and one != array and all(map(is_copy, found))]
 
 
-def _reshaped(body: Body, array: ir.Value, shape: Sequence[int]) -> ir.Value:
+def _reshaped(body: Body, array: Value, shape: Sequence[int]) -> Value:
     """The memory in its new shape: an argument is changed, of a local array there is a new one."""
     element = ir.MemRefType(array.type).element_type
     if isinstance(array, ir.BlockArgument):
         layout = f"strided<[{', '.join('?' * len(shape))}], offset: ?>"
         array.set_type(ir.MemRefType.get(shape, element, ir.Attribute.parse(layout)))
-        inputs = [argument.type for argument in body.block.arguments]
-        body.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+        body.retype()
         return array
     with ir.InsertionPoint(array.owner):
         made = memref.AllocOp(ir.MemRefType.get(shape, element), [], []).operation
@@ -395,7 +368,7 @@ def _reshaped(body: Body, array: ir.Value, shape: Sequence[int]) -> ir.Value:
     return made.results[0]
 
 
-def _flat(where: Sequence[ir.Value], shape: Sequence[int]) -> ir.Value:
+def _flat(where: Sequence[Value], shape: Sequence[int]) -> Value:
     """The position of an element in memory."""
     total = constant(0)
     for index, size in zip(where, shape, strict=False):
@@ -403,9 +376,9 @@ def _flat(where: Sequence[ir.Value], shape: Sequence[int]) -> ir.Value:
     return total
 
 
-def _unflat(flat: ir.Value, shape: Sequence[int]) -> list[ir.Value]:
+def _unflat(flat: Value, shape: Sequence[int]) -> list[Value]:
     """The indices of the element at a position."""
-    found: list[ir.Value] = []
+    found: list[Value] = []
     for size in reversed(shape):
         quotient = arith.FloorDivSIOp(flat, constant(size)).result
         found.insert(0, arith.SubIOp(flat, arith.MulIOp(quotient, constant(size)).result).result)

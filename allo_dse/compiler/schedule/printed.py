@@ -6,15 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct
-
 from allo_dse.common.mlir.bindings import ir
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.records import Frozen
 
+from ..ir.nest import LOOP
 from ..program.compiled import CompiledProgram, Directive
 from ..program.tensors import SourceLoop
-from ..regions.schedules import partition_options
-from .body import LOOP, Body
+from ..regions.schedules import partition_options, require_numbers
+from .body import Body
 from .find import Found
 
 _VALUE = re.compile(
@@ -23,7 +22,7 @@ _VALUE = re.compile(
 _LOOP = re.compile(r"scf\.for (?P<name>%\w+) = (?P<low>%\w+) to (?P<high>%\w+) step (?P<step>%\w+) {$")
 
 
-class PrintedModule(Struct, frozen=True):
+class PrintedModule(Frozen):
     """MLIR text: a function per task class. Loops have names (`loop_name`, `op_name` of a nest) and directives.
 
     Loops whose bounds are known, or follow the pid, are `affine.for`, their bounds where one looks for them.
@@ -70,13 +69,9 @@ def with_affine_loops(text: str) -> str:
             bounds[value["name"]] = value["number"] or value["map"] or ""
         lines.append(_LOOP.sub(loop, line))
     used = Counter(re.findall(r"%\w+", "\n".join(lines)))
-    return "\n".join(line for line in lines if not _is_unused(line, used))
-
-
-def _is_unused(line: str, used: Counter[str]) -> bool:
-    """Return whether a line only computes a bound that its loop now states itself."""
-    value = _VALUE.match(line)
-    return value is not None and bool(value["number"] or value["map"]) and used[value["name"]] == 1
+    # A line that only computes a bound is unused once its loop states the bound itself.
+    found = ((line, _VALUE.match(line)) for line in lines)
+    return "\n".join(line for line, v in found if not (v and (v["number"] or v["map"]) and used[v["name"]] == 1))
 
 
 def _attribute(directive: Directive) -> str:
@@ -98,10 +93,7 @@ def loop_directive(kind: str, found: Found, options: Mapping[str, object]) -> Di
         ProgramError: for an interval or a factor that is not one.
     """
     source = found.body.source(found.op)
-    for option, least in (("initiation_interval", 1), ("factor", 0)):
-        value = options.get(option, least)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ProgramError(f"{kind}({source.name}): {option} must be an integer of at least {least}, not {value!r}")
+    require_numbers(kind, source.name, options)
     return Directive(kind, found.body.task_class.kernel, source.label, dict(options))
 
 

@@ -2,30 +2,191 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partialmethod
+from itertools import groupby, pairwise
 from typing import Any
 
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.errors import ProgramError, warn
+from allo_dse.common.mlir.bindings import Operation, Value, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError, warn
+from allo_dse.common.records import Frozen, Ints, replace
 from allo_dse.lang.region import Instance, Region
 from allo_dse.lang.schedule import Array, Axis, Primitive
 
 from ..compiler import compile_region
-from ..ir.nest import Node, loops_of
+from ..ir.nest import LOOP, Node, loops_of
 from ..program.compiled import DATAFLOW, STREAM, CompiledProgram, Directive
 from ..program.tensors import IndexMap, TensorPort
 from . import find
-from .body import NAME, Body
+from .body import NAME, Body, around
 from .find import Found
-from .forward import branch, hand_on
-from .loops import erase_unused, fuse, references, reorder, share_constants, split
+from .loops import compute_at, erase_unused, fuse, references, reorder, share_constants, split
 from .memories import buffer_at, reshape, returned, reuse_at
-from .nests import compute_at
 from .printed import PrintedModule, loop_directive, partition_directive
 from .streams import check_fifo, constant_dims
-from .unfold import outline, unfold
+from .unfold import copy_of, outline, unfold
+
+# The primitive `to` along an axis: each copy passes elements on to the next, as in a systolic array.
+
+
+class Reader(Frozen):
+    """A copy of an unfolded nest, by its rounds, and how it uses an array, or an array of its own in its place."""
+
+    place: Ints
+    memory: Value
+    loads: list[Operation]
+    fill: Operation | None
+
+
+def hand_on(body: Body, memories: Iterable[Value], axis: int, names: dict[str, str]) -> list[Value]:
+    """Chain the copies along an axis that read the same elements; returns the FIFOs between them.
+
+    before:  for k: a[k] = A[k];  for k: f(a[k]);  for k: g(a[k])
+    after:   for k: a[k] = A[k];  for k: { f(a[k]); b[k] = a[k] };  for k: g(b[k])
+
+    Nothing is done, and nothing returned, where copies write what others read: they hand it on themselves.
+    """
+    found = [reader for memory in memories for reader in _readers(body, memory)]
+    made = []
+    for _, lane in groupby(sorted(found, key=lambda r: (_others(r, axis), r.place[axis])), lambda r: _others(r, axis)):
+        readers = list(lane)
+        source = readers[0].memory
+        if readers[0].fill is None:
+            made.append(source)
+        for one, other in pairwise(readers):
+            if other.fill is None:
+                target = copy_of(source.owner, names)
+                for load in other.loads:
+                    load.operands[0] = target
+            else:
+                target = other.memory
+                _check_same(body, readers[0], other)
+                other.fill.erase()
+            for load in one.loads:
+                with _behind(load):
+                    memref.StoreOp(load.results[0], target, list(load.operands)[1:])
+            made.append(target)
+    return made
+
+
+def branch(body: Body, memory: Value, reader: str, names: dict[str, str]) -> Value:
+    """Give one of several nests that read an array its own memory; writes go to both.
+
+    before:  for i: b[i] = A[i];  for i: C[i] = b[i];  for i: D[i] = b[i]
+    after:   for i: { b[i] = A[i]; c[i] = A[i] };  for i: C[i] = c[i];  for i: D[i] = b[i]
+
+    Args:
+        reader: the nest, by its name, that of its function, or of an array that it writes.
+    """
+    if isinstance(memory, ir.BlockArgument):
+        return memory
+    users = [use.owner.operation for use in memory.uses]
+    loads: dict[Operation, list[Operation]] = {}
+    for op in users:
+        if op.name == "memref.load":
+            loads.setdefault([op, *around(op)][-2], []).append(op)
+    meant = [nest for nest in loads if reader in _called(body, nest)]
+    if len(loads) < 2 or len(meant) != 1:
+        return memory
+    made = copy_of(memory.owner, names)
+    for op in users:
+        if op.name == "memref.store":
+            with _behind(op):
+                memref.StoreOp(op.operands[0], made, list(op.operands)[2:])
+    for op in loads[meant[0]]:
+        op.operands[0] = made
+    return made
+
+
+def _behind(op: Operation) -> ir.InsertionPoint:
+    point: ir.InsertionPoint = ir.InsertionPoint.after(op)  # type: ignore[attr-defined]  # newer than its stubs
+    return point
+
+
+def _called(body: Body, nest: Operation) -> set[str]:
+    """Names of a nest: its own, its function's, and those of the arrays that it writes."""
+    found = set()
+    for op in nested_ops(nest):
+        if LOOP in op.attributes:
+            found |= {body.source(op).band, body.source(op).function}
+        elif op.name == "memref.store":
+            found.add(body.name_of(_root(op.operands[1])))
+    return found
+
+
+def _others(reader: Reader, axis: int) -> Ints:
+    """Return a reader's position without one axis: it is equal for all copies in a line along that axis."""
+    return reader.place[:axis] + reader.place[axis + 1 :]
+
+
+def _readers(body: Body, memory: Value) -> Iterator[Reader]:
+    """The copies that read an array, if they do nothing else with it but fill it where it is their own."""
+    if isinstance(memory, ir.BlockArgument):
+        return
+    loads: dict[int, list[Operation]] = {}
+    fills: dict[int, Operation] = {}
+    for use in memory.uses:
+        op = use.owner.operation
+        copy = _copy(body, op)
+        if op.name == "memref.load" and copy is not None:
+            loads.setdefault(body.source(copy).call, []).append(op)
+        elif op.name == "memref.store" and copy is not None and list(op.operands)[1] == memory:
+            fills[body.source(copy).call] = copy
+        elif op.name not in ("memref.dealloc", "memref.store"):
+            return
+    if fills and (len(loads) != 1 or fills.keys() != loads.keys()):
+        return
+    for call, ops in loads.items():
+        yield Reader(body.copies[call], memory, ops[::-1], fills.get(call))
+
+
+def _copy(body: Body, op: Operation) -> Operation | None:
+    """The outermost loop around an operation that belongs to a copy."""
+    loops = (outer for outer in around(op) if LOOP in outer.attributes)
+    return next(reversed([loop for loop in loops if body.source(loop).call in body.copies]), None)
+
+
+def _check_same(body: Body, first: Reader, other: Reader) -> None:
+    """Refuse two copies that fill their arrays with different elements."""
+    assert first.fill is not None
+    assert other.fill is not None
+    name = body.name_of(first.memory)
+    if not _same_op(first.fill, other.fill, {first.memory: other.memory}):
+        raise ProgramError(f"to: the copies along this axis do not fill `{name}` alike", hint="choose the other axis")
+    written = {_root(op.operands[1]) for op in nested_ops(body.function) if op.name == "memref.store"}
+    for op in nested_ops(first.fill):
+        if op.name == "memref.load" and _root(op.operands[0]) in written:
+            raise ProgramError(f"to: what `{name}` is filled from is written, and may differ from copy to copy")
+
+
+def _root(array: Value) -> Value:
+    while not isinstance(array, ir.BlockArgument) and array.owner.name in ("memref.subview", "memref.cast"):
+        array = array.owner.operands[0]
+    return array
+
+
+def _same_op(one: Operation, other: Operation, pairs: dict[Value, Value]) -> bool:
+    """Return whether two operations are equal, with the second value of each pair in place of the first."""
+    attributes = ({str(a): str(op.attributes[a]) for a in op.attributes if str(a) != LOOP} for op in (one, other))
+    if one.name != other.name or next(attributes) != next(attributes) or len(one.regions) != len(other.regions):
+        return False
+    operands = list(one.operands), list(other.operands)
+    if len(operands[0]) != len(operands[1]) or any(pairs.get(a, a) != b for a, b in zip(*operands, strict=True)):
+        return False
+    for mine, theirs in zip(one.regions, other.regions, strict=True):
+        for left, right in zip(mine.blocks, theirs.blocks, strict=True):
+            pairs.update(zip(left.arguments, right.arguments, strict=True))
+            if not _same_ops(
+                [op.operation for op in left.operations], [op.operation for op in right.operations], pairs
+            ):
+                return False
+    pairs.update(zip(one.results, other.results, strict=True))
+    return True
+
+
+def _same_ops(one: Sequence[Operation], other: Sequence[Operation], pairs: dict[Value, Value]) -> bool:
+    return len(one) == len(other) and all(_same_op(a, b, pairs) for a, b in zip(one, other, strict=True))
 
 
 class Session:
@@ -48,7 +209,7 @@ class Session:
         ]
         self._directives: list[Directive] = []
         self._unfolded: set[tuple[object, ...]] = set()
-        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._shapes: dict[str, Ints] = {}
         for body in self._bodies:
             find.name_bands(body)
             _tell_apart(body)
@@ -113,9 +274,10 @@ class Session:
 
     def _carry_out(self, primitive: Primitive) -> Any:
         with self._context, ir.Location.unknown():
-            if primitive.name not in _PRIMITIVES:
+            carry_out = getattr(self, f"_apply_{primitive.name}", None)
+            if carry_out is None:
                 raise ProgramError(f"{primitive.name}: there is no such primitive yet")
-            found = _PRIMITIVES[primitive.name](self, *primitive.args, **dict(primitive.options))
+            found = carry_out(*primitive.args, **dict(primitive.options))
             for body in self._bodies:
                 share_constants(body.function)
                 erase_unused(body.block)
@@ -126,17 +288,17 @@ class Session:
     def _find(self, axis: object) -> list[Found]:
         return find.loops(self._bodies, axis, self.top)
 
-    def _split(self, axis: object, factor: object) -> None:
+    def _apply_split(self, axis: object, factor: object) -> None:
         if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
             raise ProgramError(f"split: the factor must be a positive integer, not {factor!r}")
         for found in self._find(axis):
             split(found, factor)
 
-    def _reorder(self, *axes: object) -> None:
+    def _apply_reorder(self, *axes: object) -> None:
         for chain in self._together(axes):
             reorder(chain[0].body, [one.op for one in chain])
 
-    def _fuse(self, *axes: object) -> Axis:
+    def _apply_fuse(self, *axes: object) -> Axis:
         name = ""
         source = None
         for chain in self._together(axes):
@@ -145,25 +307,19 @@ class Session:
         assert source is not None
         return Axis(source.function, source.band, name)
 
-    def _tile(self, *given: object) -> None:
+    def _apply_tile(self, *given: object) -> None:
         axes, factors = given[: len(given) // 2], given[len(given) // 2 :]
         if not axes or len(axes) != len(factors):
             raise ProgramError("tile takes as many factors as loops", hint='s.tile("i", "j", 8, 4)')
         for axis, factor in zip(axes, factors, strict=True):
-            self._split(axis, factor)
-        self._reorder(*(_part(axis, part) for part in ("outer", "inner") for axis in axes))
+            self._apply_split(axis, factor)
+        self._apply_reorder(*(_part(axis, part) for part in ("outer", "inner") for axis in axes))
 
-    def _compute_at(self, from_loop: object, target_loop: object) -> None:
-        for producer, target in self._together((from_loop, target_loop)):
+    def _apply_compute_at(self, *axes: object) -> None:
+        for producer, target in self._together(axes):
             compute_at(producer, target)
 
-    def _buffer_at(self, target: object, axis: object) -> Array:
-        return self._beside(buffer_at, target, axis)
-
-    def _reuse_at(self, target: object, axis: object) -> Array:
-        return self._beside(reuse_at, target, axis)
-
-    def _reshape(self, target: object, shape: Sequence[int]) -> None:
+    def _apply_reshape(self, target: object, shape: Sequence[int]) -> None:
         for body, value in find.arrays(self._bodies, target, self.top):
             name = find.array(target, self.top).name
             for array in (*returned(body, value), value):
@@ -173,7 +329,7 @@ class Session:
                     self._shapes[body.name_of(array)] = tuple(shape)
                 reshape(body, array, name, shape)
 
-    def _beside(self, make: Callable[[Found, ir.Value, str], str], target: object, axis: object) -> Array:
+    def _beside(self, make: Callable[[Found, Value, str], str], target: object, axis: object) -> Array:
         """A small memory beside an array, for each call of the function of the loop; its name in that function."""
         array = find.array(target, self.top)
         made: Array | None = None
@@ -185,6 +341,9 @@ class Session:
         assert made is not None
         return made
 
+    _apply_buffer_at = partialmethod(_beside, buffer_at)
+    _apply_reuse_at = partialmethod(_beside, reuse_at)
+
     def _together(self, axes: Sequence[object]) -> list[list[Found]]:
         """The loops of several names, for each call of the functions that they stand in."""
         if not axes:
@@ -194,27 +353,19 @@ class Session:
             raise ProgramError("these loops belong to functions that are not called equally often")
         return [list(one) for one in zip(*found, strict=True)]
 
-    def _directive(self, kind: str) -> Callable[..., None]:
-        def record(axis: object, **options: object) -> None:
-            for found in find.loops(self._bodies, axis, self.top, several=True):
-                self._add(loop_directive(kind, found, options))
+    def _directive(self, kind: str, axis: object, **options: object) -> None:
+        for found in find.loops(self._bodies, axis, self.top, several=True):
+            self._add(loop_directive(kind, found, options))
 
-        return record
+    _apply_pipeline = partialmethod(_directive, "pipeline")
+    _apply_unroll = partialmethod(_directive, "unroll")
+    _apply_parallel = partialmethod(_directive, "parallel")
 
-    def _pipeline(self, axis: object, **options: object) -> None:
-        self._directive("pipeline")(axis, **options)
-
-    def _unroll(self, axis: object, **options: object) -> None:
-        self._directive("unroll")(axis, **options)
-
-    def _parallel(self, axis: object) -> None:
-        self._directive("parallel")(axis)
-
-    def _partition(self, target: object, **options: object) -> None:
+    def _apply_partition(self, target: object, **options: object) -> None:
         for body, array in find.arrays(self._bodies, target, self.top):
             self._add(partition_directive(body, array, str(target), options))
 
-    def _unfold(self, band_name: object, axes: Sequence[int]) -> list[int]:
+    def _apply_unfold(self, band_name: object, axes: Sequence[int]) -> list[int]:
         if (band_name, tuple(axes)) in self._unfolded:  # of a function that several schedules compose
             return list(axes)
         self._unfolded.add((band_name, tuple(axes)))
@@ -225,7 +376,7 @@ class Session:
                 self._directives += [replace(said, name=name) for said in self._directives if said.name == first]
         return list(axes)
 
-    def _outline(self, axis: object, function: str | None) -> str:
+    def _apply_outline(self, axis: object, function: str | None) -> str:
         (found,) = self._find(axis)[:1]
         name = function or f"outlined_{found.name}"
         if name in find.functions(self._bodies):
@@ -234,10 +385,10 @@ class Session:
             outline(found, name)
         return name
 
-    def _to(self, target: object, dst: object, axis: object, depth: object) -> None:
+    def _apply_to(self, target: object, dst: object, axis: object, depth: object) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int):
             raise ProgramError(f"to({target}): depth must be an integer, not {depth!r}")
-        arrays: dict[Body, list[ir.Value]] = {}
+        arrays: dict[Body, list[Value]] = {}
         for body, array in find.arrays(self._bodies, target, self.top):
             own = arrays.setdefault(body, [])
             own += [array] if array not in own else []
@@ -254,9 +405,7 @@ class Session:
             if axis is not None or find.array(target, self.top).function == self.top:
                 self._add(Directive(DATAFLOW, kernel, self.top))  # nests that pass on a stream run at once
 
-    def _check_fifos(
-        self, body: Body, arrays: Sequence[ir.Value], *, split: bool
-    ) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def _check_fifos(self, body: Body, arrays: Sequence[Value], *, split: bool) -> Iterator[tuple[str, Ints]]:
         """Arrays, and the dimensions along which each is several FIFOs, after it is checked that they can be."""
         nest = body.nest()
         users: dict[str, list[Node]] = {}
@@ -279,40 +428,19 @@ class Session:
         if directive not in self._directives:
             self._directives.append(directive)
 
-    def _dataflow(self, axis: object) -> None:
+    def _apply_dataflow(self, axis: object) -> None:
         if isinstance(axis, str) and axis in find.functions(self._bodies):
             self._add(Directive(DATAFLOW, self._compiled.kernels[0].name, axis))
         else:
-            self._directive(DATAFLOW)(axis)
+            self._directive(DATAFLOW, axis)
 
-    def _inline(self, function: str | None = None) -> None:
+    def _apply_inline(self, function: str | None = None) -> None:
         known = find.functions(self._bodies)
         if function is not None and function not in known:
             raise ProgramError(f"there is no function `{function}`", hint=f"known: {', '.join(known)}")
 
 
-_PRIMITIVES: Mapping[str, Callable[..., Any]] = {
-    "split": Session._split,
-    "reorder": Session._reorder,
-    "fuse": Session._fuse,
-    "tile": Session._tile,
-    "compute_at": Session._compute_at,
-    "buffer_at": Session._buffer_at,
-    "reuse_at": Session._reuse_at,
-    "reshape": Session._reshape,
-    "pipeline": Session._pipeline,
-    "unroll": Session._unroll,
-    "parallel": Session._parallel,
-    "partition": Session._partition,
-    "dataflow": Session._dataflow,
-    "inline": Session._inline,
-    "unfold": Session._unfold,
-    "outline": Session._outline,
-    "to": Session._to,
-}
-
-
-def _with_shapes(program: CompiledProgram, shapes: Mapping[str, tuple[int, ...]]) -> CompiledProgram:
+def _with_shapes(program: CompiledProgram, shapes: Mapping[str, Ints]) -> CompiledProgram:
     """The program of a function, some of its arguments of other shapes."""
     changed = {one: replace(one, shape=shapes[one.name]) for one in program.tensors if one.name in shapes}
     if not changed:
@@ -341,7 +469,7 @@ def _part(axis: object, part: str) -> object:
 def _tell_apart(body: Body) -> None:
     """Give local arrays of one name different ones."""
     taken = set(body.parameters)
-    seen: set[ir.Value] = set()
+    seen: set[Value] = set()
     for (_, _, name), value in body.arrays.items():
         if isinstance(value, ir.BlockArgument) or value in seen:
             continue

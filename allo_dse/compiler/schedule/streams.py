@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 
 from ..ir.affine import Linear, everywhere, forms_of
-from ..ir.nest import Branch, Loop, Node
+from ..ir.nest import Branch, Loop, Node, accesses_of
 from ..program.tensors import IntArray
 
 MOST_ELEMENTS = 1 << 23  # a frame of 3840 x 2160 pixels
@@ -60,30 +60,14 @@ def _text(array: str, element: int, shape: Sequence[int]) -> str:
 
 def constant_dims(loops: Iterable[Loop], array: str, shape: Sequence[int]) -> tuple[int, ...]:
     """The dimensions in which only numbers are indices of an array in some loops: those of copies that hand it on."""
-    used = _indices(list(loops), array)
+    used = [access.index for access, _ in accesses_of(loops, array)]
     fixed = (all(form is not None and form.is_constant for form in column) for column in zip(*used, strict=True))
     return tuple(dim for dim, (_, one) in enumerate(zip(shape, fixed, strict=False)) if one)
 
 
-def _indices(nodes: Sequence[Node], array: str) -> list[tuple[Linear | None, ...]]:
-    found = []
-    for node in nodes:
-        if isinstance(node, Loop):
-            found += _indices(node.body, array)
-        elif isinstance(node, Branch):
-            found += [index for side in node.sides for index in _indices(side, array)]
-        elif node.access is not None and node.access.array == array:
-            found.append(node.access.index)
-    return found
-
-
 def touches(node: Node, array: str, *, write: bool | None = None) -> bool:
     """Return whether a statement accesses an array; `write` restricts this to writes, or to reads."""
-    if isinstance(node, Loop):
-        return any(touches(inner, array, write=write) for inner in node.body)
-    if isinstance(node, Branch):
-        return any(touches(inner, array, write=write) for side in node.sides for inner in side)
-    return node.access is not None and node.access.array == array and write in (None, node.access.write)
+    return any(write in (None, access.write) for access, _ in accesses_of([node], array))
 
 
 def accesses(nodes: Sequence[Node], array: str, shape: Sequence[int], *, write: bool) -> IntArray | None:

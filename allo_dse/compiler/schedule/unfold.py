@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
-from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.common.errors import ProgramError
+from allo_dse.common.mlir.bindings import Operation, Value, ir, nested_ops
 from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
 
-from ..ir.nest import Loop, Node
-from .body import LOOP, NAME, Body, inner_block, number_of, numbered, statements
+from ..ir.nest import LOOP, Loop, Node
+from .body import NAME, Body, inner_block, number_of, numbered, statements
 from .find import Found
 from .loops import bounds, constant, known, trips_of, variable
 from .streams import accesses, touches
@@ -70,9 +71,9 @@ def outline(found: Found, name: str) -> None:
 
 def as_call(
     body: Body,
-    group: Sequence[ir.Operation],
+    group: Sequence[Operation],
     function: str | None = None,
-    memory: Mapping[ir.Value, ir.Value] | None = None,
+    memory: Mapping[Value, Value] | None = None,
 ) -> dict[tuple[str, int], int]:
     """Number the calls that a part of a body makes anew, itself as one of them; the new numbers by function and call.
 
@@ -87,16 +88,13 @@ def as_call(
     free = count(1 + max(source.call for source in body.sources))
     calls: dict[tuple[str, int], int] = {}
     for loop in loops:
-        source = body.source(loop)
-        if (source.function, source.call) == (outermost.function, outermost.call) and function is not None:
-            own = replace(source, function=function)
-        else:
-            own = source
-        if (source.function, source.call) not in calls:
-            calls[source.function, source.call] = next(free)
-        call = calls[source.function, source.call]
-        body.sources.append(replace(own, call=call))
-        loop.attributes[LOOP] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(body.sources) - 1)
+        own = body.source(loop)
+        key = own.function, own.call
+        if key not in calls:
+            calls[key] = next(free)
+        if key == (outermost.function, outermost.call) and function is not None:
+            own = replace(own, function=function)
+        loop.attributes[LOOP] = body.marked(replace(own, call=calls[key]), own.name)
     for (owner, before, name), value in list(body.arrays.items()):
         if (owner, before) in calls:
             renamed = function if function is not None and owner == outermost.function else owner
@@ -104,7 +102,7 @@ def as_call(
     return calls
 
 
-def _peeled(loop: ir.Operation) -> list[list[ir.Operation]]:
+def _peeled(loop: Operation) -> list[list[Operation]]:
     """The rounds of a loop in its place; the statements of each."""
     low, _, step = (known(value) for value in bounds(loop))
     trips = trips_of(loop)
@@ -126,7 +124,7 @@ def _peeled(loop: ir.Operation) -> list[list[ir.Operation]]:
     return rounds
 
 
-def _memory_of_rounds(body: Body, loop: ir.Operation) -> list[ir.Operation]:
+def _memory_of_rounds(body: Body, loop: Operation) -> list[Operation]:
     """The memory that only the rounds of a loop use, and that each fills before it reads it."""
     nest = body.nest()
     if nest.unsupported is not None:
@@ -142,7 +140,7 @@ def _memory_of_rounds(body: Body, loop: ir.Operation) -> list[ir.Operation]:
     ]
 
 
-def _users(op: ir.Operation) -> Iterator[ir.Operation]:
+def _users(op: Operation) -> Iterator[Operation]:
     return (use.owner.operation for use in op.results[0].uses)
 
 
@@ -152,17 +150,12 @@ def _filled_first(rounds: Sequence[Node], array: str, shape: Sequence[int]) -> b
     if first is None or (isinstance(first, Loop) and touches(first, array, write=False)):
         return False
     written = accesses([first], array, shape, write=True)
-    size = 1
-    for extent in shape:
-        size *= extent
-    return written is not None and len(set(written.tolist())) == size
+    return written is not None and len(set(written.tolist())) == math.prod(shape)
 
 
-def _memory_of(
-    group: Sequence[ir.Operation], own: Sequence[ir.Operation], names: dict[str, str]
-) -> dict[ir.Value, ir.Value]:
+def _memory_of(group: Sequence[Operation], own: Sequence[Operation], names: dict[str, str]) -> dict[Value, Value]:
     """Memory of its own for a round, by what it is in place of."""
-    made: dict[ir.Value, ir.Value] = {memory.results[0]: copy_of(memory, names) for memory in own}
+    made: dict[Value, Value] = {memory.results[0]: copy_of(memory, names) for memory in own}
     for op in (inner for top in group for inner in nested_ops(top)):
         for position, operand in enumerate(op.operands):
             if operand in made:
@@ -170,7 +163,7 @@ def _memory_of(
     return made
 
 
-def copy_of(memory: ir.Operation, names: dict[str, str]) -> ir.Value:
+def copy_of(memory: Operation, names: dict[str, str]) -> Value:
     """Other memory of the same kind; its name is added to `names`, with that of the first."""
     copy = memory.clone(ir.InsertionPoint(memory)).operation
     if NAME in memory.attributes:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
 
 from ..expressions import scalars, streams, subscripts, tiles
 from ..expressions.arithmetic import apply
@@ -21,6 +20,7 @@ from ..expressions.scalars import as_scalar, convert
 from ..model import values as meta
 from ..model.index_forms import Form
 from ..model.mlir_text import element_type
+from ..model.source_file import did_you_mean
 from ..model.values import Const, Meta, Scalar, StreamRef, Tuple, Value, Variable
 from ..regions.task_state import Task
 from . import calls
@@ -76,10 +76,6 @@ def _by_python(task: Task, node: ast.expr) -> Value:
     return Const(task.source.file.evaluate(node, task.constants()))
 
 
-def _constant(task: Task, node: ast.Constant) -> Value:
-    return Const(node.value)
-
-
 def _name(task: Task, node: ast.Name) -> Value:
     value = task.find(node.id)
     if isinstance(value, Variable):
@@ -101,8 +97,7 @@ def _name(task: Task, node: ast.Name) -> Value:
     if hasattr(builtins, node.id):
         return Const(getattr(builtins, node.id))
     known = [*task.source.streams, *task.source.names, *(n for scope in task.scopes for n in scope.names)]
-    close = difflib.get_close_matches(node.id, known, 1)
-    hint = f"did you mean `{close[0]}`?" if close else ""
+    hint = did_you_mean(node.id, known)
     names = (part for part in ast.walk(task.kernel.node) if isinstance(part, ast.Name))
     if any(name.id == node.id and isinstance(name.ctx, ast.Store) for name in names):
         hint = "a name is known from where it is set first to the end of that block"
@@ -115,9 +110,9 @@ def _attribute(task: Task, node: ast.Attribute) -> Value:
         try:
             return Const(getattr(base.value, node.attr))
         except AttributeError:
-            close = difflib.get_close_matches(node.attr, dir(base.value), 1)
-            hint = f"did you mean `{close[0]}`?" if close else ""
-            task.fail(node, f"{_label(base.value)} has no attribute `{node.attr}`", hint)
+            name = getattr(base.value, "__name__", None)
+            label = f"`{name}`" if name else repr(base.value)
+            task.fail(node, f"{label} has no attribute `{node.attr}`", did_you_mean(node.attr, dir(base.value)))
     if node.attr == "T" and tiles.is_tile(base):
         return calls.transpose(task, base, None, node)
     if node.attr == "shape" and tiles.is_tile(base):
@@ -125,19 +120,16 @@ def _attribute(task: Task, node: ast.Attribute) -> Value:
     task.fail(node, f"unknown attribute `{node.attr}`")
 
 
-def _label(value: object) -> str:
-    name = getattr(value, "__name__", None)
-    return f"`{name}`" if name else repr(value)
-
-
 def _tuple(task: Task, node: ast.Tuple | ast.List) -> Value:
     if any(isinstance(e, ast.Starred) for e in node.elts):
         return _by_python(task, node)
-    items = [lower(task, e) for e in node.elts]
-    if all(isinstance(i, Const) for i in items):
-        values = [i.value for i in items if isinstance(i, Const)]
-        return Const(tuple(values) if isinstance(node, ast.Tuple) else values)
-    return Tuple(tuple(items))
+    return _several([lower(task, e) for e in node.elts], tuple if isinstance(node, ast.Tuple) else list)
+
+
+def _several(items: list[Value], kind: type[tuple[object, ...]] | type[list[object]]) -> Value:
+    """Values as one, a constant if they all are."""
+    values = [i.value for i in items if isinstance(i, Const)]
+    return Const(kind(values)) if len(values) == len(items) else Tuple(tuple(items))
 
 
 def _comprehension(task: Task, node: ast.ListComp) -> Value:
@@ -159,13 +151,7 @@ def _comprehension(task: Task, node: ast.ListComp) -> Value:
         with task.scope():
             task.declare(first.target.id, Const(member))
             items.append(lower(task, node.elt))
-    if all(isinstance(i, Const) for i in items):
-        return Const([i.value for i in items if isinstance(i, Const)])
-    return Tuple(tuple(items))
-
-
-def _set(task: Task, node: ast.Set) -> Value:
-    return Tuple(tuple(lower(task, e) for e in node.elts))
+    return _several(items, list)
 
 
 # -- arithmetic ------------------------------------------------------------------------------------------------------
@@ -180,33 +166,36 @@ def _binary(task: Task, node: ast.BinOp) -> Value:
 
 def _unary(task: Task, node: ast.UnaryOp) -> Value:
     value = lower(task, node.operand)
-    functions: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-        ast.USub: operator.neg,
-        ast.UAdd: operator.pos,
-        ast.Invert: operator.invert,
-        ast.Not: operator.not_,
-    }
     if isinstance(value, Const):
         try:
-            return Const(functions[type(node.op)](value.value))
+            return Const(_FUNCTIONS[type(node.op)](value.value))
         except TypeError as error:
             task.fail(node, f"cannot evaluate this at compile time: {error}")
-    if isinstance(node.op, ast.UAdd):
-        return value
-    if isinstance(node.op, ast.Not):
-        return negate(task, value, node)
-    if isinstance(node.op, ast.USub):
-        if tiles.is_tile(value):
+    match node.op:
+        case ast.UAdd():
+            return value
+        case ast.Not():
+            return negate(task, value, node)
+        case ast.USub() if tiles.is_tile(value):
             task.notice("negated tile", node)
             return tiles.elementwise(task, "neg", (value,), node)
-        if not isinstance(value, Meta):
-            value = as_scalar(task, value, node)
-            if value.dtype.is_float:
-                return scalars.negated(task, value)
-        return apply(task, "-", Const(0), value, node)
+        case ast.USub():
+            if not isinstance(value, Meta):
+                value = as_scalar(task, value, node)
+                if value.dtype.is_float:
+                    task.scalar_op()  # not 0 - value, which has another zero
+                    return task.emit(f"arith.negf {value.ssa} : {element_type(value.dtype)}", value.dtype)
+            return apply(task, "-", Const(0), value, node)
     scalar = as_scalar(task, value, node)
-    ones = Scalar(task.text.constant(-1, scalar.dtype), scalar.dtype)
-    return scalars.binary_as(task, "^", scalar, ones, scalar.dtype)
+    return scalars.binary_as(task, "^", scalar, task.number(-1, scalar.dtype), scalar.dtype)
+
+
+_FUNCTIONS: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+    ast.Not: operator.not_,
+}
 
 
 def negate(task: Task, value: Value, node: ast.AST) -> Value:
@@ -216,7 +205,7 @@ def negate(task: Task, value: Value, node: ast.AST) -> Value:
     if isinstance(value, Meta):
         return meta.table(~value.array.astype(bool))
     condition = scalars.truth(task, value, node)
-    one = Scalar(task.text.constant(True, condition.dtype), condition.dtype)
+    one = task.number(True, condition.dtype)
     holds, fails = facts_of(value)
     return replace(scalars.binary_as(task, "^", condition, one, condition.dtype), facts=(fails, holds))
 
@@ -235,20 +224,22 @@ def _boolean(task: Task, node: ast.BoolOp) -> Value:
                 right = lower(task, operand)
             except ProgramError:
                 # Python skips the right side of `p > 0 and a[p - 1] > 3` if the left side decides.
-                if isinstance(result, Const) or bool(task.uniform(_truth_of(result))) == wanted:
+                if isinstance(result, Const) or _holds(task, result) == wanted:
                     raise
                 return Const(not wanted)
-            result = _both(task, wanted, result, right, operand)
+            result = _both(task, wanted, result, right)
         else:
             result = _short_circuit(task, wanted, result, operand)
     return result
 
 
-def _truth_of(value: Meta) -> Meta:
-    return meta.table(value.array.astype(bool))
+def _holds(task: Task, value: Meta) -> bool:
+    """Evaluate a condition that must be the same for all tasks of the set."""
+    return bool(task.uniform(meta.table(value.array.astype(bool))))
 
 
-def _both(task: Task, wanted: bool, left: Const | Meta, right: Value, node: ast.AST) -> Value:
+def _both(task: Task, wanted: bool, left: Const | Meta, right: Value) -> Value:
+    """`left and right` if true is wanted, else `left or right`."""
     if isinstance(left, Const):
         return right if bool(left.value) == wanted else Const(not wanted)
     if isinstance(right, Const):
@@ -256,13 +247,13 @@ def _both(task: Task, wanted: bool, left: Const | Meta, right: Value, node: ast.
     if isinstance(right, Meta):
         function = np.logical_and if wanted else np.logical_or
         return meta.table(function(left.array, right.array))
-    return right if bool(task.uniform(_truth_of(left))) == wanted else Const(not wanted)
+    return right if _holds(task, left) == wanted else Const(not wanted)
 
 
 def _short_circuit(task: Task, wanted: bool, left: Value, operand: ast.expr) -> Value:
     """The right side of a run-time `and` or `or`, evaluated only where it decides."""
     condition = scalars.truth(task, left, operand)
-    default = Scalar(task.text.constant(not wanted, condition.dtype), condition.dtype)
+    default = task.number(not wanted, condition.dtype)
     known = facts_of(left)[0 if wanted else 1]
     with task.guarded(known), task.text.captured() as lines:
         value = lower(task, operand)
@@ -291,7 +282,7 @@ def _compare(task: Task, node: ast.Compare) -> Value:
         if result is None:
             result = one
         elif isinstance(result, (Const, Meta)):
-            result = _both(task, True, result, one, node)
+            result = _both(task, True, result, one)
         else:
             both = scalars.binary(task, "&", scalars.truth(task, result, node), scalars.truth(task, one, node), node)
             result = replace(both, facts=(facts_of(result)[0] + facts_of(one)[0], ()))
@@ -312,25 +303,25 @@ def _compare_pair(task: Task, op: ast.cmpop, left: Value, right: Value, node: as
 
 
 def _contains(task: Task, item: Value, container: Value, node: ast.AST) -> Value:
-    if isinstance(container, Const):
-        if isinstance(item, Const):
-            try:
-                return Const(item.value in container.value)
-            except TypeError as error:
-                task.fail(node, f"cannot evaluate this at compile time: {error}")
+    if isinstance(container, Const) and isinstance(item, Const):
         try:
-            members: list[Value] = [Const(v) for v in container.value]
+            return Const(item.value in container.value)
+        except TypeError as error:
+            task.fail(node, f"cannot evaluate this at compile time: {error}")
+    if isinstance(container, Const):
+        try:
+            members: Sequence[Value] = [Const(v) for v in container.value]
         except TypeError:
             task.fail(node, f"`in` needs a set, list, tuple or range, not {container.value!r}")
     elif isinstance(container, Tuple):
-        members = list(container.items)
+        members = container.items
     else:
         task.fail(node, "`in` needs a set, list, tuple or range of constants")
     result: Value = Const(False)
     for member in members:
         same = apply(task, "==", item, member, node)
         if isinstance(result, (Const, Meta)) and not isinstance(same, Scalar):
-            result = same if isinstance(result, Const) and not result.value else _both(task, False, result, same, node)
+            result = same if isinstance(result, Const) and not result.value else _both(task, False, result, same)
         else:
             a, b = scalars.truth(task, result, node), scalars.truth(task, same, node)
             result = scalars.binary_as(task, "|", a, b, a.dtype)
@@ -345,20 +336,19 @@ def _conditional(task: Task, node: ast.IfExp) -> Value:
         return lower(task, node.body if chosen else node.orelse)
     task.notice("choice", node)
     test = scalars.truth(task, condition, node.test)
-    holds, fails = facts_of(condition)
-    with task.guarded(holds), task.text.captured() as then:
-        yes = lower(task, node.body)
-        yes = yes if isinstance(yes, Const) else as_scalar(task, yes, node.body)
-    with task.guarded(fails), task.text.captured() as otherwise:
-        no = lower(task, node.orelse)
-        no = no if isinstance(no, Const) else as_scalar(task, no, node.orelse)
-    a, b = scalars.operands(task, yes, no, node)
+    sides, values = [], []
+    for side, facts in zip((node.body, node.orelse), facts_of(condition), strict=True):
+        with task.guarded(facts), task.text.captured() as lines:
+            value = lower(task, side)
+            values.append(value if isinstance(value, Const) else as_scalar(task, value, side))
+        sides.append(lines)
+    a, b = scalars.operands(task, values[0], values[1], node)
     dtype = scalars.common(a.dtype, b.dtype)
-    for lines, value in ((then, a), (otherwise, b)):
+    for lines, scalar in zip(sides, (a, b), strict=True):
         with task.text.captured() as tail:
-            result = convert(task, value, dtype)
+            result = convert(task, scalar, dtype)
         lines.extend([*tail, f"scf.yield {result.ssa} : {element_type(dtype)}"])
-    return Scalar(task.text.choose(test.ssa, element_type(dtype), then, otherwise), dtype)
+    return Scalar(task.text.choose(test.ssa, element_type(dtype), *sides), dtype)
 
 
 def _call(task: Task, node: ast.Call) -> Value:
@@ -367,35 +357,19 @@ def _call(task: Task, node: ast.Call) -> Value:
         if not isinstance(owner, ast.Name) or task.find(owner.id) is not None or owner.id in task.source.streams:
             base = lower(task, owner)
             if isinstance(base, StreamRef):
-                return _stream_call(task, base, node.func.attr, node)
+                return streams.method(task, base, node.func.attr, node)
             if not isinstance(base, Const):
                 return calls.method(task, base, node.func.attr, node)
     return calls.call(task, lower(task, node.func), node)
 
 
-def _stream_call(task: Task, ref: StreamRef, name: str, node: ast.Call) -> Value:
-    expected = {"get": 0, "put": 1, "try_get": 0, "try_put": 1, "empty": 0, "full": 0}
-    if name not in expected:
-        task.fail(node, f"a stream has no method `{name}`", f"it has {', '.join(expected)}")
-    if len(node.args) != expected[name] or node.keywords:
-        task.fail(node, f"{name}() of a stream takes {expected[name]} arguments, {len(node.args)} are given")
-    if name == "put":
-        streams.put(task, ref, lower(task, node.args[0]), node)
-        return Const(None)
-    if name == "try_put":
-        return streams.try_put(task, ref, lower(task, node.args[0]), node)
-    return {"get": streams.get, "try_get": streams.try_get, "empty": streams.is_empty, "full": streams.is_full}[name](
-        task, ref, node
-    )
-
-
 _HANDLERS: dict[type[ast.expr], Callable[[Task, Any], Value]] = {
-    ast.Constant: _constant,
+    ast.Constant: lambda task, node: Const(node.value),
     ast.Name: _name,
     ast.Attribute: _attribute,
     ast.Tuple: _tuple,
     ast.List: _tuple,
-    ast.Set: _set,
+    ast.Set: lambda task, node: Tuple(tuple(lower(task, e) for e in node.elts)),
     ast.ListComp: _comprehension,
     ast.BinOp: _binary,
     ast.UnaryOp: _unary,

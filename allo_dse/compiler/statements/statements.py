@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,27 +17,33 @@ from ..expressions.arithmetic import apply
 from ..expressions.scalars import as_scalar
 from ..expressions.subscripts import Position, bits_of, with_bits
 from ..expressions.tiles import note_elements
-from ..model.mlir_text import element_type, memref_type
+from ..model.mlir_text import memref_type
 from ..model.values import (
     Buffer,
     Const,
     LocalFunction,
     Meta,
-    PendingGet,
     Record,
     Scalar,
-    StreamGroup,
     StreamRef,
-    TileExpr,
     Tuple,
     Value,
     Variable,
 )
-from ..program.kernel import StateVariable
+from ..program.compiled import StateVariable
 from ..regions.task_state import Split, Task
 from .expressions import OPERATORS, facts_of
-from .jumps import break_or_continue, decides, intrinsic_called, return_, split_further, unless_raised
-from .loops import for_loop, while_loop
+from .loops import (
+    break_or_continue,
+    decides,
+    for_loop,
+    intrinsic_called,
+    return_,
+    split_further,
+    unless_raised,
+    unrolled_range,
+    while_loop,
+)
 
 # Variables are declared as `name: type = value`, or take the type of their first value.
 
@@ -49,30 +55,30 @@ def declaration(task: Task, node: ast.AnnAssign) -> None:
     type_ = task.source.file.evaluate_annotation(node.annotation, task.constants())
     name = node.target.id
     task.check_not_fixed(name, node.target)
-    if isinstance(type_, ConstExprType):
-        _declare_constant(task, name, node)
-        return
-    if isinstance(type_, StatefulType):
-        _declare_state(task, name, type_.type, node)
-        return
-    if isinstance(type_, Struct):
-        task.declare(name, _record(task, name, type_, node))
-        return
-    if isinstance(type_, StreamType):
-        task.fail(node, "streams are declared in the region, outside of its kernels")
-    if isinstance(type_, DType):
-        type_ = TensorType(type_, ())
-    if not isinstance(type_, TensorType):
-        task.fail(node.annotation, f"`{name}` must have an element or tensor type, not {type_!r}")
-    if type_.shape:
-        _declare_tile(task, name, type_, node)
-        return
-    value = None if node.value is None else task.lower(task, node.value)
-    if isinstance(value, Meta) and type_.dtype.kind == "index":
-        task.declare(name, value)
-        return
-    scalar = None if value is None else tiles.element(task, value, type_.dtype, node)
-    _declare_scalar(task, name, type_.dtype, scalar)
+    match TensorType(type_, ()) if isinstance(type_, DType) else type_:
+        case ConstExprType():
+            if node.value is None:
+                task.fail(node, f"`{name}` is a ConstExpr and needs a value")
+            value = task.lower(node.value)
+            if not isinstance(value, (Const, Meta)):
+                task.fail(node.value, f"`{name}` is a ConstExpr, but its value is not known at compile time")
+            task.declare(name, value)
+        case StatefulType(type=tensor):
+            _declare_state(task, name, tensor, node)
+        case Struct():
+            task.declare(name, _record(task, name, type_, node))
+        case StreamType():
+            task.fail(node, "streams are declared in the region, outside of its kernels")
+        case TensorType(dtype=dtype, shape=()):
+            given = None if node.value is None else task.lower(node.value)
+            if isinstance(given, Meta) and dtype.kind == "index":
+                task.declare(name, given)
+            else:
+                _declare_scalar(task, name, dtype, None if given is None else tiles.element(task, given, dtype, node))
+        case TensorType() as tensor:
+            _declare_tile(task, name, tensor, node)
+        case _:
+            task.fail(node.annotation, f"`{name}` must have an element or tensor type, not {type_!r}")
 
 
 def _record(task: Task, name: str, type_: Struct, node: ast.AnnAssign) -> Record:
@@ -87,17 +93,15 @@ def _record(task: Task, name: str, type_: Struct, node: ast.AnnAssign) -> Record
             task.fail(node.value, f"`{name}` has the parts {', '.join(map(repr, type_.fields))}")
     fields = {}
     for part, dtype in type_.fields.items():
-        memref = f"memref<{element_type(dtype)}>"
-        fields[part] = Variable(task.text.slot(memref), dtype)
+        fields[part] = task.variable(dtype)
         if part in given:
-            scalar = tiles.element(task, task.lower(task, given[part]), dtype, node)
-            task.text.line(f"memref.store {scalar.ssa}, {fields[part].ssa}[] : {memref}")
+            task.set(fields[part], tiles.element(task, task.lower(given[part]), dtype, node))
     return Record(fields)
 
 
 def _declare_state(task: Task, name: str, type_: TensorType, node: ast.AnnAssign) -> None:
     """A variable that lives from call to call: memory of the task's own, outside of its body."""
-    value = Const(0) if node.value is None else task.lower(task, node.value)
+    value = Const(0) if node.value is None else task.lower(node.value)
     value = Const(task.uniform(value)) if isinstance(value, Meta) else value
     if not isinstance(value, Const) or not isinstance(
         value.value, (bool, int, float, list, tuple, np.ndarray, np.generic)
@@ -116,17 +120,8 @@ def _declare_state(task: Task, name: str, type_: TensorType, node: ast.AnnAssign
     task.declare(name, Buffer(ssa, type_.dtype, type_.shape, memref_type(type_.dtype, type_.shape, strided=True), ssa))
 
 
-def _declare_constant(task: Task, name: str, node: ast.AnnAssign) -> None:
-    if node.value is None:
-        task.fail(node, f"`{name}` is a ConstExpr and needs a value")
-    value = task.lower(task, node.value)
-    if not isinstance(value, (Const, Meta)):
-        task.fail(node.value, f"`{name}` is a ConstExpr, but its value is not known at compile time")
-    task.declare(name, value)
-
-
 def _declare_tile(task: Task, name: str, type_: TensorType, node: ast.AnnAssign) -> None:
-    value = None if node.value is None else task.lower(task, node.value)
+    value = None if node.value is None else task.lower(node.value)
     if node in task.shares:
         buffer = task.shared_buffer(name, type_.dtype, np.zeros(type_.shape), node)
     else:
@@ -153,26 +148,21 @@ def _declare_scalar(task: Task, name: str, dtype: DType, value: Scalar | None) -
     if not task.is_mutable(name) and value is not None:
         task.declare(name, value)
         return
-    type_ = f"memref<{element_type(dtype)}>"
-    variable = Variable(task.text.slot(type_, name), dtype)
+    variable = task.variable(dtype, name)
     if value is not None:
-        task.text.line(f"memref.store {value.ssa}, {variable.ssa}[] : {type_}")
+        task.set(variable, value)
     task.declare(name, variable)
 
 
 def declare_untyped(task: Task, name: str, value: Value, node: ast.stmt) -> None:
     """The first assignment to a name without a type: it takes the type of the value."""
-    if isinstance(value, (TileExpr, PendingGet)):
-        value = tiles.materialise(task, value)
-    if isinstance(value, (StreamRef, StreamGroup)):
-        task.declare(name, value)
-        return
+    value = tiles.settled(task, value)
     constant = isinstance(value, Const) and scalars.is_number(value.value)
     if task.is_mutable(name) and (constant or isinstance(value, (Scalar, Meta))):
         scalar = as_scalar(task, value, node)
         _declare_scalar(task, name, scalar.dtype, scalar)
-        return
-    task.declare(name, value)
+    else:
+        task.declare(name, value)
 
 
 def lower_block(task: Task, body: Sequence[ast.stmt], chain: _Chain | None = None) -> None:
@@ -190,7 +180,7 @@ def lower_block(task: Task, body: Sequence[ast.stmt], chain: _Chain | None = Non
                 raise Split(split_further(task, split.masks, body, position + 1)) from None
         else:
             chain.open = False
-            _handler(task, statement)(task, statement)
+            _lower(task, statement)
         rest = body[position + 1 :]
         if frame.jumps != before and rest and not task.dead:
             assert frame.skip is not None
@@ -199,12 +189,45 @@ def lower_block(task: Task, body: Sequence[ast.stmt], chain: _Chain | None = Non
             return
 
 
-def _handler(task: Task, statement: ast.stmt) -> Callable[[Task, Any], None]:
-    handler = _HANDLERS.get(type(statement))
-    if handler is None:
-        kind = type(statement).__name__.lower()
-        task.fail(statement, f"`{kind}` is not supported in kernels", _HINTS.get(type(statement), ""))
-    return handler
+def _lower(task: Task, node: ast.stmt) -> None:
+    match node:
+        case ast.Assign(targets, right):
+            value = task.lower(right)
+            for target in targets:
+                _assign(task, target, value, node)
+        case ast.AugAssign():
+            _augmented(task, node)
+        case ast.AnnAssign():
+            declaration(task, node)
+        case ast.Expr(right):
+            if not isinstance(right, ast.Constant):
+                tiles.settled(task, task.lower(right))
+        case ast.For():
+            for_loop(task, node)
+        case ast.While():
+            while_loop(task, node)
+        case ast.If():
+            _if(task, node)
+        case ast.Return(right) if task.calls:
+            return_(task, None if right is None else tiles.settled(task, task.lower(right)), node)
+        case ast.Return():
+            _return_results(task, node)
+            return_(task, None, node)
+        case ast.Break() | ast.Continue():
+            break_or_continue(task, node)
+        case ast.FunctionDef():
+            if node.decorator_list:
+                task.fail(node.decorator_list[0], "a function inside a kernel has no decorators")
+            task.declare(node.name, LocalFunction(node, tuple(task.scopes)))
+        case ast.Nonlocal(names):  # names that a function inside a kernel shares with it; see `calls.own_names`
+            for name in names:
+                if task.find(name) is None:
+                    task.fail(node, f"unknown name `{name}`")
+        case ast.Pass():
+            pass
+        case _:
+            kind = type(node).__name__.lower()
+            task.fail(node, f"`{kind}` is not supported in kernels", _HINTS.get(type(node), ""))
 
 
 class _Chain:
@@ -234,7 +257,7 @@ def _with(task: Task, node: ast.With, chain: _Chain) -> None:
     expected = 0 if name == "meta_else" else 1
     if len(call.args) != expected or call.keywords:
         task.fail(call, f"{name} takes {expected} conditions, {len(call.args)} are given")
-    if not chain.taken and (name == "meta_else" or task.decide(task.lower(task, call.args[0]), call.args[0])):
+    if not chain.taken and (name == "meta_else" or task.decide(task.lower(call.args[0]), call.args[0])):
         chain.taken = True
         with task.branch():
             lower_block(task, node.body)
@@ -248,13 +271,11 @@ def _meta_for(task: Task, node: ast.With) -> None:
     assert isinstance(call, ast.Call)
     if not isinstance(target, ast.Name):
         task.fail(node, "meta_for needs a variable", "write `with allo.meta_for(4) as i:`")
-    bounds = [subscripts.constant_int(task, task.lower(task, a), a, "a bound of meta_for") for a in call.args]
-    if not 1 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0):
-        task.fail(call, "meta_for takes the arguments of range()")
+    values = unrolled_range(task, call)
     frame = task.frames[-1]
     before = frame.jumps
     with ExitStack() as stack:
-        for value in task.unrolled(range(*bounds), call, decides(node, target.id)):
+        for value in task.unrolled(values, call, decides(node, target.id)):
             if task.dead or task.returned:
                 break
             if frame.jumps != before and frame.skip is not None:
@@ -267,33 +288,95 @@ def _meta_for(task: Task, node: ast.With) -> None:
 # -- assignments -----------------------------------------------------------------------------------------------------
 
 
-def _expression(task: Task, node: ast.Expr) -> None:
-    if isinstance(node.value, ast.Constant):
-        return
-    value = task.lower(task, node.value)
-    if isinstance(value, (TileExpr, PendingGet)):
-        tiles.materialise(task, value)
-
-
-def _assignment(task: Task, node: ast.Assign) -> None:
-    value = task.lower(task, node.value)
-    for target in node.targets:
-        _assign(task, target, value, node)
-
-
 def _assign(task: Task, target: ast.expr, value: Value, node: ast.stmt) -> None:
-    if isinstance(target, (ast.Tuple, ast.List)):
-        items = _items(task, value, node)
-        if len(items) != len(target.elts):
-            task.fail(node, f"{len(items)} values for {len(target.elts)} names")
-        for element, item in zip(target.elts, items, strict=True):
-            _assign(task, element, item, node)
-    elif isinstance(target, ast.Name):
-        _assign_name(task, target, value, node)
-    elif isinstance(target, ast.Subscript):
-        _assign_subscript(task, target, value, node)
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        _place(task, target, node).store(value)
+        return
+    items = _items(task, value, node)
+    if len(items) != len(target.elts):
+        task.fail(node, f"{len(items)} values for {len(target.elts)} names")
+    for element, item in zip(target.elts, items, strict=True):
+        _assign(task, element, item, node)
+
+
+class _Place(NamedTuple):
+    """A target of assignments: how its value is read, and how it is replaced.
+
+    Attributes:
+        in_array: whether it is in an array, where an update reads it after its operand.
+    """
+
+    load: Callable[[], Value]
+    store: Callable[[Value], None]
+    in_array: bool = False
+
+
+def _place(task: Task, target: ast.expr, node: ast.stmt) -> _Place:
+    """The place that a target names."""
+    match target:
+        case ast.Name() as name:
+            return _Place(
+                lambda: task.lower(ast.copy_location(ast.Name(name.id, ast.Load()), name)),
+                lambda value: _assign_name(task, name, value, node),
+            )
+        case ast.Subscript() as subscript:
+            base = task.lower(subscript.value)
+        case _:
+            task.fail(target, "cannot assign to this")
+    match base:
+        case Scalar() | Buffer(shape=()):
+            whole = as_scalar(task, base, subscript.value)
+            return _Place(
+                lambda: bits_of(task, whole, subscript),
+                lambda value: _assign(task, subscript.value, with_bits(task, whole, subscript, value), node),
+            )
+        case Record():
+            part = subscripts.field_of(task, base, subscript)
+            return _Place(lambda: task.get(part), lambda value: _set_variable(task, part, value, node))
+        case StreamRef():
+            task.fail(target, "a stream is written with put(value)")
+        case Const():
+            hint = "declare it with its type to have an array: x: int32[3] = [1, 2, 3]"
+            task.fail(target, "a constant cannot be written", hint)
+        case Buffer():
+            return _place_in_array(task, *subscripts.view(task, base, subscript), target, node)
+    task.fail(target, "cannot assign to this")
+
+
+def _place_in_array(task: Task, array: Buffer, where: Position | None, target: ast.expr, node: ast.stmt) -> _Place:
+    """An element of an array, or all of it."""
+    if array.constant:
+        task.fail(target, "a constant array cannot be written")
+
+    def load() -> Value:
+        if where is None:
+            return replace(array, is_updated=True)
+        task.touch(array, write=False)
+        return task.emit(f"memref.load {where.of(array)}", array.dtype)
+
+    def store(value: Value) -> None:
+        if where is None:
+            initialise(task, array, value, node)
+        else:
+            _store_element(task, array, where, value, node)
+
+    return _Place(load, store, in_array=True)
+
+
+def _assign_name(task: Task, target: ast.Name, value: Value, node: ast.stmt) -> None:
+    task.check_not_fixed(target.id, target)
+    known = task.find(target.id)
+    if isinstance(known, Variable):
+        _set_variable(task, known, value, node)
+    elif isinstance(known, Buffer):
+        _place_in_array(task, known, None if known.shape else Position(), target, node).store(value)
     else:
-        task.fail(target, "cannot assign to this")
+        declare_untyped(task, target.id, value, node)
+
+
+def _set_variable(task: Task, variable: Variable, value: Value, node: ast.stmt) -> None:
+    task.set(variable, tiles.element(task, value, variable.dtype, node))
+    task.scalar_op()
 
 
 def _items(task: Task, value: Value, node: ast.AST) -> Sequence[Value]:
@@ -304,55 +387,6 @@ def _items(task: Task, value: Value, node: ast.AST) -> Sequence[Value]:
     if isinstance(value, Meta):
         task.fail(node, "one value for several names", f"the mesh of {task.kernel.name} has one axis")
     task.fail(node, "this is not a tuple")
-
-
-def _assign_name(task: Task, target: ast.Name, value: Value, node: ast.stmt) -> None:
-    task.check_not_fixed(target.id, target)
-    known = task.find(target.id)
-    if isinstance(known, Variable):
-        _set_variable(task, known, value, node)
-    elif isinstance(known, Buffer):
-        if known.shape == ():
-            _store_element(task, known, Position(), value, node)
-        else:
-            _writable(task, known, target)
-            initialise(task, known, value, node)
-    else:
-        declare_untyped(task, target.id, value, node)
-
-
-def _writable(task: Task, buffer: Buffer, node: ast.AST) -> None:
-    if buffer.constant:
-        task.fail(node, "a constant array cannot be written")
-
-
-def _set_variable(task: Task, variable: Variable, value: Value, node: ast.stmt) -> None:
-    scalar = tiles.element(task, value, variable.dtype, node)
-    task.text.line(f"memref.store {scalar.ssa}, {variable.ssa}[] : memref<{element_type(variable.dtype)}>")
-    task.scalar_op()
-
-
-def _assign_subscript(task: Task, target: ast.Subscript, value: Value, node: ast.stmt) -> None:
-    base = task.lower(task, target.value)
-    if isinstance(base, Buffer) and base.shape == ():
-        base = scalars.as_scalar(task, base, target.value)
-    if isinstance(base, Scalar):
-        _assign(task, target.value, with_bits(task, base, target, value), node)
-        return
-    if isinstance(base, Record):
-        _set_variable(task, subscripts.field_of(task, base, target), value, node)
-        return
-    if isinstance(base, StreamRef):
-        task.fail(target, "a stream is written with put(value)")
-    if not isinstance(base, Buffer):
-        hint = "declare it with its type to have an array: x: int32[3] = [1, 2, 3]" if isinstance(base, Const) else ""
-        task.fail(target, "a constant cannot be written" if isinstance(base, Const) else "cannot assign to this", hint)
-    part, where = subscripts.view(task, base, target)
-    _writable(task, part, target)
-    if where is None:
-        initialise(task, part, value, node)
-    else:
-        _store_element(task, part, where, value, node)
 
 
 def _store_element(task: Task, buffer: Buffer, where: Position, value: Value, node: ast.stmt) -> None:
@@ -370,41 +404,21 @@ def _augmented(task: Task, node: ast.AugAssign) -> None:
     op = OPERATORS.get(type(node.op))
     if op is None:
         task.fail(node, "this operator is not supported in an assignment")
-    if isinstance(node.target, ast.Subscript):
-        base = task.lower(task, node.target.value)
-        if isinstance(base, Scalar):
-            old_bits = bits_of(task, base, node.target)
-            new_bits = apply(task, op, old_bits, task.lower(task, node.value), node)
-            _assign(task, node.target.value, with_bits(task, base, node.target, new_bits), node)
-            return
-        if isinstance(base, Record):
-            part_of = subscripts.field_of(task, base, node.target)
-            old_part = scalars.as_scalar(task, part_of, node)
-            _set_variable(task, part_of, apply(task, op, old_part, task.lower(task, node.value), node), node)
-            return
-        if not isinstance(base, Buffer):
-            task.fail(node.target, "cannot assign to this")
-        part, where = subscripts.view(task, base, node.target)
-        _writable(task, part, node.target)
-        value = task.lower(task, node.value)
-        if where is None:
-            tiles.assign(task, part, apply(task, op, replace(part, is_updated=True), value, node), node)
-            return
-        task.touch(part, write=False)
-        old = Scalar(task.text.op(f"memref.load {where.of(part)}"), part.dtype)
-        _store_element(task, part, where, apply(task, op, old, value, node), node)
-    elif isinstance(node.target, ast.Name):
-        old_value = task.lower(task, ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
-        _assign_name(task, node.target, apply(task, op, old_value, task.lower(task, node.value), node), node)
+    place = _place(task, node.target, node)
+    if place.in_array:
+        value = task.lower(node.value)
+        old = place.load()
     else:
-        task.fail(node.target, "cannot assign to this")
+        old = place.load()
+        value = task.lower(node.value)
+    place.store(apply(task, op, old, value, node))
 
 
 # -- control ---------------------------------------------------------------------------------------------------------
 
 
 def _if(task: Task, node: ast.If) -> None:
-    condition = task.lower(task, node.test)
+    condition = task.lower(node.test)
     if isinstance(condition, (Const, Meta)):
         with task.scope():
             lower_block(task, node.body if task.decide(condition, node.test) else node.orelse)
@@ -422,17 +436,6 @@ def _if(task: Task, node: ast.If) -> None:
     task.dead = dead and task.dead
 
 
-def _return(task: Task, node: ast.Return) -> None:
-    value: Value | None = None
-    if not task.calls:
-        _return_results(task, node)
-    elif node.value is not None:
-        value = task.lower(task, node.value)
-        if isinstance(value, (TileExpr, PendingGet)):
-            value = tiles.materialise(task, value)
-    return_(task, value, node)
-
-
 def _return_results(task: Task, node: ast.Return) -> None:
     """Store the results of a plain function in their parameters."""
     results = task.kernel.parameters[len(task.kernel.parameters) - len(task.kernel.results) :]
@@ -443,7 +446,7 @@ def _return_results(task: Task, node: ast.Return) -> None:
         task.fail(
             node, "nothing can be returned here", "write results into an argument, or declare the result: -> int32"
         )
-    value = Const(None) if node.value is None else task.lower(task, node.value)
+    value = Const(None) if node.value is None else task.lower(node.value)
     items = _items(task, value, node) if len(results) > 1 else [value]
     if len(items) != len(results):
         task.fail(node, f"{len(items)} values are returned, {len(results)} are declared")
@@ -456,44 +459,10 @@ def _return_results(task: Task, node: ast.Return) -> None:
             _store_element(task, target, Position(), item, node)
 
 
-def _pass(task: Task, node: ast.Pass) -> None:
-    return
-
-
-def _local_function(task: Task, node: ast.FunctionDef) -> None:
-    """A helper function that is defined inside a kernel."""
-    if node.decorator_list:
-        task.fail(node.decorator_list[0], "a function inside a kernel has no decorators")
-    task.declare(node.name, LocalFunction(node, tuple(task.scopes)))
-
-
-def _nonlocal(task: Task, node: ast.Nonlocal) -> None:
-    """Names that a function inside a kernel shares with it; see `helpers.own_names`."""
-    for name in node.names:
-        if task.find(name) is None:
-            task.fail(node, f"unknown name `{name}`")
-
-
 _HINTS: dict[type[ast.stmt], str] = {
     ast.Import: "import at the top of the file",
     ast.Assert: "check results outside, after the call",
     ast.Delete: "names end with their block",
     ast.Global: "pass values as arguments, or keep them in a Stateful variable",
     ast.Try: "there are no exceptions in hardware",
-}
-
-_HANDLERS: dict[type[ast.stmt], Callable[[Task, Any], None]] = {
-    ast.Expr: _expression,
-    ast.AnnAssign: declaration,
-    ast.Assign: _assignment,
-    ast.AugAssign: _augmented,
-    ast.For: for_loop,
-    ast.While: while_loop,
-    ast.If: _if,
-    ast.Return: _return,
-    ast.Pass: _pass,
-    ast.FunctionDef: _local_function,
-    ast.Nonlocal: _nonlocal,
-    ast.Break: break_or_continue,
-    ast.Continue: break_or_continue,
 }

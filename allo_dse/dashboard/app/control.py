@@ -27,12 +27,8 @@ OUTPUT = "resumed.log"
 
 
 def register(app: Dash, context: Context) -> None:
-    if context.local:
-        _notes(app, context)
-        _runs(app, context)
-
-
-def _notes(app: Dash, context: Context) -> None:
+    if not context.local:
+        return
     board = context.board
 
     @app.callback(
@@ -68,10 +64,6 @@ def _notes(app: Dash, context: Context) -> None:
     def list_starred(*_: object) -> object:
         with board.lock:
             return starred(board)
-
-
-def _runs(app: Dash, context: Context) -> None:
-    board = context.board
 
     @app.callback(
         Output("control-text", "children"),

@@ -20,12 +20,19 @@ FIRST_ROWS = 0, 50
 
 
 def register(app: Dash, context: Context) -> None:
-    _table(app, context)
-    _saving(app, context)
-
-
-def _saving(app: Dash, context: Context) -> None:
     board = context.board
+
+    @app.callback(
+        Output("table", "columnDefs"),
+        Input("hide-equal", "value"),
+        Input("version", "data"),
+        State("table", "columnDefs"),
+        prevent_initial_call=True,
+    )
+    def columns(hide: list[str], _: str, before: list[JsonObject]) -> object:
+        with board.lock:
+            made = column_definitions(board, hide_equal="equal" in (hide or ()))
+        return no_update if made == before else made
 
     @app.callback(
         Output("download", "data", allow_duplicate=True),
@@ -49,22 +56,6 @@ def _saving(app: Dash, context: Context) -> None:
             raise PreventUpdate
         with board.lock:
             return send_bytes(table_csv(board, context.grid.refs(query_of(context, shown["state"]))), "designs.csv")
-
-
-def _table(app: Dash, context: Context) -> None:
-    board = context.board
-
-    @app.callback(
-        Output("table", "columnDefs"),
-        Input("hide-equal", "value"),
-        Input("version", "data"),
-        State("table", "columnDefs"),
-        prevent_initial_call=True,
-    )
-    def columns(hide: list[str], _: str, before: list[JsonObject]) -> object:
-        with board.lock:
-            made = column_definitions(board, hide_equal="equal" in (hide or ()))
-        return no_update if made == before else made
 
 
 def query_of(context: Context, state: Shown) -> Query:

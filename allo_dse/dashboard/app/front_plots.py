@@ -26,24 +26,8 @@ PARALLEL_AXIS_PX = 95
 
 
 def register(app: Dash, context: Context) -> None:
-    _axes(app, context)
-    _parallel(app, context)
+    board = context.board
 
-
-def axis_names(board: Board) -> list[str]:
-    """Columns to choose an axis from: objectives, metrics, and parameters that vary."""
-    names = [*board.objectives, *board.varying("metric", "parameter", "mapping")]
-    return list(dict.fromkeys([*(n for n in names if n in board.column_names), "number", "at", "seconds"]))
-
-
-def axis_choices(board: Board) -> tuple[list[dict[str, str]], tuple[str, str]]:
-    """Return the options for the axes, and the default x and y."""
-    names = axis_names(board)
-    usual = [*names, "number", "at"]
-    return [{"label": label(name), "value": name} for name in names], (usual[0], usual[1])
-
-
-def _axes(app: Dash, context: Context) -> None:
     @app.callback(
         [Output(name, part) for name in ("x", "y", "color") for part in ("options", "value")],
         Input("version", "data"),
@@ -58,10 +42,6 @@ def _axes(app: Dash, context: Context) -> None:
         begun = usual[0] in [choice["value"] for choice in known]  # else there was nothing to choose from before
         x, y = (no_update, no_update) if begun else usual
         return [found, x, found, y, found, no_update]
-
-
-def _parallel(app: Dash, context: Context) -> None:
-    board = context.board
 
     @app.callback(
         Output("parallel", "figure"),
@@ -86,6 +66,19 @@ def _parallel(app: Dash, context: Context) -> None:
                 raise PreventUpdate from None
             wide = parallel_style(board)
         return figure, no_update if wide == style else wide
+
+
+def axis_names(board: Board) -> list[str]:
+    """Columns to choose an axis from: objectives, metrics, and parameters that vary."""
+    names = [*board.objectives, *board.varying("metric", "parameter", "mapping")]
+    return list(dict.fromkeys([*(n for n in names if n in board.column_names), "number", "at", "seconds"]))
+
+
+def axis_choices(board: Board) -> tuple[list[dict[str, str]], tuple[str, str]]:
+    """Return the options for the axes, and the default x and y."""
+    names = axis_names(board)
+    usual = [*names, "number", "at"]
+    return [{"label": label(name), "value": name} for name in names], (usual[0], usual[1])
 
 
 def parallel_style(board: Board) -> dict[str, str]:

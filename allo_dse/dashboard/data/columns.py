@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from allo_dse.tune.store.record import Measurement, Record
@@ -300,7 +301,7 @@ def _text(value: object) -> str:
     return _number_text(float(value), True) if is_number(value) else str(value)
 
 
-class Rung(Measurement, frozen=True, kw_only=True, gc=False):
+class RungResult(Measurement, frozen=True, kw_only=True, gc=False):
     """One evaluator's result for a design.
 
     Attributes:
@@ -310,9 +311,6 @@ class Rung(Measurement, frozen=True, kw_only=True, gc=False):
     where: Where
 
     @staticmethod
-    def of(entry: Record, where: Where) -> Rung:
+    def of(entry: Record, where: Where) -> RungResult:
         """Build the result from an entry of the log."""
-        return Rung(
-            where=where, number=entry.number, rung=entry.rung, evaluator=entry.evaluator, worker=entry.worker,
-            metrics=entry.metrics, error=entry.error, seconds=entry.seconds, cached=entry.cached, printed=entry.printed,
-        )  # fmt: skip
+        return RungResult(where=where, **structs.asdict(entry.measurement))

@@ -1,5 +1,5 @@
 """Fits the numbers of an NPU's device file to measured times, with the simulator as the model.
 
-Imports: common, device, eval, space.
+Imports: common, compiler, device, eval, space.
 Imported by: backends, cli, dashboard, tune.
 """

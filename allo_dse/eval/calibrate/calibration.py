@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import comb
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import DeviceError
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
+from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
 from allo_dse.space.design import Design
 
 from ..backend import backend_of
+from ..evaluator import Metrics
 from ..parameters import Parameter, Tunable, with_values
-from .robust_fit import FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_of, error_quantiles, fit, grow, moving
+from .robust_fit import FEW, FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_of, error_quantiles, fit, grow, moving
 
 FEWEST = 4
-FEW = 8
+SURPRISING = 0.1
+"""Chance of so many errors outside of ranges that hold nine of ten, or of one sign, below which few are fitted."""
 FARTHEST = float(np.log(1000))
 UNEXPLAINED = 4.0  # scales from zero
 UNEXPLAINED_AT_LEAST = 0.1
@@ -43,7 +45,7 @@ class Measurement:
     label: str = ""
 
 
-class Judged(Struct, frozen=True):
+class Judged(Frozen):
     """A measurement with the model's predictions: by the original device, by the fitted one, and by a fit without it.
 
     Attributes:
@@ -68,7 +70,7 @@ class Judged(Struct, frozen=True):
         }
 
 
-class FittedParameter(Struct, frozen=True):
+class FittedParameter(Frozen):
     """A number of the device before and after the fit.
 
     Attributes:
@@ -106,7 +108,7 @@ class FittedParameter(Struct, frozen=True):
         }
 
 
-class Calibration(Struct, frozen=True, dict=True):
+class Calibration(Frozen, dict=True):
     """The result of a fit.
 
     Attributes:
@@ -115,6 +117,7 @@ class Calibration(Struct, frozen=True, dict=True):
         learned: whether the fit predicts held-out designs better than the original device.
         scale: standard deviation of the logarithm of predicted over measured, without outliers.
         lacking: the property of the designs that large errors go with, which no number of the device explains.
+        expected: why the numbers of the device stay, where few measurements are as far off as it states.
     """
 
     device: Device
@@ -124,6 +127,7 @@ class Calibration(Struct, frozen=True, dict=True):
     learned: bool
     scale: float
     lacking: str = ""
+    expected: str = ""
 
     @property
     def unexplained(self) -> list[Judged]:
@@ -143,15 +147,22 @@ class Calibration(Struct, frozen=True, dict=True):
         return {
             **self.named,
             "learned": self.learned,
+            "expected": self.expected,
+            "lacking": self.lacking,
             "parameters": [parameter.to_dict() for parameter in self.parameters],
             "measurements": [one.to_dict() for one in self.judged],
             "errors": {kind: {"median": a, "quantile_90": b} for kind, (a, b) in self.errors.items()},
         }
 
 
+def predicted(design: Design, device: Device) -> Metrics:
+    """Return the metrics of a design on a device, by the device's own evaluator."""
+    return backend_of(device).evaluator(device).evaluate(design.on(device))
+
+
 def predicted_us(design: Design, device: Device) -> float:
     """Return the latency of a design on a device, in microseconds, by the device's own evaluator."""
-    return float(backend_of(device).evaluator(device).evaluate(design.on(device)).latency_us)
+    return float(predicted(design, device).latency_us)
 
 
 def calibrate(measurements: Sequence[Measurement]) -> Calibration:
@@ -175,9 +186,11 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     start = np.array([p.coordinate(p.of(devices[0])) for p in parameters])
     low, high = np.array([p.limits for p in parameters]).T
     low, high = np.maximum(low, start - FARTHEST), np.minimum(high, start + FARTHEST)
-    problem = Problem(residuals_at, low, high).remembering()
-    before, folds = residuals_at(start), _folds(measurements)
-    found = grow(problem, start, folds)
+    whole = frozenset(i for i, p in enumerate(parameters) if p.scale.whole)
+    problem = Problem(residuals_at, low, high, whole).remembering()
+    before, folds = problem.residuals_at(start), _folds(measurements)
+    expected = _expected(measurements, before) if len(measurements) <= FEW else ""
+    found = Fit.unchanged(start, before) if expected else grow(problem, start, folds)
     if len(measurements) > FEW:
         found = min(found, fit(problem, start), key=lambda one: one.error(folds))
     held_out, learned = found.held_out(folds), found.error(folds) < error_of(before) - LEAST_PERCENT / 100
@@ -189,13 +202,38 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
         _judged(measurements, before, found, held_out),
         learned,
         found.scale,
-        _lacking(measurements, found.residuals if learned else before),
+        "" if expected else _lacking(measurements, found.residuals if learned else before, learned),
+        expected,
     )
 
 
-def _lacking(measurements: Sequence[Measurement], residuals: Vector) -> str:
+def _expected(measurements: Sequence[Measurement], residuals: Vector) -> str:
+    """Return why the numbers stay: errors within the stated ranges are what others show that the numbers rest on."""
+    ranges = [predicted(m.design, m.design.device).get("latency_range") or {} for m in measurements]
+    percent = np.array([own["percent"] if own.get("measurements") else 0.0 for own in ranges])
+    outside, count = int(np.count_nonzero(100 * np.abs(np.exp(residuals) - 1) > percent)), len(ranges)
+    fewer = int(min(np.count_nonzero(residuals > 0), np.count_nonzero(residuals < 0)))
+    one_sided = 2 * sum(_binomial(count, k, 0.5) for k in range(fewer + 1))
+    chance = min(one_sided, sum(_binomial(count, k, 0.1) for k in range(outside, count + 1)))
+    if not percent.all() or chance < SURPRISING:
+        return ""
+    least, most = (f"{end:g}" for end in (percent.min(), percent.max()))
+    stated = least if least == most else f"{least} to {most}"
+    return (
+        f"{count - outside} of {count} measurements are within the range of +-{stated} % that the device states, "
+        f"which holds for nine of ten, and on both sides: its numbers rest on more. Measure more than {FEW} designs to "
+        "fit them"
+    )
+
+
+def _binomial(count: int, hits: int, share: float) -> float:
+    return comb(count, hits) * share**hits * (1 - share) ** (count - hits)
+
+
+def _lacking(measurements: Sequence[Measurement], residuals: Vector, learned: bool) -> str:
     """Return the property of the designs that goes with the errors most, which no number of the device explains."""
-    if float(np.median(np.abs(residuals))) < UNEXPLAINED_AT_LEAST:
+    few = len(measurements) <= FEW and not learned
+    if float(np.median(np.abs(residuals))) < UNEXPLAINED_AT_LEAST and not few:
         return ""
     designs = [m.design for m in measurements]
     properties = {
@@ -272,7 +310,7 @@ def _described(
     return tuple(described)
 
 
-def _folds(measurements: Sequence[Measurement]) -> NDArray[np.int64]:
+def _folds(measurements: Sequence[Measurement]) -> IntArray:
     """Return the cross-validation fold of each measurement; all measurements of a design share one."""
     distinct = {key: i for i, key in enumerate(dict.fromkeys(m.design.key for m in measurements))}
     return np.array([distinct[m.design.key] % FOLDS for m in measurements])

@@ -16,7 +16,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+
+from allo_dse.common.records import Frozen
 
 from .robust_fit import (
     FEWEST_TO_JUDGE,
@@ -49,7 +50,7 @@ def merged_metrics(below: dict[str, Any] | None, above: dict[str, Any] | None) -
     return metrics
 
 
-class Pair(Struct, frozen=True):
+class Pair(Frozen):
     """A design that was predicted and measured.
 
     Attributes:
@@ -81,7 +82,7 @@ class Pair(Struct, frozen=True):
         return {"": 1.0, **({name: share / total for name, share in bound.items()} if total > 0 else {})}
 
 
-class Correction(Struct, frozen=True, dict=True):
+class Correction(Frozen, dict=True):
     """A fit to the pairs of a run.
 
     Attributes:

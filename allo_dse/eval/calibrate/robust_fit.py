@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
+from allo_dse.compiler.program.tensors import IntArray
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -40,6 +40,9 @@ PROBE_ROUNDS = 2
 SMALL_STEP = 2e-3
 BENT = 0.7  # share of the scale below which a fit without one measurement is another minimum
 FEWEST_PER_PARAMETER = 2
+FEW = 8
+FEWEST_FOR_TWO = 8
+"""Below that, one number is fitted: two of them fit four measurements by chance, and mislead elsewhere."""
 PROBES = tuple(float(np.log(factor)) for factor in (0.2, 0.35, 0.6, 0.8, 1.25, 1.7, 3.0, 5.0))
 CANDIDATES = 3
 LEFT = 0.6  # share of the held-out error that may be left with another coordinate
@@ -49,17 +52,19 @@ _End = tuple[Vector, Vector, Matrix]
 """Coordinates, residuals and slopes at the end of a descent."""
 
 
-class Problem(Struct, frozen=True):
+class Problem(Frozen):
     """A fitting problem.
 
     Attributes:
         residuals_at: returns the residuals at given coordinates.
         low, high: limits of the coordinates.
+        whole: coordinates of integers: a choice of few values needs fewer measurements than a number.
     """
 
     residuals_at: Callable[[Vector], Vector]
     low: Vector
     high: Vector
+    whole: frozenset[int] = frozenset()
 
     def clip(self, at: Vector) -> Vector:
         result: Vector = np.clip(at, self.low, self.high)
@@ -88,7 +93,7 @@ class Problem(Struct, frozen=True):
         return replace(self, residuals_at=residuals_at)
 
 
-class Selection(Struct, frozen=True):
+class Selection(Frozen):
     """The parameters that the data determines.
 
     Attributes:
@@ -100,7 +105,7 @@ class Selection(Struct, frozen=True):
     alike: dict[int, list[int]]
 
 
-class Fit(Struct, frozen=True):
+class Fit(Frozen):
     """The end of a fit: coordinates, residuals, slopes, scale and the selection of free coordinates."""
 
     at: Vector
@@ -108,6 +113,12 @@ class Fit(Struct, frozen=True):
     jacobian: Matrix
     scale: float
     selection: Selection
+
+    @staticmethod
+    def unchanged(start: Vector, residuals: Vector) -> Fit:
+        """Return a fit of no coordinate."""
+        jacobian = np.zeros((len(residuals), len(start)))
+        return Fit(start, residuals, jacobian, scale_of(residuals), Selection([], {}))
 
     @property
     def deviations(self) -> Vector:
@@ -125,11 +136,11 @@ class Fit(Struct, frozen=True):
         result: Vector = scale * np.sqrt(np.diag(covariance) * excess)
         return result
 
-    def error(self, folds: NDArray[np.int64]) -> float:
+    def error(self, folds: IntArray) -> float:
         """Return the error of held-out measurements: the median and the 90th percentile together, as logarithms."""
         return error_of(self.held_out(folds))
 
-    def held_out(self, folds: NDArray[np.int64]) -> Vector:
+    def held_out(self, folds: IntArray) -> Vector:
         """Return the residuals of each fold by a fit to the others, linearized in the free coordinates."""
         free = self.jacobian[:, self.selection.free]
         result = self.residuals.copy()
@@ -280,15 +291,18 @@ def fit(problem: Problem, start: Vector) -> Fit:
         at, residuals = _descend(problem, kept, allowed, np.inf)
 
 
-def grow(problem: Problem, start: Vector, folds: NDArray[np.int64]) -> Fit:
+def grow(problem: Problem, start: Vector, folds: IntArray) -> Fit:
     """Fit one coordinate after another, as long as held-out measurements are predicted better.
 
     Coordinates begin from several values: where another part of the model limits all times, they show no slope.
     """
     residuals = problem.residuals_at(start)
-    found = Fit(start, residuals, np.zeros((len(residuals), len(start))), scale_of(residuals), Selection([], {}))
-    while len(found.selection.free) < len(residuals) // FEWEST_PER_PARAMETER and found.error(folds) > 2 * LEAST_SCALE:
-        ends = [_with_one_more(problem, found, i, at) for i, at in _probed(problem, found)]
+    found = Fit.unchanged(start, residuals)
+    most = len(residuals) // FEWEST_PER_PARAMETER if len(residuals) >= FEWEST_FOR_TWO else 1
+    while found.error(folds) > 2 * LEAST_SCALE:
+        free = set(found.selection.free)
+        closed = free if len(free - problem.whole) < most else set(range(len(start))) - (problem.whole - free)
+        ends = [_with_one_more(problem, found, i, at) for i, at in _probed(problem, found, closed)]
         # The best of many coordinates helps a little by chance already.
         better = [end for end in ends if end.error(folds) < LEFT * found.error(folds)]
         if not better:
@@ -297,10 +311,10 @@ def grow(problem: Problem, start: Vector, folds: NDArray[np.int64]) -> Fit:
     return found
 
 
-def _probed(problem: Problem, found: Fit) -> list[tuple[int, Vector]]:
-    """Return the coordinates whose changes alone explain most, each with where that is."""
+def _probed(problem: Problem, found: Fit, closed: set[int]) -> list[tuple[int, Vector]]:
+    """Return the coordinates whose changes alone explain most, but for closed ones, each with where that is."""
     best = []
-    for i in set(moving(problem, found.at)).difference(found.selection.free):
+    for i in set(moving(problem, found.at)).difference(closed):
         values = [problem.clip(found.at + step * np.eye(len(found.at))[i]) for step in PROBES]
         losses = [loss(problem.residuals_at(at), SELECTION_SCALE) for at in values]
         # The smallest change of those that help as much: beyond it, something else limits the times.

@@ -10,10 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
-from allo_dse.common.mlir.bindings import arith, ir
+from allo_dse.common.mlir.bindings import Value, arith, ir
+from allo_dse.common.records import Array, Frozen
 from allo_dse.compiler.program.tensors import IntArray
 
 from .data_values import HINT, Undecidable
@@ -155,7 +154,7 @@ func.func private @deciding(%w: {WORDS_TYPE}, %word: i64) -> i64 {{
 third word of the first entry says whether such a number decided on control."""
 
 
-class PathDomain(Struct, frozen=True):
+class PathDomain(Frozen):
     """Numbers of log entries; constants and codes are those of the domain of the formulas."""
 
     formulas: Domain
@@ -191,7 +190,7 @@ class PathLog(Entries):
         number = np.float64(value) if isinstance(value, float) else np.int64(value)
         return int(self.enter(np.array([self._formulas.constant(value)]), np.array([number]))[0])
 
-    def enter(self, formulas: IntArray, numbers: NDArray[np.generic]) -> IntArray:
+    def enter(self, formulas: IntArray, numbers: Array) -> IntArray:
         """Add entries for elements with given formulas and the numbers of an input.
 
         Raises:
@@ -223,7 +222,7 @@ class PathLog(Entries):
         return found
 
 
-def as_bits(value: ir.Value) -> ir.Value:
+def as_bits(value: Value) -> Value:
     """Return a number in the log's representation, at the insertion point."""
     word, type_ = ir.IntegerType.get_signless(NUMBER_BITS), value.type
     if isinstance(type_, ir.IntegerType):
@@ -235,7 +234,7 @@ def as_bits(value: ir.Value) -> ir.Value:
     return arith.ExtUIOp(word, arith.BitcastOp(ir.IntegerType.get_signless(64), exact).result).result
 
 
-def from_bits(bits: ir.Value, type_: ir.Type) -> ir.Value:
+def from_bits(bits: Value, type_: ir.Type) -> Value:
     """Return a number of a type from the log's representation."""
     if isinstance(type_, ir.IntegerType):
         return bits if _width(type_) == NUMBER_BITS else arith.TruncIOp(type_, bits).result

@@ -15,34 +15,149 @@ import ast
 import math
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from fractions import Fraction
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import CompileLimit, SimulationError, TimeLimitError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Array, Frozen, Ints, replace
 from allo_dse.compiler.ir.nest import Loop, Node, read_nest
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.compiler.program.tensors import BoolArray, IntArray
+from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
+from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.space.design import Design
 
 from ..execute.observe import Inputs, arrays_of, sets_of
+from ..execute.run import Externals, Run, State, Wiring, compile_places, wiring_of
 from .by_path import MOST_ENTRIES as MOST_PATH_ENTRIES
 from .by_path import PathDomain, PathLog
 from .data_values import TooMuchWork, Undecidable
-from .domains import PRIME_BITS, DegreeDomain, Domain, FieldDomain, random_prime
+from .domains import OWN_WORDS, PRIME_BITS, Code, Constants, DegreeDomain, Domain, FieldDomain, Log, random_prime
 from .formulas import MOST_ENTRIES, FormulaDomain, FormulaLog, told_apart
-from .run import EndedEarly, Side
+from .rewrite import rewritten
+
+# Runs of a graph over a domain: engine, wiring and folds are those of any run, only the words differ.
+
+
+KEPT_ENGINES = 8
+"""A program is compared with one fold after the other."""
+
+
+class EndedEarly(SimulationError):
+    """A program that started but did not reach its end: it deadlocks, or leaves its arrays."""
+
+
+class Side(Frozen, dict=True):
+    """One of the two programs that are compared: a graph, with stream depths where they differ from the declared."""
+
+    vmg: VMG
+    depths: Mapping[str, int]
+    allow_reassociation: bool = False
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        return wiring_of(self.vmg, self.depths)
+
+    def run(
+        self,
+        domain: Domain,
+        tensors: list[IntArray],
+        key: int,
+        seconds: float | None,
+        most_operations: int | None = None,
+        log: Log | None = None,
+        undefined: int = 0,
+    ) -> tuple[int, int]:
+        """Run over a domain; `tensors` are words, and written in place.
+
+        Args:
+            key: key of the hashes.
+            undefined: seed of the values of memory that was never written.
+            log: of the operations, in a domain that keeps one.
+            most_operations: limit of the operations in a run over degrees.
+
+        Returns:
+            The sums of the tasks' own two words.
+
+        Raises:
+            TooMuchWork: if it exceeds the limit.
+            EndedEarly: if it does not reach its end.
+        """
+        program = self.vmg.program
+        state = _initial_state(
+            self.vmg, log or domain, (key, 0, 0 if log is None else log.address, domain.mode), undefined
+        )
+        named = {t.name: words for t, words in zip(program.tensors, tensors, strict=True)}
+        with compile_places(program):
+            engine = _engine(program, domain.compiled, self.allow_reassociation)
+        run = Run(self.vmg, engine, named | state.shared, self.wiring, state, Externals(program))
+        own = [arrays[-1].reshape(-1, OWN_WORDS) for arrays in state.variables.values() if arrays[-1].size]
+
+        def require_little_work(_finished: int = 0) -> None:
+            if most_operations is not None and _counted(own)[0] > most_operations:
+                raise TooMuchWork(f"more than {most_operations:,} operations")
+
+        network, task_id = run.network()
+        result = engine.run(network, seconds=seconds, progress=require_little_work)
+        try:
+            run.require_finished(result, task_id)
+        except SimulationError as failure:
+            raise EndedEarly(failure.message, hint=failure.hint) from None
+        require_little_work()
+        return _counted(own)
+
+
+@lru_cache(KEPT_ENGINES)
+def _engine(program: CompiledProgram, domain: Code, allow_reassociation: bool) -> Engine:
+    classes = list(program.task_classes)
+    bodies = rewritten(classes, domain, allow_reassociation=allow_reassociation)
+    return compile_bodies(bodies, elements=program.elements_computed)
+
+
+def _counted(own: Sequence[Array]) -> tuple[int, int]:
+    """The sums of the first two words of all tasks."""
+    first, second, *_ = np.concatenate(own).sum(axis=0, dtype=object).tolist()
+    return first, second
+
+
+def _initial_state(vmg: VMG, domain: Constants, words: Ints, undefined: int) -> State:
+    """Variables as they are before the first call, as words, and behind them each task's own words."""
+    variables: dict[tuple[str, str], list[Array]] = {}
+    rng, counts_degrees = np.random.default_rng([words[0], undefined]), bool(words[3])
+    for kernel in vmg.program.kernels:
+        for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
+            rows = [words_of(np.asarray(v.initial), v.dtype, domain) for v in task_class.state]
+            own = np.tile(np.array(words, np.int64), (count, 1))
+            if not counts_degrees:
+                own[:, 1] = rng.integers(1 << 62, size=count)
+            variables[kernel.name, task_class.name] = [*(np.tile(row, (count, *(1,) * row.ndim)) for row in rows), own]
+    shared = {
+        one.tensor.name: words_of(np.asarray(one.initial), one.tensor.dtype, domain) for one in vmg.program.shared
+    }
+    return State(variables, dict(shared))
+
+
+def words_of(values: Array, dtype: DType, domain: Constants) -> IntArray:
+    """Numbers as words."""
+    words = [domain.constant(_number(value, dtype)) for value in values.ravel().tolist()]
+    return np.array(words, np.int64).reshape(values.shape)
+
+
+def _number(value: float, dtype: DType) -> Fraction | float:
+    if not isinstance(value, float):
+        return Fraction(int(value))
+    return Fraction(math.floor(value * 2**dtype.fraction_bits)) if dtype.is_fixed else value
+
 
 ERROR = 1e-12
 """The probability of a wrong answer is at most this."""
@@ -65,7 +180,7 @@ class Difference:
     """
 
     tensor: str
-    index: tuple[int, ...]
+    index: Ints
     elements: int
     size: int
     values: tuple[int, int]
@@ -162,13 +277,22 @@ def equivalent(
         TooMuchWork: when it takes more operations or time than allowed.
         SimulationError: when the tensors of the programs do not match, or one of the programs cannot be run.
     """
-    sides = [_side(one, allow_reassociation) for one in (a, b)]
+    sides = [
+        Side(
+            one if isinstance(one, VMG) else one.vmg,
+            dict(one.depths) if isinstance(one, Design) else {},
+            allow_reassociation,
+        )
+        for one in (a, b)
+    ]
     program = sides[0].vmg.program
     _require_alike(program, sides[1].vmg.program)
     if most_operations is not None:
         for side in sides:
             require_little_work(side.vmg, most_operations)
-    given = [None] if inputs is None else [_numbers(program, one) for one in sets_of(inputs, program)]
+    sets = [] if inputs is None else sets_of(inputs, program)
+    numbers = [list(Arguments(program, arrays_of(program, one)).by_name.values()) for one in sets]
+    given: list[Numbers | None] = [None] if inputs is None else [*numbers]
     found = _compared(sides, given, limits := _Limits(seed, seconds, most_operations))
     if found.ended is None and any(t.dtype.is_float for t in program.tensors) and found.equal == allow_reassociation:
         others = [replace(side, allow_reassociation=not allow_reassociation) for side in sides]
@@ -180,7 +304,7 @@ def equivalent(
     return found
 
 
-class _Limits(Struct, frozen=True):
+class _Limits(Frozen):
     """The seed, and the limits of runs."""
 
     seed: int
@@ -234,11 +358,6 @@ def points_for(degree: int, hashes: int) -> tuple[int, float]:
     return points, once**points
 
 
-def _side(one: Program | VMG | Design, allow_reassociation: bool) -> Side:
-    vmg = one if isinstance(one, VMG) else one.vmg
-    return Side(vmg, dict(one.depths) if isinstance(one, Design) else {}, allow_reassociation)
-
-
 def _require_alike(a: CompiledProgram, b: CompiledProgram) -> None:
     own, other = ([(t.dtype, t.shape) for t in program.tensors] for program in (a, b))
     if own != other:
@@ -277,12 +396,8 @@ def _least_rounds(nodes: Iterable[Node]) -> int:
     return max(rounds, 1)
 
 
-Numbers = list[NDArray[np.generic]]
+Numbers = list[Array]
 """An array per tensor: the inputs whose path is taken."""
-
-
-def _numbers(program: CompiledProgram, inputs: Inputs) -> Numbers:
-    return list(Arguments(program, arrays_of(program, inputs)).by_name.values())
 
 
 def _run(
@@ -405,9 +520,7 @@ def _writer(vmg: VMG, position: int, element: int) -> str:
     return ", ".join(f"{task} ({place})" for task, place in found[:2]) or "no task"
 
 
-def _holds(
-    offset: NDArray[np.int64], shape: tuple[int, ...], strides: tuple[int, ...], element: int
-) -> NDArray[np.bool_]:
+def _holds(offset: IntArray, shape: Ints, strides: Ints, element: int) -> BoolArray:
     """Return a mask of the tiles, given by their first elements, that hold an element."""
     rest, inside = element - offset, np.ones(len(offset), np.bool_)
     for size, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: -axis[1]):
@@ -468,11 +581,8 @@ def _of_function(function: ast.FunctionDef, file: str) -> list[str]:
     for node in nodes:
         if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):
             name = node.target.id
-            reads = sorted({n.lineno for n in nodes if _is_read(n, name) and n not in written})
+            used = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n not in written]
+            reads = sorted({n.lineno for n in used if n.id == name})
             lines = f", read at line{'s' * (len(reads) > 1)} {', '.join(map(str, reads))}" if reads else ""
             texts.append(f"`{name}` ({file}:{node.lineno}{lines})")
     return texts
-
-
-def _is_read(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id == name

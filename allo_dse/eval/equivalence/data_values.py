@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import Operation, Value, ir
 from allo_dse.common.mlir.dialect import POLLS
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.stream_ops import find
 
 HINT = "such programs are compared on numbers: `verify` runs them, `simulate` gives their results"
@@ -38,12 +38,12 @@ class DataValues:
             on given inputs (`by_path`).
     """
 
-    def __init__(self, function: ir.Operation, task_class: TaskClass, words: ir.Value, *, by_path: bool) -> None:
+    def __init__(self, function: Operation, task_class: TaskClass, words: Value, *, by_path: bool) -> None:
         self._class, self._by_path = task_class, by_path
         self._ops = find(function, lambda name: True)
-        self._next: dict[ir.Value, list[ir.Value]] = defaultdict(list)
-        self.data: set[ir.Value] = set()
-        seeds: list[ir.Value] = [
+        self._next: dict[Value, list[Value]] = defaultdict(list)
+        self.data: set[Value] = set()
+        seeds: list[Value] = [
             a for a in function.regions[0].blocks[0].arguments if isinstance(a.type, ir.MemRefType) and a != words
         ]
         for op in self._ops:
@@ -58,7 +58,7 @@ class DataValues:
         self.branches = [] if by_path else self._choices()
         self._require_control()
 
-    def _choices(self) -> list[ir.Operation]:
+    def _choices(self) -> list[Operation]:
         """Return branches on data. Their writes become data too, which may add further branches."""
         # Iterate to a fixed point: a branch turns everything it writes into data, possibly another condition too.
         # Values never stop being data, so this terminates.
@@ -71,7 +71,7 @@ class DataValues:
                 self._spread(op.operands[1] for op in find(branch, lambda name: name == "memref.store"))
         return branches
 
-    def _spread(self, values: Iterable[ir.Value]) -> None:
+    def _spread(self, values: Iterable[Value]) -> None:
         todo = list(values)
         while todo:
             value = todo.pop()
@@ -79,7 +79,7 @@ class DataValues:
                 self.data.add(value)
                 todo += self._next[value]
 
-    def _connect(self, op: ir.Operation) -> None:
+    def _connect(self, op: Operation) -> None:
         """Record the values and arrays that an operation passes its operands on to."""
         for k, operand in enumerate(op.operands):
             self._next[operand] += self.targets(op, k)
@@ -87,7 +87,7 @@ class DataValues:
             if isinstance(result.type, ir.MemRefType):  # another name for an array
                 self._next[result] += [o for o in op.operands if isinstance(o.type, ir.MemRefType)]
 
-    def targets(self, op: ir.Operation, k: int) -> list[ir.Value]:
+    def targets(self, op: Operation, k: int) -> list[Value]:
         """Return the values and arrays that operand `k` of an operation flows into, as it is or in a result."""
         if op.name == "memref.store":
             return [op.operands[1]] if k == 0 else []
@@ -103,7 +103,7 @@ class DataValues:
             return []
         return [r for r in op.results if not (self._by_path and isinstance(r.type, ir.IndexType))]
 
-    def _carried(self, op: ir.Operation, k: int) -> list[ir.Value]:
+    def _carried(self, op: Operation, k: int) -> list[Value]:
         """Return the values that receive operand k of a region's terminator."""
         parent = op.block.owner.operation
         if op.name == "scf.condition":
@@ -130,10 +130,10 @@ class DataValues:
             if op.name != "df.cost":
                 raise self._refusal("data decides whether a stream is used", op)
 
-    def _refusal(self, what: str, op: ir.Operation) -> Undecidable:
+    def _refusal(self, what: str, op: Operation) -> Undecidable:
         """Return the error with its place in the source: that of the stream operation or of the innermost loop."""
         location = self._class.location
-        around: ir.Operation | None = op
+        around: Operation | None = op
         while around is not None and around.name != "func.func":
             if around.name.startswith("df.") and "op" in around.attributes:
                 location = self._class.stream_ops[ir.IntegerAttr(around.attributes["op"]).value].location
@@ -145,7 +145,7 @@ class DataValues:
         return Undecidable(f"{location}: {what}, so that the program has no one formula to compare", hint=HINT)
 
 
-def _may_be_undefined(memory: ir.Value) -> bool:
+def _may_be_undefined(memory: Value) -> bool:
     """Return whether a variable may be read before it is written, or an array is never written."""
     uses = [use.owner.operation for use in memory.uses]
     if ir.MemRefType(memory.type).rank:
@@ -154,9 +154,9 @@ def _may_be_undefined(memory: ir.Value) -> bool:
     return not all(any(_comes_before(write, op) for write in writes) for op in uses if op.name == "memref.load")
 
 
-def _comes_before(write: ir.Operation, read: ir.Operation) -> bool:
+def _comes_before(write: Operation, read: Operation) -> bool:
     """Return whether one operation always runs before the other, whenever the other runs."""
-    around: ir.Operation | None = read
+    around: Operation | None = read
     while around is not None and around.name != "func.func":
         if around.block == write.block:
             return around != write and write.is_before_in_block(around)

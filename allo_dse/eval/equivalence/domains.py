@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
 
-from msgspec import Struct
+from allo_dse.common.records import Frozen
 
 WORDS_TYPE = "memref<4xi64, strided<[?], offset: ?>>"
 """The type of a task's own words."""
@@ -110,7 +110,7 @@ def is_prime(number: int) -> bool:
     return True
 
 
-class FieldDomain(Struct, frozen=True, dict=True):
+class FieldDomain(Frozen, dict=True):
     """The integers modulo a prime between 2**60 and 2**61, in Montgomery form."""
 
     prime: int
@@ -147,7 +147,7 @@ class FieldDomain(Struct, frozen=True, dict=True):
         return _FUNCTION.sub(_by_mode, _FIELD % values + _real(self))
 
 
-class DegreeDomain(Struct, frozen=True):
+class DegreeDomain(Frozen):
     """Bounds of total degrees: 1 for unknown values, 0 for constants; a hash counts as a new variable.
 
     Attributes:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.tensors import IntArray
 
 from .by_path import ENTRY_WORDS, FUNCTIONS, Entries
@@ -29,7 +31,7 @@ _SIGNS = {"arith.addf": "+", "arith.mulf": "*", "arith.divf": "/", "arith.divsi"
 _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 
 
-class FormulaDomain(Struct, frozen=True, eq=False):
+class FormulaDomain(Frozen, eq=False):
     """Numbers of log entries; constants are negative numbers.
 
     Attributes:
@@ -93,7 +95,7 @@ def _logged(name: str, words: int, code: int | None = None) -> str:
 class FormulaLog(Entries):
     """The operations of one run, each with its operands; the first entries are the elements of the tensors."""
 
-    def __init__(self, domain: FormulaDomain, shapes: list[tuple[str, tuple[int, ...]]], operations: int) -> None:
+    def __init__(self, domain: FormulaDomain, shapes: list[tuple[str, Ints]], operations: int) -> None:
         self._domain, self._shapes = domain, shapes
         sizes = [int(np.prod(shape)) for _, shape in shapes]
         self._firsts = np.cumsum([1, *sizes])
@@ -107,7 +109,7 @@ class FormulaLog(Entries):
     def constant(self, value: Fraction | float) -> int:
         return self._domain.constant(value)
 
-    def entry(self, word: int) -> tuple[str, tuple[int, ...]]:
+    def entry(self, word: int) -> tuple[str, Ints]:
         """The text of a leaf, or the name of an operation and its operands."""
         if word == 0:
             return "0", ()
@@ -129,7 +131,7 @@ class FormulaLog(Entries):
         return name, tuple(o for o in operands if o != _NOTHING)
 
 
-class _Term(Struct, frozen=True, order=True):
+class _Term(Frozen, order=True):
     """The text of a value, cut if it is long, and its precedence; `key` is equal for equal formulas."""
 
     text: str
@@ -159,15 +161,21 @@ class _Texts:
     def terms(self, word: int) -> Counter[_Term]:
         """The terms of an exact sum with their signs; a single one for any other value."""
         found: Counter[_Term] = Counter()
+        for at, sign in self._summands(word):
+            if (term := self.of(at)).text != "0":
+                found[term] += sign
+        return found
+
+    def _summands(self, word: int) -> Iterator[tuple[int, int]]:
+        """The values that an exact sum adds, with their signs."""
         todo = [(word, 1)]
         while todo:
             at, sign = todo.pop()
             name, operands = self._log.entry(at)
             if operands and name in ("add", "sub"):
                 todo += [(operands[1], sign if name == "add" else -sign), (operands[0], sign)]
-            elif (term := self.of(at)).text != "0":
-                found[term] += sign
-        return found
+            else:
+                yield at, sign
 
     def of(self, word: int) -> _Term:
         """Return the text of a value, without recursion: sums can be longer than Python's stack."""
@@ -175,9 +183,8 @@ class _Texts:
         while todo:
             at = todo[-1]
             name, operands = self._log.entry(at)
-            missing = [o for o in operands if o not in self._known] if name not in ("add", "sub") else []
-            if name in ("add", "sub") and operands:
-                missing = [o for o in self._inside(at) if o not in self._known]
+            needed = [o for o, _ in self._summands(at)] if operands and name in ("add", "sub") else operands
+            missing = [o for o in needed if o not in self._known]
             if at in self._known or not missing:
                 self._known.setdefault(at, self._written(at, name, operands))
                 todo.pop()
@@ -185,18 +192,7 @@ class _Texts:
                 todo += missing
         return self._known[word]
 
-    def _inside(self, word: int) -> list[int]:
-        """The values that an exact sum adds."""
-        found, todo = [], [word]
-        while todo:
-            name, operands = self._log.entry(at := todo.pop())
-            if operands and name in ("add", "sub"):
-                todo += operands
-            else:
-                found.append(at)
-        return found
-
-    def _written(self, word: int, name: str, operands: tuple[int, ...]) -> _Term:
+    def _written(self, word: int, name: str, operands: Ints) -> _Term:
         if not operands:
             return _Term(name, 3, hash(name))
         if name in ("add", "sub"):

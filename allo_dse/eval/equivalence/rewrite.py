@@ -11,23 +11,114 @@ its name and its operands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from fractions import Fraction
 
-from msgspec import Struct
-
-from allo_dse.common.mlir.bindings import arith, func, ir, memref, scf
+from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref, scf
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.mlir.jit import run_passes
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.common.records import Frozen
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import find
 
-from ..execute.observe import with_own_words
 from .by_path import NUMBER_BITS, PathDomain, as_bits, from_bits
 from .data_values import HINT, MEMORY, DataValues, Undecidable
 from .domains import WORDS_TYPE, Code
-from .widths import EXTENSIONS, Widths, constant_of, width_of
+
+# Integer extensions that change nothing: only the original bits count later, or the value fits.
+
+
+Interval = tuple[int, int]
+EXTENSIONS = ("arith.extsi", "arith.extui")
+_SUMS = ("arith.addi", "arith.subi", "arith.muli")
+
+
+def constant_of(value: Value) -> int | None:
+    """Return the value of an integer constant, signed as its type holds it."""
+    if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
+        return None
+    text = str(value.owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value stops at 64 bits
+    if text in ("true", "false"):
+        return int(text == "true")
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def width_of(type_: ir.Type) -> int:
+    return ir.IntegerType(type_).width
+
+
+def range_of(width: int, *, signed: bool) -> Interval:
+    """Return the values that an integer type holds; one bit is 0 or 1."""
+    return (-(1 << width - 1), (1 << width - 1) - 1) if signed and width > 1 else (0, (1 << width) - 1)
+
+
+class Widths:
+    """Analysis of the integer widths in a body, whose field elements are `data`."""
+
+    def __init__(self, data: Container[Value]) -> None:
+        self._data = data
+        self._needed: dict[Value, int] = {}
+        self._intervals: dict[Value, Interval | None] = {}
+
+    def changes_nothing(self, extension: Operation) -> bool:
+        """Return whether the polynomial of an extended integer stands for the extension as well."""
+        source, result = extension.operands[0], extension.results[0]
+        return self.needed_bits(result) <= width_of(source.type) or self._fits(extension)
+
+    def _fits(self, extension: Operation) -> bool:
+        known = self.interval(extension.operands[0])
+        low, high = range_of(width_of(extension.operands[0].type), signed=extension.name == "arith.extsi")
+        return known is not None and low <= known[0] and known[1] <= high
+
+    def needed_bits(self, value: Value) -> int:
+        """Return the number of an integer's lowest bits that later operations need."""
+        if value not in self._needed:
+            self._needed[value] = max((self._needed_by(use) for use in value.uses), default=0)
+        return self._needed[value]
+
+    def _needed_by(self, use: ir.OpOperand) -> int:
+        op, value = use.owner.operation, use.owner.operands[use.operand_number]
+        shifted = op.name == "arith.shli" and use.operand_number == 0
+        if (
+            op.name in (*_SUMS, *EXTENSIONS, "arith.trunci")
+            or shifted
+            or (op.name == "arith.select" and use.operand_number)
+        ):
+            return min(width_of(value.type), self.needed_bits(op.results[0]))
+        return width_of(value.type)
+
+    def interval(self, value: Value) -> Interval | None:
+        """Bounds of the polynomial itself, where they are known."""
+        if value not in self._intervals:
+            self._intervals[value] = self._interval(value)
+        return self._intervals[value]
+
+    def _interval(self, value: Value) -> Interval | None:
+        if value not in self._data:
+            known = constant_of(value)
+            return range_of(width_of(value.type), signed=True) if known is None else (known, known)
+        if isinstance(value, ir.BlockArgument):
+            return None
+        op = value.owner
+        if op.name in EXTENSIONS:
+            if self.changes_nothing(op):
+                return self.interval(op.operands[0]) if self._fits(op) else None
+            return range_of(width_of(op.operands[0].type), signed=op.name == "arith.extsi")
+        if op.name not in _SUMS:
+            return None
+        a, b = (self.interval(operand) for operand in op.operands)
+        return None if a is None or b is None else _combined(op.name, a, b)
+
+
+def _combined(name: str, a: Interval, b: Interval) -> Interval:
+    if name == "arith.addi":
+        return a[0] + b[0], a[1] + b[1]
+    if name == "arith.subi":
+        return a[0] - b[1], a[1] - b[0]
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
 
 _WORD_BITS = 64
 
@@ -72,7 +163,7 @@ def rewritten(classes: Iterable[TaskClass], domain: Code, *, allow_reassociation
 
 
 def _rewritten(task_class: TaskClass, domain: Code, allow_reassociation: bool) -> Body:
-    module = ir.Module.parse(with_own_words(task_class.body, WORDS_TYPE))
+    module = ir.Module.parse(task_class.body.with_own_words(WORDS_TYPE))
     main = find(module, lambda name: name == "func.func")[0]
     rewriter = _PathRewriter if isinstance(domain, PathDomain) else _Rewriter
     rewriter(main, task_class, domain, allow_reassociation).rewrite()
@@ -82,14 +173,14 @@ def _rewritten(task_class: TaskClass, domain: Code, allow_reassociation: bool) -
     return Body(task_class.body.symbol, str(module))
 
 
-class _Operand(Struct, frozen=True):
+class _Operand(Frozen):
     """An operand before the rewrite: whether it is data already, and its type."""
 
     is_data: bool
     type: ir.Type
 
 
-class _Plan(Struct, frozen=True):
+class _Plan(Frozen):
     """The rewrite of an operation, decided before anything is rewritten.
 
     Attributes:
@@ -98,7 +189,7 @@ class _Plan(Struct, frozen=True):
         is_kept: whether it is an extension that changes nothing.
     """
 
-    op: ir.Operation
+    op: Operation
     operands: list[_Operand]
     places: list[bool]
     result: ir.Type | None
@@ -110,12 +201,12 @@ class _Rewriter:
 
     by_path = False
 
-    def __init__(self, main: ir.Operation, task_class: TaskClass, domain: Code, allow_reassociation: bool) -> None:
+    def __init__(self, main: Operation, task_class: TaskClass, domain: Code, allow_reassociation: bool) -> None:
         self._main, self._domain, self._real_ring = main, domain, allow_reassociation
         self._words = next(a for a in main.regions[0].blocks[0].arguments if str(a.type) == WORDS_TYPE)
         self._word = ir.IntegerType.get_signless(64)
         self._known = DataValues(main, task_class, self._words, by_path=self.by_path)
-        self._fixed: dict[tuple[int, bool], ir.Value] = {}
+        self._fixed: dict[tuple[int, bool], Value] = {}
 
     def rewrite(self) -> None:
         data, widths = self._known.data, Widths(self._known.data)
@@ -133,7 +224,7 @@ class _Rewriter:
         inputs = [argument.type for argument in self._main.regions[0].blocks[0].arguments]
         self._main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
 
-    def _planned(self, op: ir.Operation, widths: Widths) -> _Plan:
+    def _planned(self, op: Operation, widths: Widths) -> _Plan:
         data = self._known.data
         operands = [_Operand(value in data, value.type) for value in op.operands]
         places = [
@@ -160,7 +251,7 @@ class _Rewriter:
         array = ir.MemRefType(type_)
         return ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
 
-    def _leave_undefined(self, memory: ir.Operation) -> None:
+    def _leave_undefined(self, memory: Operation) -> None:
         """Fill new memory with distinct unknown values."""
         array = memory.results[0]
         body = memory.block
@@ -181,16 +272,16 @@ class _Rewriter:
         with memory.location, at:
             memref.StoreOp(self._undefined(code), array, index)
 
-    def _undefined(self, code: ir.Value) -> ir.Value:
+    def _undefined(self, code: Value) -> Value:
         return self._call("undefined", code)
 
     # -- words -------------------------------------------------------------------------------------------------------
 
-    def _call(self, name: str, *arguments: ir.Value) -> ir.Value:
+    def _call(self, name: str, *arguments: Value) -> Value:
         callee = ir.FlatSymbolRefAttr.get(name)
         return func.CallOp([self._word], callee, [self._words, *arguments]).results[0]
 
-    def _number(self, word: int, *, of_number: bool = False) -> ir.Value:
+    def _number(self, word: int, *, of_number: bool = False) -> Value:
         """A fixed word, at the top of the function; that of a number as what is computed has it."""
         key = word, of_number
         if key not in self._fixed:
@@ -199,13 +290,13 @@ class _Rewriter:
                 self._fixed[key] = self._call("constant", fixed) if of_number else fixed
         return self._fixed[key]
 
-    def _constant(self, value: Fraction | float) -> ir.Value:
+    def _constant(self, value: Fraction | float) -> Value:
         return self._number(self._domain.constant(value), of_number=True)
 
-    def _code(self, name: str) -> ir.Value:
+    def _code(self, name: str) -> Value:
         return self._number(self._domain.code(name))
 
-    def _lifted(self, value: ir.Value, operand: _Operand) -> ir.Value:
+    def _lifted(self, value: Value, operand: _Operand) -> Value:
         """Return a value as a word."""
         if operand.is_data:
             return value
@@ -219,7 +310,7 @@ class _Rewriter:
         double = ir.F64Type.get()
         return self._call("real", value if type_ == double else arith.ExtFOp(double, value).result)
 
-    def _lifted_integer(self, value: ir.Value) -> ir.Value:
+    def _lifted_integer(self, value: Value) -> Value:
         """Return an integer as a word; beyond 64 bits, by the values it is computed from."""
         width = width_of(value.type)
         if width <= _WORD_BITS:
@@ -237,11 +328,11 @@ class _Rewriter:
 
     # -- operations --------------------------------------------------------------------------------------------------
 
-    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
+    def _replace(self, op: Operation, value: Value) -> None:
         op.results[0].replace_all_uses_with(value)
         op.erase()
 
-    def _compute(self, op: ir.Operation, before: list[_Operand], target: ir.Type) -> None:
+    def _compute(self, op: Operation, before: list[_Operand], target: ir.Type) -> None:
         """Replace an operation on data by a word."""
         if op.name == "arith.select" and not before[0].is_data:
             for k in (1, 2):
@@ -252,7 +343,7 @@ class _Rewriter:
         words = [self._lifted(value, operand) for value, operand in zip(op.operands, before, strict=True)]
         self._replace(op, self._formula(op, words, before[0].type, target))
 
-    def _formula(self, op: ir.Operation, words: list[ir.Value], source: ir.Type, target: ir.Type) -> ir.Value:
+    def _formula(self, op: Operation, words: list[Value], source: ir.Type, target: ir.Type) -> Value:
         name = op.name
         ring = _RING.get(name) or (_REAL_RING.get(name) if self._real_ring else None)
         if ring is not None:
@@ -280,7 +371,7 @@ class _Rewriter:
             return self._call("mul", words[0], self._call("apply1", self._code("reciprocal"), words[1]))
         return self._hashed(op, words, source, target)
 
-    def _hashed(self, op: ir.Operation, words: list[ir.Value], source: ir.Type, target: ir.Type) -> ir.Value:
+    def _hashed(self, op: Operation, words: list[Value], source: ir.Type, target: ir.Type) -> Value:
         """Return a hash of the operation's name, types and operands."""
         name, commutes = op.name, op.name in _COMMUTATIVE
         if name in _PREDICATES:
@@ -293,7 +384,7 @@ class _Rewriter:
 
     # -- branches ----------------------------------------------------------------------------------------------------
 
-    def _choose(self, branch: ir.Operation) -> None:
+    def _choose(self, branch: Operation) -> None:
         """Run both sides of a branch on data, one after the other; each value they write becomes a choice."""
         condition = branch.operands[0]
         sides = [block for region in branch.regions for block in region.blocks]
@@ -314,7 +405,7 @@ class _Rewriter:
                 result.replace_all_uses_with(self._call("choose", condition, *values))
         branch.erase()
 
-    def _join_stores(self, condition: ir.Value, first: ir.Block, second: ir.Block) -> list[ir.Operation]:
+    def _join_stores(self, condition: Value, first: ir.Block, second: ir.Block) -> list[Operation]:
         """One store of what both sides write to an element, so that it is a choice of two values; returns these stores.
 
         before: if c { A[i] = x } else { A[i] = y }         after: A[i] = choose(c, x, y)
@@ -352,14 +443,14 @@ class _PathRewriter(_Rewriter):
             elif operand.is_data and not isinstance(operand.type, ir.MemRefType) and k not in moved:
                 op.operands[k] = self._decided(self._call("deciding", op.operands[k]), operand)
 
-    def _undefined(self, code: ir.Value) -> ir.Value:
+    def _undefined(self, code: Value) -> Value:
         number = arith.ConstantOp(ir.IntegerType.get_signless(NUMBER_BITS), 0).result
         return self._call("mark_undefined", self._call("entry", self._call("undefined", code), number))
 
-    def _entered(self, value: ir.Value, operand: _Operand) -> ir.Value:
+    def _entered(self, value: Value, operand: _Operand) -> Value:
         return value if operand.is_data else self._call("entry", self._lifted(value, operand), as_bits(value))
 
-    def _decided(self, value: ir.Value, operand: _Operand) -> ir.Value:
+    def _decided(self, value: Value, operand: _Operand) -> Value:
         """The number of a value."""
         if not operand.is_data:
             return value
@@ -394,22 +485,22 @@ class _PathRewriter(_Rewriter):
         self._replace(op, entry)
 
 
-def _stores(block: ir.Block) -> list[ir.Operation]:
+def _stores(block: ir.Block) -> list[Operation]:
     return [found for op in block.operations for found in find(op, lambda name: name == "memref.store")]
 
 
-def _accesses(block: ir.Block, array: ir.Value) -> list[ir.Operation]:
+def _accesses(block: ir.Block, array: Value) -> list[Operation]:
     """The operations in a block, and within its operations, that name an array."""
     inside = [found for op in block.operations for found in find(op, lambda name: True)]
     return [op for op in inside if any(operand == array for operand in op.operands)]
 
 
-def _is_whole(array: ir.Value) -> bool:
+def _is_whole(array: Value) -> bool:
     """Return whether an array is neither a part of another array nor another name for one."""
     return isinstance(array, ir.BlockArgument) or array.owner.name in MEMORY
 
 
-def _moved(op: ir.Operation) -> range:
+def _moved(op: Operation) -> range:
     """Positions of the operands that an operation moves elsewhere as they are."""
     if op.name == "df.put":
         return range(1, 2)

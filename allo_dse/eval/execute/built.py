@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import ProgramWarning, SimulationError
 from allo_dse.common.records import Array
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.schedule.printed import PrintedModule
-from allo_dse.lang.diagnostics import ProgramWarning
 from allo_dse.lang.region import as_region, rules_of
 from allo_dse.mapper.program import Program, load_program
 

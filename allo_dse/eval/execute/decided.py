@@ -6,16 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StaticControlError
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.nest import Branch, Loop, Node, Op
+from allo_dse.compiler.program.tensors import BoolArray
 
 IntArray = NDArray[np.int64]
 
 
-class Asked(Struct, frozen=True):
+class Asked(Frozen):
     """A condition on data, in one copy of the unrolled loops around it.
 
     Attributes:
@@ -53,9 +54,9 @@ class Observed:
         ((trips, last),) = self._take(site, 1).tolist()
         return (last - (trips - 1) * step if trips else 0), trips
 
-    def holds(self, site: int, times: int) -> NDArray[np.bool_]:
+    def holds(self, site: int, times: int) -> BoolArray:
         """Return whether a condition held at each of its next `times` executions."""
-        held: NDArray[np.bool_] = self._take(site, times)[:, 0] != 0
+        held: BoolArray = self._take(site, times)[:, 0] != 0
         return held
 
     def _take(self, site: int, times: int) -> IntArray:

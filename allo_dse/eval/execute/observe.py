@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, StudyError, of_the_study
-from allo_dse.common.mlir.bindings import arith, func, ir
+from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.nest import CONTROL, read_nest
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
-from allo_dse.compiler.program.compiled import CompiledProgram, Decisions, Pid
-from allo_dse.compiler.program.kernel import TaskBody, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, Decisions, Pid, TaskClass
 from allo_dse.mapper.program import Program
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import compile_bodies
@@ -31,24 +30,6 @@ from allo_dse.space.params import Assignment
 
 from .decided import data_sites
 from .run import Externals, Run, compile_places, initial_state, wiring_of
-
-# A rewritten body records its decisions in memory of the task's own, passed as one more argument.
-
-
-def with_own_words(body: TaskBody, type_: str) -> str:
-    """The body with the argument `%df_words`: after its last array, before numbers of streams.
-
-    Args:
-        type_: of the argument, a memref whose layout is `strided<[?], offset: ?>`.
-    """
-    head, opening, rest = body.mlir.partition(f"func.func @{body.symbol}(")
-    arguments, closing, code = rest.partition(") {\n")
-    names = arguments.split(", %")
-    arrays = [k for k, name in enumerate(names) if "memref<" in name]
-    place = arrays[-1] + 1 if arrays else next(k for k, n in enumerate([*names, ""]) if "pid" not in n)
-    names.insert(place, f"df_words: {type_}")
-    return head + opening + ", %".join(names) + closing + code
-
 
 Inputs = Mapping[str, object]
 """Arrays or numbers by tensor name."""
@@ -178,7 +159,7 @@ def _body(task_class: TaskClass, sites: frozenset[int] | None, entries: int) -> 
         return Body(body.symbol, body.mlir)
     type_ = f"memref<{1 + entries * _ENTRY}xi64, strided<[?], offset: ?>>"
     with text_context():
-        module = ir.Module.parse(with_own_words(body, type_))
+        module = ir.Module.parse(body.with_own_words(type_))
         _Writer(next(op for op in module.body.operations if op.operation.name == "func.func").operation, type_).write(
             sites
         )
@@ -191,7 +172,7 @@ def _body(task_class: TaskClass, sites: frozenset[int] | None, entries: int) -> 
 class _Writer:
     """Makes a body record its decisions."""
 
-    def __init__(self, function: ir.Operation, type_: str) -> None:
+    def __init__(self, function: Operation, type_: str) -> None:
         self._function = function
         arguments = function.regions[0].blocks[0].arguments
         self._words = next(a for a in arguments if str(a.type) == str(ir.Type.parse(type_)))
@@ -212,10 +193,10 @@ class _Writer:
                     self._round(self._enter(op, site), block, block.arguments[0])
             site += 1
 
-    def _control(self) -> list[ir.Operation]:
-        found: list[ir.Operation] = []
+    def _control(self) -> list[Operation]:
+        found: list[Operation] = []
 
-        def visit(op: ir.Operation) -> ir.WalkResult:
+        def visit(op: Operation) -> ir.WalkResult:
             if op.name in CONTROL:
                 found.append(op.operation)
             return ir.WalkResult.ADVANCE
@@ -223,7 +204,7 @@ class _Writer:
         self._function.walk(visit, ir.WalkOrder.PRE_ORDER)
         return found
 
-    def _while(self, op: ir.Operation, site: int, wanted: frozenset[int]) -> None:
+    def _while(self, op: Operation, site: int, wanted: frozenset[int]) -> None:
         block = op.regions[0].blocks[0]
         if site in wanted:
             self._round(self._enter(op, site), block, None)
@@ -231,21 +212,21 @@ class _Writer:
             last = list(block.operations)[-1].operation
             self._decide(last, site + 1, last.operands[0])
 
-    def _call(self, name: str, results: list[ir.Type], *arguments: ir.Value) -> ir.Operation:
+    def _call(self, name: str, results: list[ir.Type], *arguments: Value) -> Operation:
         return func.CallOp(results, ir.FlatSymbolRefAttr.get(name), [self._words, *arguments]).operation
 
-    def _number(self, site: int) -> ir.Value:
+    def _number(self, site: int) -> Value:
         return arith.ConstantOp(self._i64, ir.IntegerAttr.get(self._i64, site)).result
 
-    def _enter(self, op: ir.Operation, site: int) -> ir.Value:
+    def _enter(self, op: Operation, site: int) -> Value:
         with ir.InsertionPoint(op):
             return self._call("df_enter", [self._index], self._number(site)).results[0]
 
-    def _decide(self, op: ir.Operation, site: int, holds: ir.Value) -> None:
+    def _decide(self, op: Operation, site: int, holds: Value) -> None:
         with ir.InsertionPoint(op):
             self._call("df_decide", [], self._number(site), holds)
 
-    def _round(self, at: ir.Value, block: ir.Block, variable: ir.Value | None) -> None:
+    def _round(self, at: Value, block: ir.Block, variable: Value | None) -> None:
         with ir.InsertionPoint.at_block_begin(block):
             if variable is None:
                 variable = arith.ConstantOp(self._index, ir.IntegerAttr.get(self._index, 0)).result

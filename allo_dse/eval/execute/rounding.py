@@ -25,15 +25,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.mlir.bindings import arith, func, ir, memref
+from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref
 from allo_dse.common.mlir.dialect import text_context
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.model.arguments import Arguments
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import ExternalCall, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.lang.externals import External
 from allo_dse.lang.storage import numpy_dtype, storage_dtype
 from allo_dse.lang.types import DType, bfloat16
@@ -42,7 +40,6 @@ from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import find
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 
-from .observe import with_own_words
 from .run import Externals, Run, apply_meaning, compile_places, initial_state, wiring_of
 
 Array = NDArray[np.generic]
@@ -71,7 +68,7 @@ Library manual, Errors in Math Functions)."""
 _KEPT_ENGINES = 64
 
 
-class Analysed(Struct, frozen=True):
+class Analysed(Frozen):
     """A tensor after a run, element by element.
 
     Attributes:
@@ -112,7 +109,7 @@ class Analysed(Struct, frozen=True):
             return found
 
 
-class Analysis(Struct, frozen=True):
+class Analysis(Frozen):
     """The analysed tensors of a run.
 
     Attributes:
@@ -293,7 +290,7 @@ def _engine(program: CompiledProgram) -> Engine:
 
 
 def _rewritten(task_class: TaskClass) -> Body:
-    text = with_own_words(task_class.body, _OWN)
+    text = task_class.body.with_own_words(_OWN)
     # Attributes of constants keep all digits of the source.
     text = re.sub(r"arith\.constant (\S+) : (bf16|f16|f32)\b", _with_digits, text)
     module = ir.Module.parse(text)
@@ -325,7 +322,7 @@ class _Rewriter:
         self._word = ir.Type.parse(_WORD)
         main = next(f for f in find(module, lambda n: n == "func.func") if _name(f) == symbol)
         self._own = next(a for a in main.regions[0].blocks[0].arguments if str(a.type) == _OWN)
-        self._constant_arrays: set[ir.Value] = set()
+        self._constant_arrays: set[Value] = set()
 
     def rewrite(self) -> None:
         ops = find(self._module, lambda name: name not in ("builtin.module", "memref.global"))
@@ -363,7 +360,7 @@ class _Rewriter:
                 return ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
         return type_
 
-    def _follow(self, op: ir.Operation, before: list[ir.Type], results: list[ir.Type]) -> None:
+    def _follow(self, op: Operation, before: list[ir.Type], results: list[ir.Type]) -> None:
         name = op.name
         if name == "arith.constant":
             if isinstance(results[0], ir.FloatType):
@@ -376,14 +373,14 @@ class _Rewriter:
         elif name.startswith(("arith.", "math.")) and any(isinstance(t, ir.FloatType) for t in [*before, *results]):
             self._compute(op, before, results[0])
 
-    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
+    def _replace(self, op: Operation, value: Value) -> None:
         op.results[0].replace_all_uses_with(value)
         op.erase()
 
-    def _call(self, name: str, types: list[ir.Type], *arguments: ir.Value) -> list[ir.Value]:
+    def _call(self, name: str, types: list[ir.Type], *arguments: Value) -> list[Value]:
         return list(func.CallOp(types, ir.FlatSymbolRefAttr.get(name), list(arguments)).results)
 
-    def _constant(self, op: ir.Operation, type_: ir.Type) -> None:
+    def _constant(self, op: Operation, type_: ir.Type) -> None:
         rounded = ir.FloatAttr(op.attributes["value"]).value
         exact = ir.FloatAttr(op.attributes["df.exact"]).value if "df.exact" in op.attributes else rounded
         difference = abs(exact - rounded) if exact != rounded else 0.0
@@ -392,7 +389,7 @@ class _Rewriter:
         attribute = ir.Attribute.parse(f"{number - (1 << 320) if number >> 319 else number} : {_WORD}")
         self._replace(op, arith.ConstantOp(self._word, attribute).result)
 
-    def _lift(self, op: ir.Operation, type_: ir.Type) -> None:
+    def _lift(self, op: Operation, type_: ir.Type) -> None:
         """An element of a constant array: of the digits that the source has, those of its type are left."""
         op.results[0].set_type(type_)
         with ir.InsertionPoint(op):
@@ -402,7 +399,7 @@ class _Rewriter:
             self.helpers[name] = _Helper(name, [str(type_)]).lift(str(type_))
         self._replace(op, self._call(name, [self._word], copy.results[0])[0])
 
-    def _select(self, op: ir.Operation, before: list[ir.Type]) -> None:
+    def _select(self, op: Operation, before: list[ir.Type]) -> None:
         if not isinstance(before[1], ir.FloatType):
             return
         decides = op.operands[0]
@@ -414,7 +411,7 @@ class _Rewriter:
             self.helpers["df_select"] = _Helper("df_select", ["i1", "i1", _WORD, _WORD]).select()
         self._replace(op, self._call("df_select", [self._word], decides, exact, op.operands[1], op.operands[2])[0])
 
-    def _compute(self, op: ir.Operation, before: list[ir.Type], result: ir.Type) -> None:
+    def _compute(self, op: Operation, before: list[ir.Type], result: ir.Type) -> None:
         if op.name == "arith.extf":
             self._replace(op, op.operands[0])
             return
@@ -441,23 +438,23 @@ class _Rewriter:
             self._count(differs)
             self._replace(op, number)
 
-    def _by_exact(self) -> ir.Value:
+    def _by_exact(self) -> Value:
         """Return the flag by which this run decides with exact values."""
         own = memref.LoadOp(self._own, [_index(1)]).result
         return arith.TruncIOp(ir.IntegerType.get_signless(1), own).result
 
-    def _count(self, holds: ir.Value) -> None:
+    def _count(self, holds: Value) -> None:
         zero = _index(0)
         old = memref.LoadOp(self._own, [zero]).result
         one = arith.ExtUIOp(ir.IntegerType.get_signless(64), holds).result
         memref.StoreOp(arith.AddIOp(old, one).result, self._own, [zero])
 
 
-def _index(value: int) -> ir.Value:
+def _index(value: int) -> Value:
     return arith.ConstantOp(ir.IndexType.get(), ir.IntegerAttr.get(ir.IndexType.get(), value)).result
 
 
-def _name(function: ir.Operation) -> str:
+def _name(function: Operation) -> str:
     return ir.StringAttr(function.attributes["sym_name"]).value
 
 
@@ -472,6 +469,31 @@ _EXTREMES = ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf
 _TO_INTEGER = ("arith.fptosi", "arith.fptoui")
 
 
+class _Double(Frozen, eq=False):
+    """A double in the text of a function; operators write operations on it."""
+
+    helper: _Helper
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __add__(self, other: _Double) -> _Double:
+        return self.helper.double(f"arith.addf {self}, {other}")
+
+    def __sub__(self, other: _Double) -> _Double:
+        return self.helper.double(f"arith.subf {self}, {other}")
+
+    def __mul__(self, other: _Double) -> _Double:
+        return self.helper.double(f"arith.mulf {self}, {other}")
+
+    def __truediv__(self, other: _Double) -> _Double:
+        return self.helper.double(f"arith.divf {self}, {other}")
+
+    def __abs__(self) -> _Double:
+        return self.helper.double(f"math.absf {self}")
+
+
 class _Helper:
     """Writes the text of one function on records, in `func` and `arith`."""
 
@@ -484,34 +506,46 @@ class _Helper:
 
     def operation(self, op: str, predicate: str, types: list[str], result: str) -> str:
         """An operation of a body."""
-        records = [self._record(k) if t in _MANTISSA_BITS else None for k, t in enumerate(types)]
+        records = [self._record(k) if t in _MANTISSA_BITS else [] for k, t in enumerate(types)]
         own = [
-            self._narrow(record[0], t) if record is not None else f"%a{k}"
+            self._narrow(str(record[0]), t) if record else f"%a{k}"
             for k, (record, t) in enumerate(zip(records, types, strict=True))
         ]
+        by_exact = f"arith.select %a{len(self._arguments) - 1},"  # the last argument says what this run decides by
         if op == "arith.cmpf":
-            a, b = (record for record in records if record is not None)
+            a, b = records
             rounded = self._do(f"arith.cmpf {predicate}, {', '.join(own)} : {types[0]}")
             exact = self._do(f"arith.cmpf {predicate}, {a[1]}, {b[1]} : f64")
             # A value equals itself in every computation, as a running maximum that does not change.
-            near = self._mul(self._add(a[4], b[4]), self._number(SINGLE))
-            is_near = self._do(f"arith.cmpf olt, {self._abs(self._sub(a[1], b[1]))}, {near} : f64")
+            near = (a[4] + b[4]) * self._number(SINGLE)
+            is_near = self._do(f"arith.cmpf olt, {abs(a[1] - b[1])}, {near} : f64")
             is_near = self._do(f"arith.andi {is_near}, {self._do(f'arith.cmpi ne, %a0, %a1 : {_WORD}')} : i1")
             differs = self._do(f"arith.xori {rounded}, {exact} : i1")
-            found = self._chosen(exact, rounded, "i1"), exact, self._chosen(is_near, differs, "i1")
-            return self._end(list(found), ["i1"] * _COMPARED)
+            found = self._do(f"{by_exact} {exact}, {rounded} : i1")
+            return self._end([found, exact, self._do(f"{by_exact} {is_near}, {differs} : i1")], ["i1"] * _COMPARED)
+        if op in _TO_INTEGER:
+            w, off = records[0][1], records[0][4] * self._number(SINGLE)
+            rounded = self._do(f"{op} {own[0]} : {types[0]} to {result}")
+            exact, low, high = (self._do(f"{op} {value} : f64 to {result}") for value in (w, w - off, w + off))
+            is_near = self._do(f"arith.cmpi ne, {low}, {high} : {result}")
+            differs = self._do(f"arith.cmpi ne, {rounded}, {exact} : {result}")
+            found = self._do(f"{by_exact} {exact}, {rounded} : {result}")
+            return self._end([found, self._do(f"{by_exact} {is_near}, {differs} : i1")], [result, "i1"])
         if result not in _MANTISSA_BITS:
-            return self._to_integer(op, own[0], records[0], types[0], result)
+            differs = self._do(f"arith.cmpf une, {records[0][0]}, {records[0][1]} : f64")
+            return self._end([self._do(f"{op} {own[0]} : {types[0]} to {result}"), differs], [result, "i1"])
         if op in ("arith.sitofp", "arith.uitofp", "arith.bitcast"):
-            return self._from_other(op, own[0], types[0], result)
-        known = [record for record in records if record is not None]
-        assert len(known) == len(types)
+            n = self._widened(self._do(f"{op} {own[0]} : {types[0]} to {result}"), result)
+            w = n if op == "arith.bitcast" else self.double(f"{op} {own[0]} : {types[0]} to f64", "")
+            off = self._number(0.0) if w is n else abs(n - w)
+            return self._record_of(n, w, off, off * off, self._number(0.0))
+        assert all(records)
         if op == "arith.truncf":
-            n, w, terms = self._widened(self._narrow(own[0], result, types[0]), result), known[0][1], known[0][2:]
+            n, w, terms = self._widened(self._narrow(own[0], result, types[0]), result), records[0][1], records[0][2:]
         else:
             n = self._widened(self._do(f"{op} {', '.join(own)} : {types[0]}"), result)
-            w = self._do(f"{op} {', '.join(record[1] for record in known)} : f64")
-            terms = self._propagated(op, known, w)
+            w = self.double(f"{op} {', '.join(str(record[1]) for record in records)}")
+            terms = self._propagated(op, records, w)
         if op in (*_MOVES, *_EXTREMES):
             return self._record_of(n, w, *terms)
         is_library = op.startswith("math.") and op != "math.sqrt"
@@ -520,119 +554,76 @@ class _Helper:
     def lift(self, type_: str) -> str:
         """A number of which no more is known than its type says."""
         n = self._widened("%a0", type_)
-        off = self._mul(self._abs(n), self._number(_unit(type_)))
-        unit = self._mul(off, self._number(1 / min(SINGLE, _unit(type_))))
-        return self._record_of(n, n, off, self._mul(off, off), unit)
+        off = abs(n) * self._number(_unit(type_))
+        return self._record_of(n, n, off, off * off, off * self._number(1 / min(SINGLE, _unit(type_))))
 
     def select(self) -> str:
         """Each of the two values by its own comparison; where these differ, so do the values."""
         a, b = self._record(2), self._record(3)
-        n = self._do(f"arith.select %a0, {a[0]}, {b[0]} : f64")
-        w, *terms = (self._do(f"arith.select %a1, {x}, {y} : f64") for x, y in zip(a[1:], b[1:], strict=True))
+        n = self.double(f"arith.select %a0, {a[0]}, {b[0]}")
+        w, e, v, u = (self.double(f"arith.select %a1, {x}, {y}") for x, y in zip(a[1:], b[1:], strict=True))
         differs = self._do("arith.xori %a0, %a1 : i1")
-        off = self._do(f"arith.select {differs}, {self._abs(self._sub(a[1], b[1]))}, {self._number(0.0)} : f64")
-        return self._record_of(n, w, self._add(terms[0], off), self._add(terms[1], self._mul(off, off)), terms[2])
+        off = self.double(f"arith.select {differs}, {abs(a[1] - b[1])}, {self._number(0.0)}")
+        return self._record_of(n, w, e + off, v + off * off, u)
 
-    def _to_integer(self, op: str, own: str, record: list[str] | None, source: str, result: str) -> str:
-        assert record is not None
-        rounded = self._do(f"{op} {own} : {source} to {result}")
-        if op not in _TO_INTEGER:
-            differs = self._do(f"arith.cmpf une, {record[0]}, {record[1]} : f64")
-            return self._end([rounded, differs], [result, "i1"])
-        off = self._mul(record[4], self._number(SINGLE))
-        values = record[1], self._sub(record[1], off), self._add(record[1], off)
-        exact, low, high = (self._do(f"{op} {value} : f64 to {result}") for value in values)
-        is_near = self._do(f"arith.cmpi ne, {low}, {high} : {result}")
-        differs = self._do(f"arith.cmpi ne, {rounded}, {exact} : {result}")
-        found, differs = self._chosen(exact, rounded, result), self._chosen(is_near, differs, "i1")
-        return self._end([found, differs], [result, "i1"])
-
-    def _chosen(self, by_exact: str, by_rounded: str, type_: str) -> str:
-        """One of two values by what this run decides by, which is the last argument."""
-        return self._do(f"arith.select %a{len(self._arguments) - 1}, {by_exact}, {by_rounded} : {type_}")
-
-    def _from_other(self, op: str, own: str, source: str, result: str) -> str:
-        n = self._widened(self._do(f"{op} {own} : {source} to {result}"), result)
-        w = n if op == "arith.bitcast" else self._do(f"{op} {own} : {source} to f64")
-        off = self._abs(self._sub(n, w)) if w != n else self._number(0.0)
-        return self._record_of(n, w, off, self._mul(off, off), self._number(0.0))
-
-    def _propagated(self, op: str, known: list[list[str]], w: str) -> list[str]:
+    def _propagated(self, op: str, known: list[list[_Double]], w: _Double) -> list[_Double]:
         """Bound, variance and unit bound of a result, without its own rounding."""
         if op in _MOVES:
             return known[0][2:]
+        zero = self._number(0.0)
         if op in _EXTREMES:
-            a, b = known
-            return [self._do(f"arith.maximumf {x}, {y} : f64") for x, y in zip(a[2:], b[2:], strict=True)]
+            return [self.double(f"arith.maximumf {x}, {y}") for x, y in zip(known[0][2:], known[1][2:], strict=True)]
         if op in ("arith.addf", "arith.subf"):
-            a, b = known
-            found = [self._add(x, y) for x, y in zip(a[2:], b[2:], strict=True)]
+            found = [x + y for x, y in zip(known[0][2:], known[1][2:], strict=True)]
             if op == "arith.addf":
                 return found
             # A value minus itself is zero despite rounding, as for a running maximum that does not change.
             same = self._do(f"arith.cmpi eq, %a0, %a1 : {_WORD}")
-            return [self._do(f"arith.select {same}, {self._number(0.0)}, {one} : f64") for one in found]
+            return [self.double(f"arith.select {same}, {zero}, {one}") for one in found]
         if op == "arith.mulf":
             (_, wa, ea, va, ua), (_, wb, eb, vb, ub) = known
-            x, y = self._abs(wa), self._abs(wb)
-            bound = self._add(self._add(self._mul(x, eb), self._mul(y, ea)), self._mul(ea, eb))
-            spread = self._add(self._mul(self._mul(x, x), vb), self._mul(self._mul(y, y), va))
-            return [bound, self._add(spread, self._mul(va, vb)), self._add(self._mul(x, ub), self._mul(y, ua))]
+            x, y = abs(wa), abs(wb)
+            return [x * eb + y * ea + ea * eb, x * x * vb + y * y * va + va * vb, x * ub + y * ua]
         if op == "arith.divf":
             (_, _, ea, va, ua), (_, wb, eb, vb, ub) = known
-            z, y = self._abs(w), self._abs(wb)
-            zero = self._number(0.0)
+            z, y = abs(w), abs(wb)
             # If the divisor's bound reaches zero, allow twice the first order: that of 1 + exp(x) extends upwards only.
-            left = self._do(f"arith.maximumf {self._sub(y, eb)}, {self._mul(y, self._number(0.5))} : f64")
-            spread = self._div(self._add(va, self._mul(self._mul(z, z), vb)), self._mul(y, y))
-            found = [
-                self._div(self._add(ea, self._mul(z, eb)), left),
-                spread,
-                self._div(self._add(ua, self._mul(z, ub)), y),
-            ]
-            is_exact = self._do(f"arith.cmpf oeq, {self._add(self._add(ea, eb), self._add(ua, ub))}, {zero} : f64")
-            return [self._do(f"arith.select {is_exact}, {zero}, {one} : f64") for one in found]
+            left = self.double(f"arith.maximumf {y - eb}, {y * self._number(0.5)}")
+            found = [(ea + z * eb) / left, (va + z * z * vb) / (y * y), (ua + z * ub) / y]
+            is_exact = self._do(f"arith.cmpf oeq, {ea + eb + (ua + ub)}, {zero} : f64")
+            return [self.double(f"arith.select {is_exact}, {zero}, {one}") for one in found]
         return self._by_differences(op, known, w)
 
-    def _by_differences(self, op: str, known: list[list[str]], w: str) -> list[str]:
+    def _by_differences(self, op: str, known: list[list[_Double]], w: _Double) -> list[_Double]:
         """Return the error of a function by the change of its result when its arguments change.
 
         The three parts are a worst-case bound, a variance, and the unit error for arguments off by single roundings.
         """
+        single = self._number(SINGLE)
         bound = spread = unit = self._number(0.0)
         for k, (_, _, e, v, u) in enumerate(known):
-            single = self._number(SINGLE)
-            bound = self._add(bound, self._moved(op, known, k, e, w))
-            off = self._moved(op, known, k, self._do(f"math.sqrt {v} : f64"), w)
-            spread = self._add(spread, self._mul(off, off))
-            unit = self._add(unit, self._div(self._moved(op, known, k, self._mul(u, single), w), single))
+            bound = bound + self._moved(op, known, k, e, w)
+            off = self._moved(op, known, k, self.double(f"math.sqrt {v}"), w)
+            spread = spread + off * off
+            unit = unit + self._moved(op, known, k, u * single, w) / single
         return [bound, spread, unit]
 
-    def _moved(self, op: str, known: list[list[str]], k: int, step: str, w: str) -> str:
+    def _moved(self, op: str, known: list[list[_Double]], k: int, step: _Double, w: _Double) -> _Double:
         found = self._number(0.0)
-        for kind in ("arith.addf", "arith.subf"):
-            values = [record[1] for record in known]
-            values[k] = self._do(f"{kind} {values[k]}, {step} : f64")
-            off = self._abs(self._sub(self._do(f"{op} {', '.join(values)} : f64"), w))
-            found = self._do(f"arith.maxnumf {found}, {off} : f64")  # skips NaN, outside of the function's domain
+        for moved in (known[k][1] + step, known[k][1] - step):
+            values = ", ".join(str(moved if n == k else record[1]) for n, record in enumerate(known))
+            off = abs(self.double(f"{op} {values}") - w)
+            found = self.double(f"arith.maxnumf {found}, {off}")  # skips NaN, outside of the function's domain
         return found
 
-    def _rounded(self, n: str, w: str, terms: list[str], type_: str, ulps: float) -> str:
+    def _rounded(self, n: _Double, w: _Double, terms: list[_Double], type_: str, ulps: float) -> str:
         bound, spread, unit = terms
-        roundoff = self._number(ulps * _unit(type_))
-        size, infinite = self._abs(w), self._number(math.inf)
-        is_infinite = self._do(f"arith.cmpf oeq, {size}, {infinite} : f64")  # rounding does not change infinity
-        size = self._do(f"arith.select {is_infinite}, {self._number(0.0)}, {size} : f64")
+        roundoff, least, size = self._number(ulps * _unit(type_)), self._number(_LEAST[type_]), abs(w)
+        is_infinite = self._do(f"arith.cmpf oeq, {size}, {self._number(math.inf)} : f64")  # rounding does not change it
+        size = self.double(f"arith.select {is_infinite}, {self._number(0.0)}, {size}")
         # The operation rounds the result of rounded arguments, which may exceed the exact one by the bound.
-        most = self._add(self._mul(self._add(size, bound), roundoff), self._number(_LEAST[type_]))
-        own = self._add(self._mul(size, roundoff), self._number(_LEAST[type_]))
-        return self._record_of(
-            n,
-            w,
-            self._add(bound, most),
-            self._add(spread, self._mul(own, own)),
-            self._add(unit, self._mul(size, self._number(ulps))),
-        )
+        most, own = (size + bound) * roundoff + least, size * roundoff + least
+        return self._record_of(n, w, bound + most, spread + own * own, unit + size * self._number(ulps))
 
     # -- numbers ----------------------------------------------------------------------------------------------------
 
@@ -641,33 +632,22 @@ class _Helper:
         self._lines.append(f"  {name} = {text}")
         return name
 
-    def _number(self, value: float) -> str:
-        return self._fixed(f"{value:.17e}" if math.isfinite(value) else "0x7FF0000000000000", "f64")
+    def double(self, text: str, type_: str = " : f64") -> _Double:
+        """Write an operation on doubles."""
+        return _Double(self, self._do(text + type_))
+
+    def _number(self, value: float) -> _Double:
+        return _Double(self, self._fixed(f"{value:.17e}" if math.isfinite(value) else "0x7FF0000000000000", "f64"))
 
     def _fixed(self, text: str, type_: str) -> str:
         return self._constants.setdefault((text, type_), f"%c{len(self._constants)}")
 
-    def _add(self, a: str, b: str) -> str:
-        return self._do(f"arith.addf {a}, {b} : f64")
-
-    def _sub(self, a: str, b: str) -> str:
-        return self._do(f"arith.subf {a}, {b} : f64")
-
-    def _mul(self, a: str, b: str) -> str:
-        return self._do(f"arith.mulf {a}, {b} : f64")
-
-    def _div(self, a: str, b: str) -> str:
-        return self._do(f"arith.divf {a}, {b} : f64")
-
-    def _abs(self, a: str) -> str:
-        return self._do(f"math.absf {a} : f64")
-
-    def _widened(self, value: str, type_: str) -> str:
+    def _widened(self, value: str, type_: str) -> _Double:
         if type_ == "f64":
-            return value
+            return _Double(self, value)
         if type_ != "f32":
             value = self._do(f"arith.extf {value} : {type_} to f32")
-        return self._do(f"arith.extf {value} : f32 to f64")
+        return self.double(f"arith.extf {value} : f32 to f64", "")
 
     def _narrow(self, value: str, type_: str, source: str = "f64") -> str:
         """A rounded value as a number of a type; one of a wider type is rounded."""
@@ -677,21 +657,20 @@ class _Helper:
             value = self._do(f"arith.truncf {value} : f64 to f32")
         return value if type_ == "f32" else self._do(f"arith.truncf {value} : f32 to {type_}")
 
-    def _record(self, k: int) -> list[str]:
+    def _record(self, k: int) -> list[_Double]:
         found = []
         for place in range(len(_FIELDS)):
             word = f"%a{k}"
             if place:
                 word = self._do(f"arith.shrui {word}, {self._fixed(str(64 * place), _WORD)} : {_WORD}")
             word = self._do(f"arith.trunci {word} : {_WORD} to i64")
-            found.append(self._do(f"arith.bitcast {word} : i64 to f64"))
+            found.append(self.double(f"arith.bitcast {word} : i64 to f64", ""))
         return found
 
-    def _record_of(self, *values: str) -> str:
+    def _record_of(self, *values: _Double) -> str:
         found = ""
         for place, value in enumerate(values):
-            bits = self._do(f"arith.bitcast {value} : f64 to i64")
-            word = self._do(f"arith.extui {bits} : i64 to {_WORD}")
+            word = self._do(f"arith.extui {self._do(f'arith.bitcast {value} : f64 to i64')} : i64 to {_WORD}")
             if place:
                 word = self._do(f"arith.shli {word}, {self._fixed(str(64 * place), _WORD)} : {_WORD}")
             found = self._do(f"arith.ori {found}, {word} : {_WORD}") if found else word

@@ -2,6 +2,6 @@
 
 They hold nothing but names for programs: the front end reads programs as source and imports `lang` itself.
 
-Imports: lang.
+Imports: common, lang.
 Imported by: compiler, lang.
 """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from ..diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 
 
 def is_available() -> bool:

@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from msgspec import Struct
+from msgspec import field
 
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, Ints, JsonObject
 from allo_dse.compiler.program.compiled import CompiledProgram
 
 from ..axes import AxisRule
@@ -74,15 +74,19 @@ MOST_CHAININGS = 2048
 MOST_LISTED, MOST_LISTS = 4096, 64
 """Sizes that a unit keeps for one budget of nodes, and budgets."""
 
-Sizes = dict[int, tuple[int, ...]]
+Sizes = dict[int, Ints]
 """Per kernel how many nodes it has along each axis."""
+
+
+Limits = tuple[int | None, FoldBounds | None]
+"""A budget of nodes, and what a device has."""
 
 
 def add_needs(first: Needs, second: Needs) -> Needs:
     return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
-def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> list[tuple[tuple[int, ...], Chains]]:
+def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> list[tuple[Ints, Chains]]:
     """Kernels in parts that fold independently of each other, with the chains of each part."""
     first: dict[int, int] = {}
     ties = list(itertools.chain.from_iterable(itertools.pairwise(members) for members in chains))
@@ -95,14 +99,14 @@ def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> li
     return [(kernels, tuple(members for members in chains if members[0] in kernels)) for kernels in parts]
 
 
-class _Variable(Struct, frozen=True):
+class _Variable(Frozen):
     """An axis whose number of nodes is chosen by itself, and all places that follow the choice."""
 
     space: AxisSpace
     places: tuple[tuple[int, int], ...]
 
 
-class FoldUnit(Struct, frozen=True, eq=False, dict=True):
+class FoldUnit(Frozen, eq=False, dict=True):
     """The folds of some kernels that depend on each other.
 
     Attributes:
@@ -114,8 +118,11 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
     graph: KernelGraph
     rules: Sequence[Sequence[AxisRule]]
     spaces: Sequence[KernelSpace]
-    kernels: tuple[int, ...]
+    kernels: Ints
     chains: Chains
+    _counted: dict[Limits, Counter[Needs]] = field(default_factory=dict)
+    _listed: dict[Limits, list[tuple[Needs, Sizes]]] = field(default_factory=dict)
+    _known_orders: dict[tuple[Ints, ...], list[tuple[Ints, ...]]] = field(default_factory=dict)
 
     @cached_property
     def sets(self) -> list[Sequence[int]]:
@@ -135,7 +142,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
     def count(self, sizes: Sizes) -> int:
         """Return the number of folds with the given numbers of nodes along their axes."""
         options = math.prod(len(v.space.options_for(self._nodes(v, sizes))) for v in self._variables)
-        own = math.prod(math.factorial(len(self._own_loops(k, sizes[k]))) for k in self.kernels)
+        own = math.prod(math.factorial(len(self._loops(k, sizes[k])[0])) for k in self.kernels)
         return options * own * len(self._orders(self._linked_loops(sizes)))
 
     def folds(self, sizes: Sizes) -> Iterator[dict[int, KernelFold]]:
@@ -149,15 +156,14 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
                 for kernel, axis in v.places
             }
             for order in orders:
-                yield {kernel: self._fold(kernel, axes, order[kernel]) for kernel in self.kernels}
-
-    def _fold(self, kernel: int, axes: dict[tuple[int, int], AxisFold], order: tuple[int, ...]) -> KernelFold:
-        space = self.spaces[kernel]
-        return KernelFold(space.kernel, tuple(axes[kernel, axis] for axis in range(len(space.axes))), order)
-
-    @cached_property
-    def _counted(self) -> dict[tuple[int | None, FoldBounds | None], Counter[Needs]]:
-        return {}
+                yield {
+                    kernel: KernelFold(
+                        self.spaces[kernel].kernel,
+                        tuple(axes[kernel, axis] for axis in range(len(self.spaces[kernel].axes))),
+                        order[kernel],
+                    )
+                    for kernel in self.kernels
+                }
 
     @cached_property
     def _variables(self) -> tuple[_Variable, ...]:
@@ -187,10 +193,6 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
                 return
             self._listed[key] = first
         yield from self._listed[key]
-
-    @cached_property
-    def _listed(self) -> dict[tuple[int | None, FoldBounds | None], list[tuple[Needs, Sizes]]]:
-        return {}
 
     def _sizes(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, Sizes]]:
         least = {kernel: [axis.spatial[0] for axis in self.spaces[kernel].axes] for kernel in self.kernels}
@@ -230,7 +232,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         # Kernels that share nodes end with equal grids; until all are set, the largest one is a lower bound.
         return sum(max(math.prod(sizes[kernel]) for kernel in members) for members in self.sets)
 
-    def _same_grid(self, members: tuple[int, ...], sizes: Sizes) -> bool:
+    def _same_grid(self, members: Ints, sizes: Sizes) -> bool:
         """Return whether a chain's kernels are laid out along the same links, and along nothing else."""
         grids = {
             frozenset(rule.link for rule, nodes in zip(self.rules[kernel], sizes[kernel], strict=True) if nodes > 1)
@@ -238,7 +240,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         }
         return len(grids) == 1 and None not in grids.pop()
 
-    def _linked_loops(self, sizes: Sizes) -> tuple[tuple[int, ...], ...]:
+    def _linked_loops(self, sizes: Sizes) -> tuple[Ints, ...]:
         """Per kernel the links along which it has a temporal loop."""
         return tuple(
             tuple(
@@ -249,42 +251,33 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
             for kernel in self.kernels
         )
 
-    def _own_loops(self, kernel: int, sizes: tuple[int, ...]) -> list[int]:
-        """The axes of a kernel that are bundled loops of its own, in any order."""
-        axes = self.spaces[kernel].axes
-        return [a for a, n in enumerate(sizes) if axes[a].is_loop(n) and self.rules[kernel][a].link is None]
+    def _loops(self, kernel: int, sizes: Ints) -> tuple[list[int], Ints]:
+        """The axes of a kernel that are bundled loops of its own, in any order; and the one that is its innermost loop,
+        because it follows a chain of another kernel."""
+        axes, rules = self.spaces[kernel].axes, self.rules[kernel]
+        loops = [a for a, n in enumerate(sizes) if axes[a].is_loop(n)]
+        return [a for a in loops if rules[a].link is None], tuple(a for a in loops if rules[a].follows)
 
-    def _followers(self, kernel: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """The axis of a kernel that is its innermost loop, because it follows a chain of another kernel."""
-        axes = self.spaces[kernel].axes
-        return tuple(a for a, n in enumerate(sizes) if axes[a].is_loop(n) and self.rules[kernel][a].follows)
-
-    def _orders(self, links: tuple[tuple[int, ...], ...]) -> list[tuple[tuple[int, ...], ...]]:
+    def _orders(self, links: tuple[Ints, ...]) -> list[tuple[Ints, ...]]:
         if links not in self._known_orders:
             self._known_orders[links] = joint_orders(self.graph, self.kernels, links, self.chains)
         return self._known_orders[links]
 
-    @cached_property
-    def _known_orders(self) -> dict[tuple[tuple[int, ...], ...], list[tuple[tuple[int, ...], ...]]]:
-        return {}
-
-    def _loop_orders(self, sizes: Sizes) -> Iterator[dict[int, tuple[int, ...]]]:
+    def _loop_orders(self, sizes: Sizes) -> Iterator[dict[int, Ints]]:
         """Per kernel the axes of its bundled loops, outermost first."""
-        own = [list(itertools.permutations(self._own_loops(kernel, sizes[kernel]))) for kernel in self.kernels]
+        loops = [self._loops(kernel, sizes[kernel]) for kernel in self.kernels]
+        own = [list(itertools.permutations(free)) for free, _ in loops]
         axis_of = [{rule.link: axis for axis, rule in enumerate(self.rules[kernel])} for kernel in self.kernels]
         for linked in self._orders(self._linked_loops(sizes)):
             outer = [tuple(axes[link] for link in order) for axes, order in zip(axis_of, linked, strict=True)]
             for inner in itertools.product(*own):
-                yield {
-                    kernel: outer[i] + inner[i] + self._followers(kernel, sizes[kernel])
-                    for i, kernel in enumerate(self.kernels)
-                }
+                yield {kernel: outer[i] + inner[i] + loops[i][1] for i, kernel in enumerate(self.kernels)}
 
 
 __all__ = ["AxisFold", "AxisSpace", "FoldSpace", "KernelFold", "KernelSpace", "MeshFold", "fold_choices", "unfolded"]
 
 
-class Layout(Struct, frozen=True):
+class Layout(Frozen):
     """Folds onto the same nodes: they differ in the order of loops, and in which tasks of an axis share a node.
 
     Attributes:
@@ -295,7 +288,7 @@ class Layout(Struct, frozen=True):
 
     names: tuple[tuple[str, ...], ...]
     chains: Chains
-    sizes: tuple[tuple[int, ...], ...]
+    sizes: tuple[Ints, ...]
     _units: tuple[FoldUnit, ...]
 
     @property
@@ -310,7 +303,7 @@ class Layout(Struct, frozen=True):
             yield MeshFold(tuple(found[k] for k in range(len(found))), self.names)
 
 
-class FoldSpace(Struct, frozen=True, eq=False, dict=True):
+class FoldSpace(Frozen, eq=False, dict=True):
     """All mesh folds of a program onto at most `max_nodes` nodes that can fit a device.
 
     Attributes:
@@ -323,6 +316,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
     max_nodes: int | None
     kernels: tuple[KernelSpace, ...]
     bounds: FoldBounds | None = None
+    _units: dict[tuple[Ints, Chains], FoldUnit] = field(default_factory=dict)
 
     @property
     def least_nodes(self) -> int:
@@ -373,7 +367,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return self.program_graph.kernels
 
     @property
-    def heads(self) -> tuple[tuple[int, ...], ...]:
+    def heads(self) -> tuple[Ints, ...]:
         """Per kernel the kernels that can begin a chain that it is part of, in program order."""
         found: list[set[int]] = [set() for _ in self.kernels]
         for first, *others in self.graph.single_chains():
@@ -382,14 +376,14 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
                     found[kernel].add(first)
         return tuple(tuple(sorted(heads)) for heads in found)
 
-    def _can_share(self, kernels: tuple[int, ...]) -> bool:
+    def _can_share(self, kernels: Ints) -> bool:
         """Return whether kernels can share their nodes, judged by their axes and the limits of one core."""
         sizes = [(k, tuple(axis.spatial[0] for axis in self.kernels[k].axes)) for k in kernels]
         links = [{rule.link for rule, nodes in zip(self.rules[k], own, strict=True) if nodes > 1} for k, own in sizes]
         alike = all(own == links[0] and None not in own for own in links)
         return alike and (self.bounds is None or self.bounds.core_fits(sizes))
 
-    def joint_orders(self, wanted: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    def joint_orders(self, wanted: Sequence[Ints]) -> list[Ints]:
         """Loop orders near the wanted ones (permutations of each kernel's axes) in which linked loops agree.
 
         Linked loops are outermost; those that more kernels share come first, otherwise as the first kernel wants them.
@@ -483,17 +477,11 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return map(self._parts, self.graph.partitions())
 
     def _parts(self, chains: Chains) -> list[FoldUnit]:
-        return [self._unit(kernels, own) for kernels, own in independent_parts(self.rules, chains)]
-
-    def _unit(self, kernels: tuple[int, ...], chains: Chains) -> FoldUnit:
-        found = self._units.get((kernels, chains))
-        if found is None:
-            found = self._units[kernels, chains] = FoldUnit(self.graph, self.rules, self.kernels, kernels, chains)
-        return found
-
-    @cached_property
-    def _units(self) -> dict[tuple[tuple[int, ...], Chains], FoldUnit]:
-        return {}
+        parts = independent_parts(self.rules, chains)
+        for part in parts:
+            if part not in self._units:
+                self._units[part] = FoldUnit(self.graph, self.rules, self.kernels, *part)
+        return [self._units[part] for part in parts]
 
     def __iter__(self) -> Iterator[MeshFold]:
         """All folds, always in the same order: those without chains first."""

@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.records import JsonObject
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.common.records import Frozen, Ints, JsonObject
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 
 from ..graph.groups import chain_name
 from ..graph.program_graph import ProgramGraph
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 # Folds of irregular programs, which assign single tasks to nodes.
 
 
-class NodeFold(Struct, frozen=True):
+class NodeFold(Frozen):
     """An assignment of tasks to nodes, each of which runs its tasks in the order of streams.
 
     Attributes:
@@ -190,7 +188,7 @@ def beam_folds(
         if nodes <= max_nodes:
             result += [NodeFold.of(graph, state) for state in states]
         load_of = _sums(loads)  # new for each number of nodes, so that the cache stays small
-        ranked: dict[frozenset[tuple[int, ...]], tuple[float, int, Sets]] = {}
+        ranked: dict[frozenset[Ints], tuple[float, int, Sets]] = {}
         for state in states:
             for merged in _merges(state, load_of, fits):
                 key = frozenset(map(tuple, map(sorted, merged)))
@@ -212,7 +210,7 @@ def task_loads(program: CompiledProgram, load: Load) -> np.ndarray:
 
 def _sums(loads: np.ndarray) -> Callable[[list[int]], float]:
     """The load of a node, added up once: all nodes of a state but one are those of the state before."""
-    known: dict[tuple[int, ...], float] = {}
+    known: dict[Ints, float] = {}
 
     def load_of(tasks: list[int]) -> float:
         key = tuple(tasks)

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal, get_args
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.records import JsonObject, divisors_of
+from allo_dse.common.records import Frozen, Ints, JsonObject, divisors_of
 from allo_dse.compiler.program.compiled import CompiledProgram
 
 from ..axes import AxisRule, How
@@ -33,7 +33,7 @@ from ..graph.program_graph import ProgramGraph
 Pattern = Literal["cyclic", "block"]
 
 
-class AxisFold(Struct, frozen=True):
+class AxisFold(Frozen):
     """Fold of one mesh axis onto `spatial` nodes, each with a block of tasks or every `spatial`-th task."""
 
     spatial: int
@@ -41,7 +41,7 @@ class AxisFold(Struct, frozen=True):
     how: How = "bundle"
 
 
-class KernelFold(Struct, frozen=True):
+class KernelFold(Frozen):
     """Fold of one kernel.
 
     Attributes:
@@ -52,13 +52,13 @@ class KernelFold(Struct, frozen=True):
 
     kernel: str
     axes: tuple[AxisFold, ...]
-    order: tuple[int, ...] = ()
+    order: Ints = ()
 
     @property
     def node_count(self) -> int:
         return math.prod(axis.spatial for axis in self.axes)
 
-    def normalised(self, mesh: tuple[int, ...]) -> KernelFold:
+    def normalised(self, mesh: Ints) -> KernelFold:
         """The same fold with everything that makes no difference set to one value.
 
         An axis with one task per node has no pattern and no kind, one on a single node has no pattern, and only bundled
@@ -91,7 +91,7 @@ class KernelFold(Struct, frozen=True):
         return KernelFold(self.kernel, tuple(axes), order)
 
 
-class MeshFold(Struct, frozen=True, dict=True):
+class MeshFold(Frozen, dict=True):
     """Folds of all kernels of a program, in program order.
 
     Attributes:
@@ -166,7 +166,7 @@ def violations(fold: KernelFold, rules: tuple[AxisRule, ...]) -> Iterator[str]:
 # Legal folds of single axes and kernels, derived from the axis rules.
 
 
-class AxisSpace(Struct, frozen=True):
+class AxisSpace(Frozen):
     """The legal folds of one mesh axis.
 
     Attributes:
@@ -181,7 +181,7 @@ class AxisSpace(Struct, frozen=True):
     axis: int
     extent: int
     how: How | None
-    spatial: tuple[int, ...]
+    spatial: Ints
     reason: str
     block_only: bool = False
 
@@ -202,7 +202,7 @@ class AxisSpace(Struct, frozen=True):
         return self.how == "bundle" and spatial < self.extent
 
 
-class KernelSpace(Struct, frozen=True):
+class KernelSpace(Frozen):
     """The legal folds of one kernel."""
 
     kernel: str
@@ -213,19 +213,14 @@ class KernelSpace(Struct, frozen=True):
         """The fewest nodes the kernel can be folded onto."""
         return math.prod(axis.spatial[0] for axis in self.axes)
 
-    def fold(self, axes: tuple[AxisFold, ...], order: tuple[int, ...] = ()) -> KernelFold:
+    def fold(self, axes: tuple[AxisFold, ...], order: Ints = ()) -> KernelFold:
         """The kernel's fold, normalised; `order` can be any permutation of mesh axes, only bundled loops count."""
         return KernelFold(self.kernel, axes, order).normalised(tuple(axis.extent for axis in self.axes))
-
-    def orders(self, axes: tuple[AxisFold, ...]) -> list[tuple[int, ...]]:
-        """The loop orders that differ for these axis folds, outermost loop first."""
-        loops = [space.axis for space, fold in zip(self.axes, axes, strict=True) if space.is_loop(fold.spatial)]
-        return list(itertools.permutations(loops))
 
 
 def axis_space(axis: int, rule: AxisRule) -> AxisSpace:
     if rule.how is None:
-        spatial: tuple[int, ...] = (rule.extent,)
+        spatial: Ints = (rule.extent,)
     elif rule.how == "chain" and not rule.partial:
         spatial = (1, rule.extent)
     else:
@@ -265,7 +260,7 @@ def grid_of(fold: KernelFold, rules: Sequence[AxisRule]) -> tuple[tuple[int, Axi
     return tuple(sorted(grid, key=lambda item: item[0]))
 
 
-class JointFold(Struct, frozen=True, dict=True):
+class JointFold(Frozen, dict=True):
     """A normalised fold of all kernels of a program.
 
     Attributes:
@@ -281,26 +276,17 @@ class JointFold(Struct, frozen=True, dict=True):
         position = {kernel.name: number for number, kernel in enumerate(graph.program.kernels)}
         return JointFold(graph, fold, tuple(tuple(position[n] for n in members) for members in fold.chains))
 
-    @property
-    def program(self) -> CompiledProgram:
-        return self.graph.program
-
-    @property
-    def rules(self) -> tuple[tuple[AxisRule, ...], ...]:
-        """The rule of each mesh axis of each kernel."""
-        return self.graph.rules
-
     @cached_property
     def loops(self) -> list[list[Loop]]:
         """Per kernel its bundled loops, outermost first."""
-        return [loops_of(fold, rules) for fold, rules in zip(self.fold.kernels, self.rules, strict=True)]
+        return [loops_of(fold, rules) for fold, rules in zip(self.fold.kernels, self.graph.rules, strict=True)]
 
     @property
     def is_joint(self) -> bool:
         """True if any kernels are folded together."""
         followed = any(
             rule.follows and axis.spatial < rule.extent
-            for fold, rules in zip(self.fold.kernels, self.rules, strict=True)
+            for fold, rules in zip(self.fold.kernels, self.graph.rules, strict=True)
             for axis, rule in zip(fold.axes, rules, strict=True)
         )
         return bool(self.chains) or followed or any(link is not None for loops in self.loops for link, _ in loops)
@@ -315,13 +301,13 @@ class JointFold(Struct, frozen=True, dict=True):
         feeds = self.graph.kernels.feeds
         for a, b in itertools.combinations(range(len(self.loops)), 2):
             if (feeds[a, b] or feeds[b, a]) and not in_step(self.loops[a], self.loops[b]):
-                names = " and ".join(self.program.kernels[k].name for k in (a, b))
+                names = " and ".join(self.graph.program.kernels[k].name for k in (a, b))
                 yield f"{names} exchange tokens: the loops that they share must be outermost, and in the same order"
         yield from self._chain_violations()
 
     def _unlike_links(self) -> Iterator[str]:
         first: dict[int, tuple[str, tuple[int, str]]] = {}
-        for kernel, rules in zip(self.fold.kernels, self.rules, strict=True):
+        for kernel, rules in zip(self.fold.kernels, self.graph.rules, strict=True):
             for number, (axis, rule) in enumerate(zip(kernel.axes, rules, strict=True)):
                 if rule.link is None:
                     continue
@@ -331,9 +317,9 @@ class JointFold(Struct, frozen=True, dict=True):
                     yield f"{where}, exchanges tokens with {other}, task by task: they must be folded alike"
 
     def _chain_violations(self) -> Iterator[str]:
-        names = [kernel.name for kernel in self.program.kernels]
+        names = [kernel.name for kernel in self.graph.program.kernels]
         for members in self.chains:
-            grids = [grid_of(self.fold.kernels[k], self.rules[k]) for k in members]
+            grids = [grid_of(self.fold.kernels[k], self.graph.rules[k]) for k in members]
             if None in grids or len(set(grids)) > 1:
                 yield f"chain of {', '.join(names[k] for k in members)}: their nodes do not correspond one to one"
         refused = self.graph.kernels.refusal(self.chains)
@@ -349,11 +335,11 @@ class JointFold(Struct, frozen=True, dict=True):
         return fold_steps(self.loops, self.chains)
 
 
-class Step(Struct, frozen=True):
+class Step(Frozen):
     """One step of a fold across kernels: a bundle along a link, or a chain of kernels."""
 
     link: int | None = None
-    chain: tuple[int, ...] = ()
+    chain: Ints = ()
 
 
 def shared_loops(members: Sequence[Sequence[Loop]]) -> int:
@@ -406,7 +392,7 @@ def in_step(first: Sequence[Loop], second: Sequence[Loop]) -> bool:
 
 def joint_orders(
     graph: KernelGraph, kernels: Sequence[int], links: Sequence[Sequence[int]], chains: Chains
-) -> list[tuple[tuple[int, ...], ...]]:
+) -> list[tuple[Ints, ...]]:
     """The orders of linked loops that are legal together: per kernel its links, outermost first.
 
     Args:

@@ -8,12 +8,10 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import Kernel, TaskClass
-from allo_dse.compiler.program.tensors import IntArray, TensorPort
+from allo_dse.common.records import Frozen
+from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
+from allo_dse.compiler.program.tensors import BoolArray, IntArray, TensorPort
 
 from ..graph.groups import MeshLeaves, NodeGroup, first_leaves
 from ..graph.kernel_graph import StreamEdges, TaskGraph
@@ -23,7 +21,7 @@ from ..graph_algorithms import topological_levels
 from .fold import KernelFold, MeshFold
 
 
-class NodeEdges(Struct, frozen=True):
+class NodeEdges(Frozen):
     """Streams from node to node, one entry per (source node, target node, stream array), sorted in that order.
 
     Attributes:
@@ -126,7 +124,7 @@ def _kernel_edges(
 _UNKNOWN_TOKENS = 1024  # assumed tokens that a task puts to a stream, if the number depends on data
 
 
-class FoldFifos(Struct, frozen=True):
+class FoldFifos(Frozen):
     """The FIFOs of a folded graph.
 
     Attributes:
@@ -139,7 +137,7 @@ class FoldFifos(Struct, frozen=True):
     fifo: IntArray
     stream: IntArray
     held: IntArray
-    used: NDArray[np.bool_]
+    used: BoolArray
 
 
 def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) -> FoldFifos:
@@ -150,9 +148,11 @@ def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) 
     """
     program, edges = graph.program, graph.edges
     if not position.any() or not len(edges):
-        return _one_each(program, edges.stream)
+        numbers = np.arange(program.stream_count)
+        used = np.isin(numbers, edges.stream)
+        return FoldFifos(numbers, numbers, np.zeros_like(numbers), used)
     source, target = node_of_task[edges.source], node_of_task[edges.target]
-    put_place, get_place, single = _places(program)
+    put_place, get_place, single = graph.once(_places)
     order = np.lexsort((put_place[edges.stream], position[edges.source], edges.array, target, source))
     key = np.stack([source, target, edges.array], axis=1)[order]
     new = np.concatenate(([True], (key[1:] != key[:-1]).any(axis=1)))
@@ -167,29 +167,19 @@ def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) 
     split = np.isin(bundle, bundle[out_of_turn])
     of_edge = np.cumsum(new | split) - 1
     inside = key[:, 0] == key[:, 1]
-    turns = _Turns(_put_turns(graph, position)[order][inside], 2 * consumed[inside])
-    return _joined(program, edges.stream[order], of_edge, inside, turns)
+    # In half tasks: puts come after the task's gets, which make room, unless the task puts first.
+    put = 2 * position[edges.source] + 1 - 2 * graph.early_puts[edges.stream]
+    turns = np.concatenate([put[order][inside], 2 * consumed[inside]])
+    return _joined(graph, edges.stream[order], of_edge, inside, turns)
 
 
-class _Turns(NamedTuple):
-    """Per edge within a node, when in the node's schedule it is put to and got from, in half tasks."""
+def _joined(graph: ProgramGraph, streams: IntArray, of_edge: IntArray, inside: BoolArray, turns: IntArray) -> FoldFifos:
+    """FIFOs numbered by the edges they carry; streams without an edge, which nothing uses, have the last ones.
 
-    put: IntArray
-    got: IntArray
-
-
-def _one_each(program: CompiledProgram, streams: IntArray) -> FoldFifos:
-    """Every stream a FIFO of its own; `streams` are used."""
-    numbers = np.arange(program.stream_count)
-    used = np.zeros(program.stream_count, np.bool_)
-    used[streams] = True
-    return FoldFifos(numbers, numbers, np.zeros_like(numbers), used)
-
-
-def _joined(
-    program: CompiledProgram, streams: IntArray, of_edge: IntArray, inside: NDArray[np.bool_], turns: _Turns
-) -> FoldFifos:
-    """FIFOs numbered by the edges they carry; streams without an edge, which nothing uses, have the last ones."""
+    Args:
+        turns: of the edges within a node, when in its schedule each is put to, and then when each is got from.
+    """
+    program = graph.program
     used = int(of_edge[-1]) + 1
     unused = np.setdiff1d(np.arange(program.stream_count), streams, assume_unique=True)
     fifo = np.empty(program.stream_count, np.int64)
@@ -199,20 +189,20 @@ def _joined(
     held = np.zeros(used + len(unused), np.int64)
     numbers = of_edge[inside]
     np.maximum.at(held, numbers, 1)
-    when = np.concatenate([turns.put, turns.got])
-    tokens = tokens_of(program)[streams[inside]]
+    tokens = graph.once(_tokens)[streams[inside]]
     change, of = np.concatenate([tokens, -tokens]), np.concatenate([numbers, numbers])
-    in_time = np.lexsort((when, of))
+    in_time = np.lexsort((turns, of))
     np.maximum.at(held, of[in_time], np.cumsum(change[in_time]))
     return FoldFifos(fifo, np.concatenate([streams[first], unused]), held, np.arange(len(held)) < used)
 
 
-def _places(program: CompiledProgram) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
+def _places(graph: ProgramGraph) -> tuple[IntArray, IntArray, BoolArray]:
     """Per stream: its place among the ports of the task that puts to it, and among those of the one that gets from it.
 
     Also whether it carries exactly one token: the tokens of streams that one task uses come in the order of their ports
     only if each carries one.
     """
+    program = graph.program
     places = np.zeros((2, program.stream_count), np.int64)
     single = np.ones(program.stream_count, np.bool_)
     for task_class, _, pids in tasks_by_class(program):
@@ -223,10 +213,8 @@ def _places(program: CompiledProgram) -> tuple[IntArray, IntArray, NDArray[np.bo
     return places[0], places[1], single
 
 
-def _put_turns(graph: ProgramGraph, position: IntArray) -> IntArray:
-    """Per edge, when it is put to: after the task's gets, which make room, unless the task puts first."""
-    edges = graph.edges
-    return 2 * position[edges.source] + 1 - 2 * graph.early_puts[edges.stream]
+def _tokens(graph: ProgramGraph) -> IntArray:
+    return tokens_of(graph.program)
 
 
 def tokens_of(program: CompiledProgram) -> IntArray:
@@ -318,7 +306,9 @@ class FoldUses:
         found: set[int] = set()
         for kernel in kernels:
             own = tasks[(tasks >= program.first_task[kernel]) & (tasks < program.first_task[kernel + 1])]
-            if len(own) and port.tile.grid and len(program.kernels[kernel].mesh) == _rank(port):
+            tile = port.tile  # a function of as many mesh axes as:
+            rank = len(tile.matrix[0]) if tile.matrix else 0 if tile.table is None else tile.table.ndim
+            if len(own) and tile.grid and len(program.kernels[kernel].mesh) == rank:
                 found.update(port.tile.linear(program.pids(kernel, own)).tolist())
         return max(1, len(found))
 
@@ -405,8 +395,3 @@ class FoldUses:
             (program.streams[number].name, held, count)
             for (number, held), count in zip(kinds.tolist(), counts.tolist(), strict=True)
         ]
-
-
-def _rank(port: TensorPort) -> int:
-    """Axes of the mesh that a port's tile index is a function of."""
-    return len(port.tile.matrix[0]) if port.tile.matrix else port.tile.table.ndim if port.tile.table is not None else 0

@@ -25,7 +25,6 @@ from ..graph.program_graph import MOST_TASKS, ProgramGraph
 from .builder import Builder, Primitive
 from .every_node_fold import NodeFold
 from .fold import JointFold, MeshFold, Step, unfolded, violations
-from .mesh_groups import mesh_groups
 from .node_edges import FoldUses, NodeEdges, node_edges
 from .primitives import (
     Coordinate,
@@ -35,6 +34,7 @@ from .primitives import (
     bundle_nodes,
     chain_nodes,
     list_source,
+    mesh_groups,
     mesh_primitives,
     mesh_source,
     plans,
@@ -78,7 +78,7 @@ def joint_names(joint: JointFold) -> dict[str, str]:
 
 def _make(joint: JointFold, made: Made) -> set[str]:
     """Carry out a joint fold; returns the names of the nodes that it leaves."""
-    own = plans(joint.program, joint.fold, joint.rules)
+    own = plans(joint.graph.program, joint.fold, joint.graph.rules)
     nodes: dict[int, _Nodes] = {}
     chained = [chain_nodes(plan, made) for plan in own]
     for kernel, (plan, names) in enumerate(zip(own, chained, strict=True)):
@@ -131,31 +131,24 @@ def _bundle(step: Step, joint: JointFold, own: list[Plan], nodes: dict[int, _Nod
     heads = [plan.pid(axis, u, 0) for u in range(plan.fold.axes[axis].spatial)]
     trips = plan.trips(axis)
     new_names: dict[str, str] = {}
+    positions = [(nodes[kernel], nodes[kernel].links.index(link)) for kernel in taking]
+
+    def nodes_at(own: _Nodes, position: int, pid: int) -> Iterator[str]:
+        """All nodes at one place of the linked axis."""
+        return (name for place, row in own.at.items() if place[position] == pid for name in row)
+
     for u in range(len(heads)):
         places = range(1 if made.heads else trips)
-        rows = [_nodes_at(nodes, taking, link, plan.pid(axis, u, v)) for v in places]
+        pids = [plan.pid(axis, u, v) for v in places]
+        rows = [tuple(dict.fromkeys(name for own in positions for name in nodes_at(*own, pid))) for pid in pids]
         new_names |= zip(rows[0], made.bundle(rows, trips), strict=True)
-    for kernel in taking:
-        mine = nodes[kernel]
-        position = mine.links.index(link)
+    for mine, position in positions:
         kept = {}
         for u, first in enumerate(heads):
             for place, row in mine.at.items():
                 if place[position] == first:
                     kept[*place[:position], u, *place[position + 1 :]] = tuple(new_names[name] for name in row)
         mine.at = kept
-
-
-def _nodes_at(nodes: dict[int, _Nodes], kernels: list[int], link: int, value: int) -> tuple[str, ...]:
-    """All nodes of some kernels at one place of a linked axis, each once."""
-    names: dict[str, None] = {}
-    for kernel in kernels:
-        own = nodes[kernel]
-        position = own.links.index(link)
-        for place, row in own.at.items():
-            if place[position] == value:
-                names.update(dict.fromkeys(row))
-    return tuple(names)
 
 
 _LATEST_FOLDS = 256

@@ -18,9 +18,9 @@ from itertools import groupby
 from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
 
@@ -34,7 +34,7 @@ from allo_dse.compiler.program.tensors import IntArray
 # immutable, hashable and canonical, so that equal schedules are equal trees: build them with `seq` and `repeat`.
 
 
-class Task(Struct, frozen=True):
+class Task(Frozen):
     """One task of class `cls` of the kernel at position `kernel`."""
 
     kernel: int
@@ -156,14 +156,14 @@ class Leaves(Protocol):
         """The number of tasks that each node executes."""
 
     @property
-    def loops(self) -> tuple[int, ...] | None:
+    def loops(self) -> Ints | None:
         """Trip counts of the temporal loops, outermost first (product: `leaf_count`); None if not a loop nest."""
 
     def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
         """Task ids of leaves `start` to `stop` (excluded) of every node, in execution order: (count, stop - start)."""
 
 
-class ArrayLeaves(Struct, frozen=True, eq=False):
+class ArrayLeaves(Frozen, eq=False):
     """Leaves given as an array of task ids, of shape (count, leaf_count)."""
 
     array: IntArray
@@ -173,14 +173,14 @@ class ArrayLeaves(Struct, frozen=True, eq=False):
         return int(self.array.shape[1])
 
     @property
-    def loops(self) -> tuple[int, ...] | None:
+    def loops(self) -> Ints | None:
         return None
 
     def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
         return self.array[:, start:stop]
 
 
-class MeshLeaves(Struct, frozen=True, eq=False, dict=True):
+class MeshLeaves(Frozen, eq=False, dict=True):
     """Leaves of a mesh fold: `tasks()[node, leaf] == base[node] + offsets()[leaf]`.
 
     Attributes:
@@ -196,11 +196,11 @@ class MeshLeaves(Struct, frozen=True, eq=False, dict=True):
 
     kernel: int
     first: int
-    spatial: tuple[int, ...]
-    spatial_stride: tuple[int, ...]
-    loops: tuple[int, ...]
-    loop_axes: tuple[int, ...]
-    loop_stride: tuple[int, ...]
+    spatial: Ints
+    spatial_stride: Ints
+    loops: Ints
+    loop_axes: Ints
+    loop_stride: Ints
     group_of: IntArray
     group: int
 
@@ -244,7 +244,7 @@ class MeshLeaves(Struct, frozen=True, eq=False, dict=True):
         return self.base[:, None] + self.offsets(start, stop)[None, :]
 
 
-class ChainPart(Struct, frozen=True, eq=False):
+class ChainPart(Frozen, eq=False):
     """The tasks of one kernel in nodes that several kernels share.
 
     Attributes:
@@ -254,9 +254,9 @@ class ChainPart(Struct, frozen=True, eq=False):
     """
 
     base: IntArray
-    shared_stride: tuple[int, ...]
-    loops: tuple[int, ...]
-    loop_stride: tuple[int, ...]
+    shared_stride: Ints
+    loops: Ints
+    loop_stride: Ints
 
     @property
     def leaf_count(self) -> int:
@@ -264,7 +264,7 @@ class ChainPart(Struct, frozen=True, eq=False):
         return math.prod(self.loops)
 
 
-class ChainLeaves(Struct, frozen=True, eq=False, dict=True):
+class ChainLeaves(Frozen, eq=False, dict=True):
     """Leaves of nodes that run tasks of several kernels, one kernel after the other, in loops that they share.
 
     Attributes:
@@ -272,7 +272,7 @@ class ChainLeaves(Struct, frozen=True, eq=False, dict=True):
     """
 
     parts: tuple[ChainPart, ...]
-    shared: tuple[int, ...]
+    shared: Ints
 
     @cached_property
     def round_length(self) -> int:
@@ -283,7 +283,7 @@ class ChainLeaves(Struct, frozen=True, eq=False, dict=True):
         return math.prod(self.shared) * self.round_length
 
     @property
-    def loops(self) -> tuple[int, ...]:
+    def loops(self) -> Ints:
         return (*self.shared, self.round_length)
 
     @cached_property
@@ -321,23 +321,33 @@ def nest_offsets(iterations: IntOrInts, loops: Sequence[int], strides: Sequence[
     return total
 
 
+class Shared:
+    """Something that data is derived from, which is kept with it."""
+
+    @cached_property
+    def _made(self) -> dict[Hashable, object]:
+        return {}
+
+    def once(
+        self: Own, make: Callable[Concatenate[Own, Given], Made], *given: Given.args, **named: Given.kwargs
+    ) -> Made:
+        """Return `make(self, ...)`, computed at the first call and kept. Arguments must be hashable."""
+        key = make, given, *named.values()
+        if key not in self._made:
+            self._made[key] = make(self, *given, **named)
+        return cast(Made, self._made[key])
+
+
+Own = TypeVar("Own", bound=Shared)
+
+
 @dataclass(frozen=True, eq=False)
-class NodeGroup:
+class NodeGroup(Shared):
     """`count` nodes that execute the same schedule tree, each for its own tasks; folds that have it share it."""
 
     tree: Tree
     count: int
     leaves: Leaves
-    _made: dict[Hashable, object] = field(default_factory=dict, repr=False)
-
-    def once(
-        self, make: Callable[Concatenate[NodeGroup, Given], Made], *given: Given.args, **named: Given.kwargs
-    ) -> Made:
-        """Call a function with the group and hashable arguments, and cache the result with the group."""
-        key = make, given, *named.values()
-        if key not in self._made:
-            self._made[key] = make(self, *given, **named)
-        return cast(Made, self._made[key])
 
     @cached_property
     def first_tasks(self) -> IntArray:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import IntArray, StreamPort
+from allo_dse.compiler.program.tensors import BoolArray, IntArray, StreamPort
 
 from ..axes import AxisRule, axis_rules, computed_arrays
 from ..graph_algorithms import topological_ranks
@@ -26,7 +25,7 @@ MOST_EDGES = 4_000_000
 """More edges than this are not listed: they only arise where stream indices are computed at run time."""
 
 
-class StreamEdges(Struct, frozen=True):
+class StreamEdges(Frozen):
     """Streams that connect tasks, one entry each.
 
     Attributes:
@@ -82,7 +81,7 @@ class TaskGraph:
                     users.setdefault(port.stream.name, set()).add(kernel.name)
         return any(len(kernels) > 1 for kernels in users.values())
 
-    def cut_axes(self, kernel: int) -> tuple[int, ...]:
+    def cut_axes(self, kernel: int) -> Ints:
         """Axes along which nothing changes: no streams run along them and all tasks along them are of one class."""
         return tuple(axis for axis, rule in enumerate(self.rules[kernel]) if rule.how == "bundle")
 
@@ -167,7 +166,7 @@ class TaskGraph:
         return np.array(numbers, np.int64)
 
 
-Chains = tuple[tuple[int, ...], ...]
+Chains = tuple[Ints, ...]
 """Sets of kernels that share their nodes, by position, each in the order in which its members run."""
 
 MOST_PARTITIONED = 8
@@ -180,17 +179,17 @@ def node_sets(chains: Sequence[Sequence[int]], kernels: Sequence[int]) -> list[S
     return [*chains, *((kernel,) for kernel in kernels if kernel not in chained)]
 
 
-class KernelGraph(Struct, frozen=True, eq=False, dict=True):
+class KernelGraph(Frozen, eq=False, dict=True):
     """The kernels of a program, as far as streams order them.
 
     Attributes:
         feeds: whether streams lead from one kernel to another: (kernels, kernels).
     """
 
-    feeds: NDArray[np.bool_]
+    feeds: BoolArray
 
     @cached_property
-    def order(self) -> tuple[int, ...]:
+    def order(self) -> Ints:
         """Kernels so that streams lead forwards as far as possible; otherwise in program order."""
         left, result = list(range(len(self.feeds))), []
         while left:
@@ -200,7 +199,7 @@ class KernelGraph(Struct, frozen=True, eq=False, dict=True):
         return tuple(result)
 
     @cached_property
-    def rank(self) -> tuple[int, ...]:
+    def rank(self) -> Ints:
         """Position of each kernel in `order`."""
         return tuple(self.order.index(kernel) for kernel in range(len(self.feeds)))
 
@@ -228,7 +227,7 @@ class KernelGraph(Struct, frozen=True, eq=False, dict=True):
                 node = [keep if n == drop else n for n in node]
 
     @cached_property
-    def _targets(self) -> tuple[int, ...]:
+    def _targets(self) -> Ints:
         """Per kernel the kernels that its streams lead to, as bits."""
         return tuple(sum(1 << int(target) for target in np.flatnonzero(row)) for row in self.feeds)
 
@@ -248,11 +247,11 @@ class KernelGraph(Struct, frozen=True, eq=False, dict=True):
         chains = self.normalised([run.tolist() for run in np.split(np.array(self.order), cuts)])
         return chains, 1 << len(self.order) - 1 if self.refusal(chains) is None else 0
 
-    def single_chains(self) -> Iterator[tuple[int, ...]]:
+    def single_chains(self) -> Iterator[Ints]:
         """Yield every chain that is legal while all other kernels have nodes of their own."""
         kernels = self.order
         if self._is_small:
-            chosen: Iterable[tuple[int, ...]] = itertools.chain.from_iterable(
+            chosen: Iterable[Ints] = itertools.chain.from_iterable(
                 itertools.combinations(kernels, size) for size in range(2, len(kernels) + 1)
             )
         else:

@@ -8,10 +8,10 @@ from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.common.records import Frozen, Ints
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, StreamPort, TensorPort
 
 from .groups import Seq, Task, Tree, leaf_tasks
@@ -19,7 +19,7 @@ from .groups import Seq, Task, Tree, leaf_tasks
 # Tasks of every class, with the arguments of their bodies that are equal in every run.
 
 
-class ClassTasks(Struct, frozen=True):
+class ClassTasks(Frozen):
     """The tasks of one class, and the arguments of theirs that are the same in every run.
 
     Attributes:
@@ -31,7 +31,7 @@ class ClassTasks(Struct, frozen=True):
     task_class: TaskClass
     tasks: IntArray
     pid: tuple[IntArray, ...]
-    tiles: tuple[tuple[str, IntArray, tuple[int, ...]], ...]
+    tiles: tuple[tuple[str, IntArray, Ints], ...]
     streams: tuple[IntArray | int, ...]
 
 
@@ -66,11 +66,11 @@ def _group(program: CompiledProgram, task_class: TaskClass, tasks: IntArray, pid
 
 Direction = Literal["in", "out"]
 
-PortKey = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
+PortKey = tuple[str, Direction, tuple[int | None, ...], Ints]
 """Tensor name, direction, layout and tile shape: tensor ports of a node that agree in it share their tiles."""
 
 
-class PortFamily(Struct, frozen=True, eq=False):
+class PortFamily(Frozen, eq=False):
     """Ports to streams of one array that are at constant distances from each other.
 
     Attributes:
@@ -80,7 +80,7 @@ class PortFamily(Struct, frozen=True, eq=False):
     """
 
     port: StreamPort
-    members: tuple[int, ...]
+    members: Ints
     steps: IntArray
 
     def streams(self, program: CompiledProgram, pids: IntArray) -> IntArray:
@@ -106,7 +106,7 @@ def port_families(ports: Sequence[StreamPort]) -> list[PortFamily]:
     return result
 
 
-class PortSide(Struct, frozen=True, eq=False):
+class PortSide(Frozen, eq=False):
     """One direction of a tensor port of a class.
 
     Attributes:
@@ -117,7 +117,7 @@ class PortSide(Struct, frozen=True, eq=False):
 
     key: PortKey
     port: TensorPort
-    factors: tuple[int, ...] | None
+    factors: Ints | None
     offset: int
 
     def first_bytes(self, pids: IntArray) -> IntArray:
@@ -146,7 +146,7 @@ def _side(port: TensorPort, direction: Direction) -> PortSide:
     return PortSide(key, port, factors, sum(o * step for o, step in zip(tile.offset, steps, strict=True)))
 
 
-class Sink(Struct, frozen=True):
+class Sink(Frozen):
     """The destination of a block that a task gets and updates in place: a `put` of the task, or a tensor it writes.
 
     Attributes:
@@ -191,7 +191,7 @@ def _forwards(cls: TaskClass) -> frozenset[int]:
     return frozenset(i for i, p in enumerate(cls.stream_ports) if (p.stream.dtype, p.stream.block) in tiles)
 
 
-class ClassPorts(Struct, frozen=True, eq=False, dict=True):
+class ClassPorts(Frozen, eq=False, dict=True):
     """The ports of a task class: tensor port sides (inputs first), and the sinks of its stream ports.
 
     Attributes:
@@ -211,12 +211,9 @@ class ClassPorts(Struct, frozen=True, eq=False, dict=True):
         return frozenset(i for i, port in enumerate(self.streams) if (port.location, port.direction) in several)
 
     @cached_property
-    def families(self) -> dict[str, list[PortFamily]]:
-        """The stream ports by direction, in families whose members are positions in `streams`."""
-        found: dict[str, list[PortFamily]] = {"put": [], "get": []}
-        for family in port_families(self.streams):
-            found[family.port.direction].append(family)
-        return found
+    def families(self) -> list[PortFamily]:
+        """The stream ports in families whose members are positions in `streams`."""
+        return port_families(self.streams)
 
 
 def _class_ports(cls: TaskClass) -> ClassPorts:
@@ -226,7 +223,7 @@ def _class_ports(cls: TaskClass) -> ClassPorts:
     return ClassPorts(tuple(in_order), cls.stream_ports, _sinks(cls), _forwards(cls))
 
 
-class ProgramPorts(Struct, frozen=True, eq=False):
+class ProgramPorts(Frozen, eq=False):
     """The ports of every class of every kernel, `classes[kernel][class]`, with data derived from them.
 
     Attributes:
@@ -259,7 +256,7 @@ def tokens_said(program: CompiledProgram, classes: Iterable[ClassTasks]) -> IntA
     return said
 
 
-class ClassUse(Struct, frozen=True, eq=False):
+class ClassUse(Frozen, eq=False):
     """A task class in a schedule tree.
 
     Attributes:
@@ -272,7 +269,7 @@ class ClassUse(Struct, frozen=True, eq=False):
     in_round: IntArray
 
 
-class Round(Struct, frozen=True, eq=False):
+class Round(Frozen, eq=False):
     """One round of a schedule: all of it, or one iteration of the `Repeat` at its root; the others are isomorphic.
 
     Attributes:

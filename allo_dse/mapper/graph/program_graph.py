@@ -12,26 +12,22 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import keep
+from allo_dse.common.records import Frozen, keep
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Grid, IntArray, piece_grids, pieces_of
 
 from ..axes import kernel_feeds
-from .groups import NodeGroup
+from .groups import NodeGroup, Shared
 from .kernel_graph import KernelGraph, TaskGraph
 from .ports import ClassTasks, ProgramPorts, class_tasks, tasks_by_class, tokens_said
 
 if TYPE_CHECKING:
     from .token_order import ClassOrder
-
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
 
 _FEWEST_GROUPS, _MOST_GROUPS = 8, 256
 MOST_TASKS = 1 << 22
@@ -42,8 +38,11 @@ _PER_TASK = ("edges", "tokens", "class_tasks", "token_orders", "early_puts")
 _USED: WeakValueDictionary[int, ProgramGraph] = WeakValueDictionary()
 
 
-class ProgramGraph(TaskGraph):
-    """Tasks and streams of a program, and other data that all of its folds share."""
+class ProgramGraph(TaskGraph, Shared):
+    """Tasks and streams of a program, and other data that all of its folds share.
+
+    Backends keep here, with `once`, what all folds of a program share on their devices.
+    """
 
     def use(self) -> None:
         """Note that the program is in use; forget the data per task of large programs that were used least lately.
@@ -121,24 +120,8 @@ class ProgramGraph(TaskGraph):
             return _FEWEST_GROUPS
         return min(_MOST_GROUPS, max(_FEWEST_GROUPS, MOST_TASKS // self.program.task_count))
 
-    def once(
-        self, make: Callable[Concatenate[ProgramGraph, Given], Made], *given: Given.args, **named: Given.kwargs
-    ) -> Made:
-        """Return `make(graph, ...)`, computed at the first call and kept with the graph.
 
-        Backends keep here what all folds of a program share on their devices. Arguments must be hashable.
-        """
-        key = make, given, *named.values()
-        if key not in self._made:
-            self._made[key] = make(self, *given, **named)
-        return cast(Made, self._made[key])
-
-    @cached_property
-    def _made(self) -> dict[Hashable, object]:
-        return {}
-
-
-class TensorPieces(Struct, frozen=True):
+class TensorPieces(Frozen):
     """The pieces of each tensor that tasks read, and those that they write, in ascending order.
 
     Attributes:

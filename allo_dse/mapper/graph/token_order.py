@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.static_steps import Move, Repeat, Steps, static_steps
+from allo_dse.simulator.network.tables import Table
 
 from .ports import ClassTasks
 
 
-class ClassOrder(Struct, frozen=True, eq=False):
+class ClassOrder(Frozen, eq=False, dict=True):
     """The stream operations of the tasks of one class.
 
     Attributes:
@@ -29,11 +31,21 @@ class ClassOrder(Struct, frozen=True, eq=False):
     kinds: tuple[Steps, ...]
     which: IntArray
 
-    @property
+    @cached_property
     def streams(self) -> IntArray:
         """The numbers of the streams: (tasks, stream parameters)."""
         found = [np.broadcast_to(np.asarray(one), self.own.tasks.shape) for one in self.own.streams]
         return np.array(found, np.int64).reshape(len(found), -1).T
+
+    @cached_property
+    def tokens(self) -> list[dict[int, int]]:
+        """Per kind the tokens that pass each stream parameter."""
+        return [count_tokens(steps, {}) for steps in self.kinds]
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """The kinds as operation tables, whose ports are the stream parameters."""
+        return [exchange_table(steps, self.first) for steps in self.kinds]
 
 
 def token_orders(classes: Iterable[ClassTasks]) -> tuple[ClassOrder, ...] | None:
@@ -70,6 +82,22 @@ def count_tokens(steps: Steps, found: dict[int, int], times: int = 1, *, puts: b
     return found
 
 
+def exchange_table(steps: Steps, first: int) -> Table:
+    """The gets and puts of some steps, without their costs; `first` is the position of the first stream parameter."""
+    table = Table()
+    _write(table, steps, first)
+    return table
+
+
+def _write(table: Table, steps: Steps, first: int) -> None:
+    for step in steps:
+        if isinstance(step, Move):
+            (table.put if step.is_put else table.get)(step.parameter - first)
+        elif isinstance(step, Repeat) and count_tokens(step.steps, {}):
+            with table.repeat(step.count):
+                _write(table, step.steps, first)
+
+
 def early_puts(
     program: CompiledProgram, classes: Iterable[ClassTasks], orders: Sequence[ClassOrder] | None
 ) -> IntArray:
@@ -103,17 +131,14 @@ def early_puts(
 def _early(own: ClassTasks, first: int, steps: Steps) -> set[int]:
     """The parameters of streams that are put to early."""
     ways = _ways(steps, {})
-    array = {n: b.name for n, b in enumerate(_arrays(own), first)}
+    bound = (b if isinstance(b, StreamArray) else b.stream for b in own.task_class.body.streams)
+    array = {n: stream.name for n, stream in enumerate(bound, first)}
     return {
         put
         for put, is_put in ways.items()
         for get, also_put in ways.items()
         if is_put and not also_put and array[put] == array[get] and _lead(steps, put, get)[0] > 0
     }
-
-
-def _arrays(own: ClassTasks) -> list[StreamArray]:
-    return [b if isinstance(b, StreamArray) else b.stream for b in own.task_class.body.streams]
 
 
 def _ways(steps: Steps, found: dict[int, bool]) -> Mapping[int, bool]:

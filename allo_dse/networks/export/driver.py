@@ -17,7 +17,13 @@ computes. Allo's tensors are stored row by row. NumPy rearranges a tensor first 
 
 Allo's host program runs one region, and configures the array for each of its calls. So every design is a build of its
 own, and the operators of a launch run one after another. The time of a launch is the sum of its calls, without
-configuring the array. Kernels on a card share one configuration and run one after another as well, except kernels that
+configuring the array.
+
+For the runtime "sequence" the programs that Allo has generated become devices of one module, `network.mlir`, and
+`network.elf`. A call is a runtime sequence that configures the array for one program after another. This needs an
+mlir-aie with `aiex.configure` beside the one that Allo needs (AIECC is its command line), and pyxrt with ELF files.
+
+Kernels on a card share one configuration and run one after another as well, except kernels that
 stream to each other: these are called at once, each by a process of its own. In C simulation they run one after
 another, and a stream is a file with the elements in order of arrival.
 
@@ -30,11 +36,16 @@ import argparse
 import importlib
 import importlib.util
 import json
+import os
+import re
+import shlex
+import shutil
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,9 +55,11 @@ from numpy.typing import NDArray
 
 HERE = Path(__file__).resolve().parent
 WRONG = 66
+AIECC = "aiecc --get-full-elf --full-elf-name=network.elf --alloc-scheme=basic-sequential"
 
 Array = NDArray[Any]
 Facts = Mapping[str, Any]
+Buffer = tuple[str, str]
 
 
 class WrongResults(Exception):
@@ -88,6 +101,104 @@ class Built:
     def finish(self) -> tuple[Array, float]:
         """Return the outputs, and the device's time in us."""
         return self.result
+
+
+class Elf:
+    """Programs that Allo has generated, in one ELF file: each call of it is a runtime sequence.
+
+    Buffers have a tensor's name and its element type. Constants stay in theirs from call to call.
+
+    Attributes:
+        calls: the designs that run, each with its buffers.
+        kinds: types of buffers in MLIR. written: buffers that designs write.
+    """
+
+    def __init__(self, network: Facts, built: Mapping[str, Any], free: Mapping[str, str]) -> None:
+        self.calls: dict[int, list[tuple[str, list[Buffer]]]] = {}
+        self.kinds, self.written, self.buffers = dict[Buffer, str](), set[Buffer](), dict[Buffer, Any]()
+        reads, devices = {step["name"]: step["inputs"] for step in network["steps"]}, dict[str, str]()
+        for run in (run for launch in network["launches"] for run in launch["runs"]):
+            name, own, left = run["design"], built[run["folder"]], iter(reads[run["step"]])
+            devices[name] = devices.get(name) or _device(name, own.project)
+            kinds = re.findall(r"memref<[^>]*>", devices[name].partition("@run(")[2].partition(") {")[0])
+            if len(kinds) != len(own.facts["tensors"]):
+                raise SystemExit(f"{own.project}: its runtime sequence has other arguments than the program's tensors")
+            given = []
+            for tensor, kind in zip(own.facts["tensors"], kinds, strict=True):
+                source = run["writes"] if tensor["written"] else next(left)
+                while source in free:  # in another shape
+                    source = free[source]
+                given.append((source, tensor["dtype"]))
+                self.kinds[given[-1]] = kind
+                self.written |= {given[-1]} if tensor["written"] else set()
+            self.calls.setdefault(run["call"], []).append((name, given))
+        kind = re.findall(r"aie\.device(\(\w+\))", "".join(devices.values()))[0]
+        main = [f"aie.device{kind} @main {{", *map(self._sequence, self.calls), "}\n"]
+        (HERE / "network.mlir").write_text("\n".join([*devices.values(), *main]))
+        command = [*shlex.split(os.environ.get("AIECC", AIECC)), "network.mlir"]
+        subprocess.run(command, cwd=HERE, check=True, stdout=sys.stderr)
+
+    def _arguments(self, call: int) -> dict[Buffer, str]:
+        given = dict.fromkeys(one for _, own in self.calls[call] for one in own)
+        return {one: f"%arg{number}" for number, one in enumerate(given)}
+
+    def _sequence(self, call: int) -> str:
+        """The runtime sequence of a call; programs in a row that are alike share a configuration."""
+        names = self._arguments(call)
+        given = ", ".join(f"{name}: {self.kinds[one]}" for one, name in names.items())
+        lines = [f"  aie.runtime_sequence @call_{call}({given}) {{"]
+        for design, runs in groupby(self.calls[call], lambda one: one[0]):
+            lines.append(f"    aiex.configure @{design} {{")
+            for _, own in runs:
+                passed, kinds = (", ".join(by[one] for one in own) for by in (names, self.kinds))
+                lines.append(f"      aiex.run @run({passed}) : ({kinds})")
+            lines.append("    }")
+        return "\n".join([*lines, "  }"])
+
+    def run(self, call: int, known: Mapping[str, Array], repetitions: int) -> tuple[dict[str, Array], float]:
+        """Return the tensors that a call writes, and its time in us."""
+        xrt, given = importlib.import_module("pyxrt"), self._arguments(call)
+        if not self.buffers:
+            self.device = xrt.device(0)
+            self.context = xrt.hw_context(self.device, xrt.elf(str(HERE / "network.elf")))
+        run = xrt.run(xrt.ext.kernel(self.context, f"main:call_{call}"))
+        to_device, to_host = (getattr(xrt.xclBOSyncDirection, f"XCL_BO_SYNC_BO_{to}_DEVICE") for to in ("TO", "FROM"))
+        for number, (tensor, dtype) in enumerate(given):
+            if (tensor, dtype) not in self.buffers:
+                size = int(re.findall(r"\d+", self.kinds[tensor, dtype])[0])
+                first = np.zeros(size, _dtype(dtype)) if tensor not in known else known[tensor].astype(_dtype(dtype))
+                self.buffers[tensor, dtype] = made = xrt.ext.bo(self.device, first.nbytes)
+                made.write(first.tobytes(), 0)
+                made.sync(to_device)
+            run.set_arg(number, self.buffers[tensor, dtype])
+        times = []
+        for _ in range(repetitions):
+            begun = time.perf_counter()
+            run.start()
+            if run.wait() != xrt.ert_cmd_state.ERT_CMD_STATE_COMPLETED:
+                raise SystemExit(f"call {call} was not completed")
+            times.append((time.perf_counter() - begun) * 1e6)
+        found = {}
+        for tensor, dtype in self.written.intersection(given):
+            self.buffers[tensor, dtype].sync(to_host)
+            found[tensor] = np.frombuffer(self.buffers[tensor, dtype].map(), _dtype(dtype)).copy()
+        return found, statistics.median(times)
+
+
+def _device(name: str, project: Path) -> str:
+    """Return a program of Allo's as a device with a name; its objects are copied, and have names of their own as well.
+
+    Aliases of attributes come before it: the parser wraps what a file has into a module.
+    """
+    text = (project / "top.mlir").read_text()
+    for alias in re.findall(r"^[#!](\w+) =", text, re.MULTILINE):
+        text = re.sub(rf"([#!]){alias}\b", rf"\1{name}_{alias}", text)
+    for file in set(re.findall(r'link_with = "([^"]+)"', text)):
+        shutil.copy(project / file, HERE / f"{name}_{file}")
+        text = text.replace(f'"{file}"', f'"{name}_{file}"')
+    text = re.sub(r"aie\.device(\(\w+\))(?: @\w+)?", rf"aie.device\1 @{name}", text, count=1)
+    text = re.sub(r"aiex?\.runtime_sequence(?: @\w+)?\s*\(", "aie.runtime_sequence @run(", text, count=1)
+    return text.partition("module")[0] + text[text.find("aie.device") : text.rfind("}")].rstrip()
 
 
 class Kernel:
@@ -132,11 +243,16 @@ def main() -> int:
     started = time.monotonic()
     make = Built if tools.exists() else Kernel
     built = {name: make(folder, options) for name, folder in folders.items()}
+    elf = None
+    if network["runtime"] == "sequence" and built:
+        free = {name for name, order in _arrays("orders").items() if not order.size}
+        same = {step["output"]: step["inputs"][0] for step in network["steps"] if step["name"] in free}
+        elf = Elf(network, built, same)
     found: dict[str, Any] = {"build_s": round(time.monotonic() - started, 3)}
     if not options.build_only:
         try:
             inputs = Path(own.inputs) if own.inputs else HERE / "inputs.npz"
-            timed, made = _run(network, built, options.repetitions, inputs)
+            timed, made = _run(network, built, elf, options.repetitions, inputs)
             found |= timed
             if own.outputs:
                 plain = {name: one.astype(np.float32) if one.dtype.kind == "V" else one for name, one in made.items()}
@@ -173,7 +289,7 @@ def _options() -> argparse.Namespace:
 
 
 def _run(
-    network: Facts, built: Mapping[str, Built | Kernel], repetitions: int, inputs: Path
+    network: Facts, built: Mapping[str, Any], elf: Elf | None, repetitions: int, inputs: Path
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Times of everything that runs, in its order, and the outputs."""
     runs = {run["step"]: (launch["number"], run) for launch in network["launches"] for run in launch["runs"]}
@@ -184,13 +300,17 @@ def _run(
         raise SystemExit(f"{inputs}: has no {', '.join(sorted(missing))}")
     orders = _arrays("orders")
     times: list[list[dict[str, Any]]] = [[] for _ in network["launches"]]
-    host_us = {}
+    host_us, calls_us = {}, dict[int, float]()
     groups, called = _groups(network["launches"]), set[str]()
     reads = {step["name"]: step["inputs"] for step in network["steps"]}
     for step in network["steps"]:
         name = step["name"]
-        if name in runs:
-            number, run = runs[name]
+        number, run = runs.get(name, (-1, {}))
+        if run and elf is not None:
+            if run["call"] not in calls_us:
+                results, calls_us[run["call"]] = elf.run(run["call"], known, repetitions)
+            made, us = results[run["writes"]], None
+        elif run:
             design = built[run["folder"]]
             at_once = groups[name] if isinstance(design, Kernel) and design.on_card else [name]
             try:
@@ -200,7 +320,6 @@ def _run(
             except WrongResults as wrong:
                 raise WrongResults(f"launch {number}: {name}: {wrong}") from None
             made, us = design.finish()
-            times[number].append({"step": name, "latency_us": us, "predicted_us": run["latency_us"]})
         else:
             started, given = time.perf_counter(), [known[one] for one in step["inputs"]]
             if "dtype" in step:
@@ -208,13 +327,16 @@ def _run(
             else:
                 made = _moved(given, orders[name]) if name in orders else _on_host(step, given)
             host_us[name] = round((time.perf_counter() - started) * 1e6, 1)
+        if run:
+            times[number].append({"step": name, "latency_us": us, "predicted_us": run["latency_us"]})
         free = "host" in step and made.size != np.prod(step["shape"])  # its shape depends on elements
         known[step["output"]] = made if free else made.reshape(step["shape"])
     launches: list[Facts] = [
         {"launch": number, "latency_us": _sum(own, groups), "runs": own} for number, own in enumerate(times)
     ]
     found = {
-        "latency_us": _total([one["latency_us"] for one in launches]),
+        "latency_us": sum(calls_us.values()) if elf else _total([one["latency_us"] for one in launches]),
+        "calls_us": list(calls_us.values()),
         "launches": launches,
         "host_us": host_us,
     }

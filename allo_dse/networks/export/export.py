@@ -6,14 +6,15 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from allo_dse.backends.fpga.backend import HLS
-from allo_dse.backends.fpga.hls import Arrival, HlsProject, KernelStreams
+from allo_dse.backends.fpga.hls.dataflow.movers import Arrival, KernelStreams
 from allo_dse.backends.fpga.hls.design_project import board_project
+from allo_dse.backends.fpga.hls.project import HlsProject
 from allo_dse.backends.npu.board.program_source import NotCut, function_source
 from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import file_name
@@ -25,10 +26,10 @@ from allo_dse.eval.execute.rounding import unit_roundoff
 
 from ..accuracy import random_inputs
 from ..compose import Composition
-from ..launches import Launch, Run
+from ..launches import Launch, Run, in_order
 from ..network import Arrange, Array, Arrays, Convert, Host, Network, Reference, Step
 from ..onnx.host import OnnxHost
-from ..operators.execute import Work, interface, loaded
+from ..operators.execute import interface, loaded
 from ..strided import order_of
 from . import driver
 from .page import page_html
@@ -122,11 +123,18 @@ def facts_of(composition: Composition) -> JsonObject:
         "bound_us": round(composition.bound_us, 1),
         "simulated_us": round(composition.simulated_us, 1),
         "runtime": composition.runtime,
+        "exported": composition.exported,
         "configuring_us": round(composition.configuring_us, 1),
+        "called_us": {runtime: round(composition.called_us(runtime), 1) for runtime in ("calls", "packets")},
+        "overdue": composition.overdue,
         "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
         "columns": composition.columns,
         "certificate": composition.certificate,
-        **_accuracy(composition),
+        **(
+            {"accuracy": {"deviation": float(f"{composition.deviation:.4g}"), "limit": composition.accuracy.limit}}
+            if composition.accuracy
+            else {}
+        ),
         "host_us": {name: round(us, 1) for name, us in composition.host_us.items()},
         "device_share": round(composition.device_share, 4),
         "time_us": {name: round(us, 1) for name, us in composition.time_us.items()},
@@ -140,24 +148,13 @@ def keep_page(composition: Composition, cache: Path, front: Sequence[Composition
     Args:
         cache: as for `search_fronts`. front: compositions on less of the device.
     """
-    network, device = composition.fronts.network.name, composition.fronts.device.name
-    folder = cache / "pages" / file_name(f"{network}-{digest_of(composition.fronts.network)}-{device}")
+    whole, device = composition.fronts.network, composition.fronts.device.name
+    steps = [(step.name, step.work.kind, step.inputs, whole.shapes[step.output]) for step in whole.steps]
+    digest, network = hashlib.sha256(repr([steps, whole.outputs]).encode()).hexdigest()[:6], whole.name
+    folder = cache / "pages" / file_name(f"{network}-{digest}-{device}")  # models may share a name
     facts = {"network": network, "device": device, **facts_of(composition)}
     files: dict[str, str | bytes] = {PAGE: page_html(composition, front), "composition.json": json.dumps(facts)}
     return write_files(files, folder)[0]
-
-
-def digest_of(network: Network) -> str:
-    """Return a short digest of a network's steps and shapes, to distinguish models of one name."""
-    text = [(step.name, step.work.kind, step.inputs, network.shapes[step.output]) for step in network.steps]
-    return hashlib.sha256(repr((text, network.inputs, network.outputs)).encode()).hexdigest()[:6]
-
-
-def _accuracy(composition: Composition) -> JsonObject:
-    if composition.accuracy is None:
-        return {}
-    deviation = float(f"{composition.deviation:.4g}")
-    return {"accuracy": {"deviation": deviation, "limit": composition.accuracy.limit}}
 
 
 def _launch(launch: Launch) -> JsonObject:
@@ -175,6 +172,7 @@ def _launch(launch: Launch) -> JsonObject:
                 "writes": run.step.output,
                 "design": run.design,
                 "folder": _folder(launch, run),
+                "call": run.call,
                 "params": {k: v for k, v in run.point.design.params.items() if isinstance(v, int | float | str)},
                 "first_column": run.first_column,
                 "columns": run.point.columns,
@@ -270,8 +268,9 @@ def export(
         "steps": [
             {"name": step.name, "kind": step.work.kind, "inputs": step.inputs, "output": step.output,
              "shape": network.shapes[step.output], **({"host": hosts[step.name]} if step.name in hosts else {}),
-             **(_conversion(step.work) if isinstance(step.work, Convert) else {})}
-            for step in in_order(composition)
+             **({"dtype": step.work.dtype.name, "rounding": unit_roundoff(step.work.dtype)
+                if step.work.dtype.is_float else 0.0} if isinstance(step.work, Convert) else {})}
+            for step, _ in in_order(network, composition.launches)
         ],
     }  # fmt: skip
     arrays: dict[str, Mapping[str, Array]] = {
@@ -297,27 +296,6 @@ def export(
         for run in launch.designs.values():
             written += run.point.design.export(folder / _folder(launch, run))
     return written
-
-
-def _conversion(work: Convert) -> JsonObject:
-    """The type, and how far an element may be off, over the largest one; 0 for whole numbers."""
-    return {"dtype": work.dtype.name, "rounding": unit_roundoff(work.dtype) if work.dtype.is_float else 0.0}
-
-
-def in_order(composition: Composition) -> Iterator[Step]:
-    """Yield the network's steps launch by launch; other steps follow as soon as their inputs are there."""
-    network = composition.network
-    known, made = {*network.inputs, *network.constants}, {step.output: step for step, _ in network.worked}
-    waiting = [step for step in network.steps if not isinstance(step.work, Work)]
-    for run in (None, *(run for launch in composition.launches for run in launch.runs)):
-        if run is not None:
-            known.add(run.step.output)
-            yield made[run.step.output]
-        for step in list(waiting):  # topological order
-            if known.issuperset(step.inputs):
-                waiting.remove(step)
-                known.add(step.output)
-                yield step
 
 
 def _orders(network: Network) -> Arrays:

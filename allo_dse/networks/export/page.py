@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import cycle, zip_longest
+from collections.abc import Mapping, Sequence
+from itertools import cycle, groupby, zip_longest
 
 from allo_dse.common.notebooks import columns_html
 from allo_dse.common.quoting import html_text
 from allo_dse.drawing.svg import COLORS, GREY, Canvas, fit, points_svg, text_width
 
 from ..compose import WAITING, Composition
-from ..launches import Run
-from ..network import Network, Step
+from ..launches import Run, in_order
+from ..network import Arrange, Network
 
 _BOX, _HIGH, _GAP, _LEFT = 210.0, 40.0, 26.0, 16.0
 _LANE, _LANES = 9.0, 8  # width and number of lanes for edges beside the boxes
@@ -36,7 +36,9 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     network, device = composition.network, composition.fronts.device
     title = html_text(f"{network.name} on {device.name}")
     streams = "; streams: " + composition.streamed if composition.streamed else ""
-    said = f"{composition.latency_us:,.0f} us on {composition.where}; {composition.certificate}{streams}."
+    runs_as = f"{composition.runtime}{'' if composition.exported else ', NOT exported'}"
+    said = f"{composition.latency_us:,.0f} us on {composition.where} (host program: {runs_as}); "
+    said += f"{composition.certificate}{streams}."
     if composition.strided:
         said += f" As it lies, in another order: {composition.strided}."
     if composition.accuracy is not None:
@@ -99,90 +101,72 @@ def _front(front: Sequence[Composition]) -> str:
 
 
 def sources_of(network: Network) -> dict[str, list[tuple[str, bool]]]:
-    """Return the tensors of programs that each tensor is made of.
-
-    The flag is True if elements are moved, or the host computes, in between.
-    """
+    """Return the tensors that each rearranged tensor is made of; the flag is True if elements are moved in between."""
     found: dict[str, list[tuple[str, bool]]] = {}
     for step in network.steps:
-        if not _is_program(step):
-            moved = not getattr(step.work, "free", False)
+        if isinstance(step.work, Arrange):
             before = [one for name in step.inputs for one in found.get(name, [(name, False)])]
-            found[step.output] = [(name, moved or was) for name, was in before]
+            found[step.output] = [(name, was or not step.work.free) for name, was in before]
     return found
 
 
-def _is_program(step: Step) -> bool:
-    return hasattr(step.work, "program")
-
-
 def graph_svg(composition: Composition) -> str:
-    """Operators as boxes, those of a launch in a frame; streams in color, dashed where elements are moved."""
-    network, sources = composition.network, sources_of(composition.network)
-    made = {step.output: step for step, _ in network.worked}
-    canvas, places = Canvas("operators by launches"), {}
-    y = 10.0
-    for launch in composition.launches:
-        levels: dict[str, int] = {}
-        rows: dict[int, list[Run]] = {}
-        for run in launch.runs:
-            before = [name for one in made[run.step.output].inputs for name, _ in sources.get(one, [(one, False)])]
-            levels[run.step.output] = 1 + max((levels[name] for name in before if name in levels), default=-1)
-            rows.setdefault(levels[run.step.output], []).append(run)
-        widest = max(len(own) for own in rows.values())
-        height = 26 + len(rows) * (_HIGH + _GAP)
-        canvas.box(_LEFT, y, 2 * _GAP + widest * (_BOX + _GAP), height, opacity=0.06)
-        span = f"launch {launch.number}: {launch.start_us:,.0f} to {launch.end_us:,.0f} us"
-        canvas.text(_LEFT + 8, y + 16, span, bold=True)
-        for level, own in rows.items():
-            for at, run in enumerate(own):
-                places[run.step.output] = (_LEFT + _GAP + at * (_BOX + _GAP), y + 26 + level * (_HIGH + _GAP))
-        y += height + _GAP
+    """Draw operators and steps of the host as boxes in their order, operators of a launch in a frame.
+
+    Streams have a color, and edges are dashed where elements are moved.
+    """
+    network, kinds, canvas = composition.network, _colors(composition), Canvas("operators by launches")
+    sources, places, y = sources_of(network), dict[str, float](), 10.0
+    runs = {run.step.output: (launch, run) for launch in composition.launches for run in launch.runs}
+    boxes = [step for step, _ in in_order(network, composition.launches) if not isinstance(step.work, Arrange)]
+    for launch, group in groupby(boxes, lambda step: runs[step.output][0] if step.output in runs else None):
+        own = list(group)
+        if launch is not None:
+            canvas.box(_LEFT, y, 2 * _GAP + _BOX, 26 + len(own) * (_HIGH + _GAP), opacity=0.06)
+            span = f"launch {launch.number}: {launch.start_us:,.0f} to {launch.end_us:,.0f} us"
+            canvas.text(_LEFT + 8, y + 16, span, bold=True)
+            y += 26
+        for step in own:
+            if step.output in runs:
+                run = runs[step.output][1]
+                us, tip, color = run.point.latency_us, f", {_busiest(run)}", kinds[step.work.kind]
+            else:
+                us, tip, color = composition.host_us[step.name], " on the host", GREY
+            places[step.output], left = y, _LEFT + _GAP
+            canvas.box(left, y, _BOX, _HIGH, tip=f"{step.name}: {us:,.1f} us{tip}")
+            canvas.fill(left, y, 5, _HIGH, color)
+            canvas.text(left + 12, y + 17, fit(step.title, _BOX - 20), bold=True)
+            kind = step.work.kind if step.output in runs else f"host: {step.work.kind}"
+            took = f"{us:,.0f} us"
+            canvas.text(left + 12, y + 32, fit(kind, _BOX - 28 - text_width(took, 10), 10), size=10)
+            canvas.text(left + _BOX - 8, y + 32, took, size=10, anchor="end")
+            y += _HIGH + _GAP
+        y += _GAP
     streamed = {name for launch in composition.launches for name in launch.streams}
-    for run in (run for launch in composition.launches for run in launch.runs):
-        for one, order in zip_longest(made[run.step.output].inputs, run.step.through):
-            tip = ": read as it lies, in another order" if order else ""
-            _edges(canvas, places, sources.get(one, [(one, False)]), run.step.output, streamed, tip)
-    kinds = _colors(composition)
-    for run in (run for launch in composition.launches for run in launch.runs):
-        left, top = places[run.step.output]
-        canvas.box(left, top, _BOX, _HIGH, tip=f"{run.step.name}: {run.point.latency_us:,.1f} us, {_busiest(run)}")
-        canvas.fill(left, top, 5, _HIGH, kinds[run.step.work.kind])
-        canvas.text(left + 12, top + 17, fit(run.step.title, _BOX - 20), bold=True)
-        took = f"{run.point.latency_us:,.0f} us"
-        kind = fit(run.step.work.kind, _BOX - 28 - text_width(took, 10), 10)
-        canvas.text(left + 12, top + 32, kind, size=10)
-        canvas.text(left + _BOX - 8, top + 32, took, size=10, anchor="end")
+    for step in boxes:
+        for one, order in zip_longest(step.inputs, step.through):
+            for name, moved in sources.get(one, [(one, False)]):
+                if name in places:
+                    color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name)
+                    tip += ": read in place, in another order" if order else ""
+                    _edge(canvas, places, (name, step.output), color, "4 3" if moved else "", tip)
     outside = f"inputs: {', '.join(network.inputs)}; outputs: {', '.join(network.outputs)}"
     canvas.text(_LEFT, y + 6, fit(outside, 700), faint=True)
     return str(canvas)
 
 
-def _edges(
-    canvas: Canvas,
-    places: Mapping[str, tuple[float, float]],
-    sources: Sequence[tuple[str, bool]],
-    target: str,
-    streamed: Collection[str],
-    strided: str,
-) -> None:
-    """Draw edges to a box; an edge that others block is led beside all boxes."""
-    to = places[target]
-    for name, moved in sources:
-        if name not in places:
-            continue
-        (x, y), dash = places[name], "4 3" if moved else ""
-        color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name + strided)
-        if not any(y < top < to[1] and min(x, to[0]) <= left <= max(x, to[0]) for left, top in places.values()):
-            canvas.path([(x + _BOX / 2, y + _HIGH), (to[0] + _BOX / 2, to[1])], _GAP * 0.6, color, dash=dash, tip=tip)
-            continue
-        lane = list(places).index(name) % _LANES
-        beside = max(left for left, _ in places.values()) + _BOX + 2 * _GAP + _LANE * lane
+def _edge(canvas: Canvas, places: Mapping[str, float], ends: tuple[str, str], color: str, dash: str, tip: str) -> None:
+    """Draw an arrow from box to box; beside the boxes in between, if there are any."""
+    order, x = list(places), _LEFT + _GAP
+    first, last = map(order.index, ends)
+    top, bottom = places[ends[0]] + _HIGH, places[ends[1]]
+    points = [(x + _BOX / 2, top), (x + _BOX / 2, bottom)]
+    if last > first + 1:
+        beside, start, end = x + _BOX + _GAP + _LANE * (1 + first % _LANES), x + 0.9 * _BOX, x + 0.8 * _BOX
+        points = [(start, top), (start, top + 9), (beside, top + 9), (beside, bottom - 9), (end, bottom - 9)]
+        points.append((end, bottom))
         canvas.width = max(canvas.width, beside)
-        start, end = x + 0.9 * _BOX, to[0] + 0.9 * _BOX
-        under, over = y + _HIGH + 9, to[1] - 9
-        points = [(start, y + _HIGH), (start, under), (beside, under), (beside, over), (end, over), (end, to[1])]
-        canvas.line(points, color, dash=dash, tip=tip, arrow=True)
+    canvas.line(points, color, dash=dash, tip=tip, arrow=True)
 
 
 def _colors(composition: Composition) -> dict[str, str]:
@@ -202,8 +186,8 @@ def timeline_svg(composition: Composition) -> str:
     for launch in composition.launches:
         start, wide = left + launch.start_us * scale, (launch.end_us - launch.start_us) * scale
         canvas.box(start, top, max(1.0, wide), rows * _ROW, radius=0, opacity=0.06, tip=f"launch {launch.number}")
-        label = next((one for one in (f"launch {launch.number}", str(launch.number)) if text_width(one, 10) < wide), "")
-        canvas.text(start + 2, top - 6, label, size=10, faint=True)
+        if wide > 60:
+            canvas.text(start + 2, top - 6, f"launch {launch.number}", size=10, faint=True)
     between = composition.time_us.get(WAITING, 0.0) / max(1, len(composition.launches) - 1)
     for launch in composition.launches[:-1] if between else ():
         start, wide = left + launch.end_us * scale, between * scale

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.lang.types import int8
 
-from ..network import Arrange, Host, Network, Shape
+from ..network import Arrange, Host, Network, Shape, arrange
 from ..operators.execute import Expr, Operand, Work
 from ..operators.expressions import (
     LEAST_ELEMENTS,
@@ -27,7 +27,6 @@ from ..operators.expressions import (
     row_tiles,
 )
 from ..operators.products import fitting_side, fitting_vector, gemm_work, gemv_work
-from ..strided import arrange
 from .graph import Graph, Node
 
 Array = NDArray[np.generic]
@@ -53,7 +52,6 @@ class Builder:
     element: object
     ours: Mapping[str, Node]
     _pixels: dict[str, str] = field(default_factory=dict)
-    _made: int = 0
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.graph.shapes[name]
@@ -71,12 +69,7 @@ class Builder:
 
     def known(self, array: Array) -> str:
         """A new constant."""
-        return self.net.constant(self._new("constant"), array)
-
-    def _new(self, kind: str) -> str:
-        """A name that nothing in the model has."""
-        self._made += 1
-        return self.graph.new_name(f"{kind}_{self._made}")
+        return self.net.constant(self.graph.new_name("constant"), array)
 
     def add(self, node: Node, work: Work | Arrange | Host, *inputs: str) -> None:
         """Add the step that does a node's work and writes its output."""
@@ -88,7 +81,7 @@ class Builder:
         """Rearrange tensors and return the name of the result; constants are rearranged at once."""
         if all(name in self.graph.known or name in self.net.constants for name in inputs):
             return self.known(function(*({**self.graph.known, **self.net.constants}[name] for name in inputs)))
-        name = self._new("layout")
+        name = self.graph.new_name("layout")
         work = arrange(function, [self.net.shapes[self.read(one)] for one in inputs])
         return self.net.add(work, *inputs, name=name, output=name)
 

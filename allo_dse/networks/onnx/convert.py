@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,21 +19,21 @@ from allo_dse.common.records import replace
 from allo_dse.lang.rules import current_rules
 from allo_dse.tune.study import call, execute_file
 
-from ..network import Network
+from ..network import Network, arrange
 from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
-from ..operators.elementwise import layer_norm_work, rms_norm_work, rope_work, softmax
+from ..operators.elementwise import rope_work, softmax
 from ..operators.execute import Operand, Work, element_type
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
-from ..strided import arrange, simplified
+from ..strided import simplified
 from .builder import Array, Builder, InvalidModel
 from .elementwise import Groups, add_group
 from .evaluate import NotComputed, evaluate
 from .graph import Graph, Node, read_graph
 from .host import host_step, indices_outside, joined_hosts
-from .images import batch_norm, conv, pooling, resize
+from .images import batch_norm, conv, pool, resize
 from .patterns import parts_of, with_patterns
 from .quantized import in_whole_numbers
-from .reductions import REDUCTIONS, group_norm, reduction
+from .reductions import REDUCTIONS, reduction
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -119,13 +120,15 @@ def from_onnx(
     """
     if host not in HOSTS:
         raise StudyError(f"host={host!r} is none of {', '.join(HOSTS)}", hint=did_you_mean(host, HOSTS))
-    read = read_graph(model, sizes)
+    read = read_graph(model, sizes, frozenset(programs or ()))
     graph, own = with_patterns(in_whole_numbers(read)), dict(programs or {})
     needed = _needed(graph)
     require_meant(own, needed, read)
     require_tensors(graph, needed)
     graph.nodes, ours = needed, {n.output: n for n in needed if n.name not in own and n.op not in own}
-    builder = Builder(graph, Network(file_stem(model) or graph.name), element_type(element), ours)
+    builder = Builder(
+        graph, Network(Path(model).stem if isinstance(model, str | Path) else graph.name), element_type(element), ours
+    )
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
     conversion = Conversion(builder, read, host, Groups(graph, own))
@@ -141,11 +144,6 @@ def from_onnx(
     narrow = read.widened | read.codes.keys()
     builder.net.widened = [node.name or node.output for node in needed if narrow.intersection(node.inputs)]
     return joined_hosts(simplified(builder.net))
-
-
-def file_stem(model: object) -> str:
-    """Return the name of a model's file; empty for a model that is no file."""
-    return Path(model).stem if isinstance(model, str | Path) else ""
 
 
 @dataclass
@@ -193,16 +191,16 @@ class Conversion:
         floats = graph.is_float(node.output) or node.output in graph.whole
         more = [name for name in node.outputs if name != node.output and name]
         read = any(name in self._reads for name in more)
-        if node.op in CONVERTERS and node.is_standard and (node.op in LAYOUTS or (floats and not read)):
+        if node.op in CONVERTERS and node.is_standard and floats and not read:
             with self.builder.attempt() as failed, self.builder.typed(node):
                 CONVERTERS[node.op](self.builder, node)
             if not failed:
                 return None
             why = why or failed[0]
-        elif not floats:
-            why = self.builder.refuse(node, "its elements are not floating-point numbers")
-        if not read and node.proto is not None and node.op in MOVERS and _moved(self.builder, node):
+        if node.is_standard and node.op in MOVERS and _moved(self.builder, node):
             return None
+        if not floats:
+            why = self.builder.refuse(node, "its elements are not floating-point numbers")
         if node.proto is None:  # what a pattern has found has no program: its parts may have
             names = {one.output for one in parts_of(node, self.read)} - self.builder.net.shapes.keys()
             parts = [one for one in self.read.nodes if one.output in names]
@@ -348,27 +346,6 @@ def _softmax(builder: Builder, node: Node) -> None:
         builder.rearrange(node, lambda one: np.moveaxis(one.reshape(*rest, width), -1, axis), made)
 
 
-def _normed(builder: Builder, node: Node) -> tuple[int, int]:
-    """Return the rows and the width of the matrix that is normed, once its weights are known to be those of a row."""
-    rows, width = builder.rows(node.inputs[0])
-    if not builder.graph.along_last(node) or not all(_is_row(builder.shape(one), width) for one in node.inputs[1:]):
-        raise builder.refuse(node, "a norm must be along the last dimension, with a weight for each of its elements")
-    return rows, width
-
-
-def _rms_norm(builder: Builder, node: Node) -> None:
-    rows, width = _normed(builder, node)
-    builder.add(node, rms_norm_work(rows, width, node.number("epsilon", 1e-5), builder.element), *node.inputs[:2])
-
-
-def _layer_norm(builder: Builder, node: Node) -> None:
-    rows, width = _normed(builder, node)
-    bias = node.inputs[2] if len(node.inputs) > 2 else builder.known(np.zeros(width, np.float32))
-    weights = builder.arranged(lambda *rows: np.stack([row.ravel() for row in rows]), node.inputs[1], bias)
-    work = layer_norm_work(rows, width, node.number("epsilon", 1e-5), builder.element)
-    builder.add(node, work, node.inputs[0], weights)
-
-
 def _rope(builder: Builder, node: Node) -> None:
     x, *tables = node.inputs
     if len(builder.shape(x)) != 4 or any(name not in builder.graph.known for name in tables):
@@ -433,66 +410,45 @@ def _attention(builder: Builder, node: Node) -> None:
     builder.rearrange(node, lambda one: heads_of(one, kv_heads, rows)[:, :asked], out)
 
 
-def _by_onnx(builder: Builder, node: Node, output: str) -> tuple[Callable[..., Array], list[str]]:
-    """A node as a function of the tensors that are not known, and their names."""
-    versions, every = builder.graph.versions, builder.graph.known
-    assert node.proto is not None
-    proto = node.proto
-    # Constants of a Concat are elements, and zeros need not be read; constants of other nodes are sizes and axes.
-    known = {n: every[n] for n in node.inputs if n in every and not (node.op == "Concat" and every[n].any())}
-    names = [name for name in dict.fromkeys(node.inputs) if name and name not in known]
-
-    def function(*arrays: Array) -> Array:
-        shaped = (a.reshape(builder.shape(n)) for a, n in zip(arrays, names, strict=True))
-        return evaluate(proto, {**known, **dict(zip(names, shaped, strict=True))}, versions)[output]
-
-    return function, names
-
-
-def _layout(builder: Builder, node: Node) -> None:
-    assert node.proto is not None
-    for output in filter(None, node.proto.output):
-        function, names = _by_onnx(builder, node, output)
-        work = arrange(function, [builder.shape(name) for name in names])
-        builder.net.add(
-            work, *map(builder.read, names), output=output, shape=builder.shape(output),
-            name=builder.graph.new_name(f"{node.name or node.op}:{output}"),
-        )  # fmt: skip
-
-
 def _moved(builder: Builder, node: Node) -> bool:
-    """Add a rearrangement if a node only moves elements of its first tensor; return whether it does.
+    """Add rearrangements if a node only moves elements of tensors; return whether it does.
 
-    It is evaluated on random numbers: none is a mean of others.
+    It is evaluated on roots of whole numbers: none is a mean of others.
     """
-    x, known = node.inputs[0], builder.graph.known
-    if any(name and name not in known for name in node.inputs[1:]) or node.proto is None:
+    known, tensors = builder.graph.known, node.inputs if node.op == "Concat" else node.inputs[:1]
+    if any(name and name not in {*known, *tensors} for name in node.inputs) or node.proto is None:
         return False
-    rng, size = np.random.default_rng(0), math.prod(builder.shape(x))
-    values = np.concatenate([[0.0], rng.random(size) + 0.5])
-    given = {**{name: known[name] for name in node.inputs if name in known}, x: values[1:].reshape(builder.shape(x))}
+    names = [name for name in dict.fromkeys(tensors) if name not in known or known[name].any()]
+    ends = np.cumsum([math.prod(builder.shape(name)) for name in names])
+    values = np.sqrt(np.arange(1.0 + sum(ends[-1:])))
+    parts = [one.reshape(builder.shape(n)) for n, one in zip(names, np.split(values[1:], ends[:-1]), strict=True)]
+    given = {**{name: known[name] for name in node.inputs if name in known}, **dict(zip(names, parts, strict=True))}
     try:
-        found = evaluate(node.proto, given, builder.graph.versions)[node.output]
+        found = evaluate(node.proto, given, builder.graph.versions)
     except NotComputed:
         return False
-    if found.shape != builder.shape(node.output) or found.dtype != values.dtype:
-        return False
-    by_size = np.argsort(values)
-    place = by_size[np.minimum(np.searchsorted(values, found, sorter=by_size), size)]
-    if not np.array_equal(values[place], found):
-        return False
-
-    def function(one: Array) -> Array:
-        return np.concatenate([np.zeros(1, one.dtype), one.ravel()])[place]
-
-    builder.rearrange(node, function, builder.read(x))
+    works = {}
+    for output, one in found.items():
+        with np.errstate(invalid="ignore"):
+            place = np.clip(np.rint(one**2), 0, len(values) - 1).astype(np.int32) if one.dtype == float else None
+        if place is None or one.shape != builder.shape(output) or not np.array_equal(values[place], one):
+            return False
+        works[output] = arrange(partial(_taken, place), [builder.shape(name) for name in names])
+    for output, work in works.items():
+        label = builder.graph.new_name(f"{node.name or node.op}:{output}")
+        builder.net.add(work, *map(builder.read, names), output=output, shape=builder.shape(output), name=label)
     return True
 
 
-LAYOUTS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice", "Expand", "Identity")
+def _taken(place: NDArray[np.int32], *arrays: Array) -> Array:
+    """Elements of arrays by their number, from 1; 0 stands for a zero."""
+    return np.concatenate([np.zeros(1, arrays[0].dtype), *(one.ravel() for one in arrays)])[place]
+
+
 MOVERS = {
-    *("CenterCropPad", "DepthToSpace", "Gather", "GatherElements", "GatherND", "Pad", "Resize", "ReverseSequence"),
-    *("SpaceToDepth", "Tile", "Trilu", "Upsample"),
+    *("CenterCropPad", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"),
+    *("Identity", "Pad", "Reshape", "Resize", "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Squeeze"),
+    *("Tile", "Transpose", "Trilu", "Unsqueeze", "Upsample"),
 }
 """Operators that may only move elements."""
 CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
@@ -500,22 +456,15 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "MatMul": _matmul,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
-    "RMSNormalization": _rms_norm,
-    "LayerNormalization": _layer_norm,
     "RotaryEmbedding": _rope,
     "Attention": _attention,
     "Conv": conv,
     "BatchNormalization": batch_norm,
-    "MaxPool": pooling("max"),
-    "AveragePool": pooling("mean"),
-    "GlobalAveragePool": pooling("mean", whole=True),
-    "GlobalMaxPool": pooling("max", whole=True),
+    "MaxPool": pool,
+    "AveragePool": pool,
     "ConvTranspose": conv,
     "Resize": resize,
-    "InstanceNormalization": group_norm,
-    "GroupNormalization": group_norm,
     **dict.fromkeys(REDUCTIONS, reduction),
-    **dict.fromkeys(LAYOUTS, _layout),
 }
 """Functions that make a step of a node, by its type."""
 

@@ -8,17 +8,46 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from allo_dse.common.records import replace
+
 from ..network import Shape
 from ..operators.execute import Expr, Operand
-from ..operators.expressions import BINARY, UNARY, composed, fits, input_of, inside, number, power
+from ..operators.expressions import (
+    BINARY,
+    MOST_WIDTH,
+    UNARY,
+    by_reciprocals,
+    composed,
+    fits,
+    input_of,
+    inside,
+    number,
+    power,
+)
 from .builder import Array, Builder
 from .graph import Graph, Node
+from .reductions import REDUCTIONS, axes_of
 
 EXPRESSED = {*BINARY, *UNARY, "Cast", "Mean", "Clip", "Pow", "Where", "IsNaN"}
 
 
+def reduced_from(node: Node, graph: Graph) -> int:
+    """Return the first of the last dimensions that a reduction reduces and keeps with one element; -1 for other nodes.
+
+    A core holds what it reduces.
+    """
+    shape = graph.shapes.get(node.inputs[0], ()) if node.op in REDUCTIONS and node.is_standard else ()
+    axes = axes_of(graph, node) if shape else []
+    first, kept = len(shape) - len(axes), (*shape[: len(shape) - len(axes)], *(1 for _ in axes))
+    fits = axes == list(range(first, len(shape))) and 1 < math.prod(shape[first:]) <= MOST_WIDTH
+    return first if axes and fits and kept == graph.shapes[node.output] else -1
+
+
 def expression_of(node: Node, graph: Graph) -> Expr | None:
     """Return what a node computes of each element; its n-th input is ("in", n). None if that is no expression."""
+    if (first := reduced_from(node, graph)) >= 0:
+        before, op, after = REDUCTIONS[node.op]
+        return after((op, before), math.prod(graph.shapes[node.inputs[0]][first:]))
     if not (node.is_standard or node.op == "QuickGelu") or node.op not in EXPRESSED:
         return None
     if node.op == "Cast" and not all(map(graph.is_float, (*node.inputs, node.output))):
@@ -73,15 +102,19 @@ class Group:
         root: the node that writes the result.
         nodes: all of them.
         expr: of `leaves`, the tensors that they read.
+        split: the first dimension that its reductions reduce; -1 without any.
     """
 
     root: Node
     nodes: tuple[Node, ...]
     expr: Expr
     leaves: tuple[str, ...]
+    split: int = -1
 
     @property
     def kind(self) -> str:
+        if self.split >= 0:
+            return "norm" if any(one.op == "Sqrt" for one in self.nodes) else "rows"
         names = dict.fromkeys(one.op.lower() for one in self.nodes)
         return "_".join(list(names)[:4])
 
@@ -109,8 +142,8 @@ class Groups:
             for name in dict.fromkeys(node.inputs):
                 self._readers.setdefault(name, []).append(node.output)
         for node in reversed(nodes):
-            if node.output in self.inner or (own := self._single(node)) is None:
-                continue
+            if node.output in self.inner or (own := self._single(node)) is None or own.split >= 0:
+                continue  # a reduction that no node after it takes along has a program of its own
             group = self._grown(own)
             if self.graph.is_float(node.output) or node.output in self.graph.whole:
                 self.found[node.output] = group
@@ -125,7 +158,7 @@ class Groups:
         names = [name for name in node.inputs if name]
         if expr is None or not all(map(self._plain, (*names, node.output))):
             return None
-        return _group(node, (node,), expr, node.inputs)
+        return replace(_group(node, (node,), expr, node.inputs), split=reduced_from(node, graph))
 
     def _plain(self, name: str) -> bool:
         """Return whether elements are floats or truth values, of a shape that no input changes."""
@@ -155,15 +188,19 @@ class Groups:
         own = self._single(before)
         if own is None or leaf in self.found:
             return None
-        more = _joined(own, group, leaf)
+        splits = {one.split for one in (own, group)} - {-1}
+        reads = own.split < 0 or self.graph.shapes[before.inputs[0]] == self.graph.shapes[group.root.output]
+        if len(splits) > 1 or not reads:
+            return None
+        more = replace(_joined(own, group, leaf), split=max(own.split, group.split))
         if view_of(self.graph, more) is not None:
             return more
         found = (self._extended(more, one, further - 1) for one in own.leaves if further)
         return next((one for one in found if one is not None), None)
 
 
-LOOKAHEAD = 2
-"""Nodes beyond one that does not fit: silu(x) * y reads three tensors until its sigmoid is part of it."""
+LOOKAHEAD = 6
+"""Nodes beyond one that does not fit: a norm reads its input and the root of a mean until the mean is part of it."""
 
 
 def _group(root: Node, nodes: tuple[Node, ...], expr: Expr, inputs: Sequence[str]) -> Group:
@@ -218,7 +255,8 @@ def view_of(graph: Graph, group: Group, turn: bool = False) -> View | None:
     """
     shape = turned(graph.shapes[group.root.output], turn)
     shapes = {name: turned(_aligned(graph.shapes[name], len(shape)), turn) for name in group.leaves}
-    views = (_view(shape, shapes, split) for split in range(len(shape) + 1))
+    splits = range(len(shape) + 1) if group.split < 0 else () if turn else (group.split,)
+    views = (_view(shape, shapes, split) for split in splits)
     return min((one for one in views if one and fits(one.operands({}))), key=lambda one: one.expanded, default=None)
 
 
@@ -265,7 +303,7 @@ def add_group(builder: Builder, group: Group) -> None:
     """
     graph, root = builder.graph, group.root
     shape = graph.shapes[root.output]
-    turn = len(shape) > 2 and any(builder.has_pixels(name) for name in group.leaves)
+    turn = len(shape) > 2 and group.split < 0 and any(builder.has_pixels(name) for name in group.leaves)
     view = view_of(graph, group, turn)
     if view is None:
         raise builder.refuse(root, f"{group.kind} reads {', '.join(group.leaves)}; a core has channels for two")
@@ -292,7 +330,9 @@ def add_group(builder: Builder, group: Group) -> None:
             parts = [part(name, kind) for name in own]
             names.append(parts[0] if len(parts) == 1 else builder.arranged(_stacked, *parts))
     expr = composed(group.expr, [("in", view.leaves.index(name)) for name in group.leaves])
-    name = "+".join(dict.fromkeys(one.name or one.output for one in group.nodes))
+    expr = by_reciprocals(expr, view.operands({}))
+    whole_nodes = (one for one in group.nodes if not one.output.startswith(f"{root.output}/"))  # no parts of the root
+    name = "+".join(dict.fromkeys(one.name or one.output for one in whole_nodes))
     output = builder.new_pixels(root) if turn else root.output
     types = dict(graph.whole)
     if graph.whole.get(root.output) == "int8":  # inputs are quantized as they are, not as they are rounded

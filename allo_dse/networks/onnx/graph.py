@@ -130,12 +130,10 @@ class Graph:
         """Return the nodes by the tensors that they write."""
         return {name: node for node in self.nodes for name in node.outputs}
 
-    def along_last(self, node: Node, default: int = -1) -> bool:
-        """Return whether a node's `axis` is the last dimension of its input."""
-        return node.number("axis", default) in (-1, len(self.shapes[node.inputs[0]]) - 1)
 
-
-def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None) -> Graph:
+def read_graph(
+    model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None, keep: frozenset[str] = frozenset()
+) -> Graph:
     """Return the graph of a model whose tensors all have known shapes; constants are folded.
 
     Shapes that ONNX's rules do not give are those of a run on random inputs.
@@ -144,6 +142,7 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
         model: a file or a model of `onnx`.
         sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`; and values of
             inputs that are one whole number.
+        keep: names and types of nodes that stay as they are.
 
     Raises:
         StudyError: without `onnx`, for a file that is not a model, or for dimensions that stay open.
@@ -164,11 +163,11 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
     given = [one for one in _bound(place, graph.input, rest) if one.name not in known]
     for one in given:
         _require_shape(place, one.name, one.type)
-    found = _read(graph, given, known, versions)
+    found = _read(graph, given, known, versions, keep)
     foreign = [name for node in found.nodes if not _has_rules(node, versions) for name in node.outputs if name]
     if any(name not in found.shapes for name in foreign):  # no rules of ONNX say what they write
         types = {name: _type_of(array) for name, array in _example(found, foreign).items()}
-        found = _read(graph, given, known, versions, types)
+        found = _read(graph, given, known, versions, keep, types)
     missing = [name for node in found.nodes for name in node.outputs if name and name not in found.shapes]
     example = _example(found, missing) if missing else {}
     return replace(
@@ -184,11 +183,13 @@ def _read(
     given: Sequence[ValueInfoProto],
     constants: Mapping[str, Array],
     versions: dict[str, int],
+    keep: frozenset[str],
     measured: Mapping[str, TypeProto] | None = None,
 ) -> Graph:
     """Return a graph with folded constants, and the shapes that follow from its inputs.
 
     Args:
+        keep: names and types of nodes that stay as they are.
         measured: types of tensors that no rules give.
     """
     known, inputs = dict(constants), [one.name for one in given]
@@ -201,7 +202,14 @@ def _read(
     waiting = deque(one for one in graph.node if one.output)
     while waiting:
         proto = waiting.popleft()
-        parts = _taken_branch(proto, known, same) or _linear_parts(proto) or _einsum_parts(proto, types, same)
+        first = same.get(proto.input[0], proto.input[0]) if proto.input else ""
+        shape = _shape(types[first]) if first in types and not keep & {proto.op_type, proto.name} else None
+        parts = (
+            _taken_branch(proto, known, same)
+            or _linear_parts(proto)
+            or _einsum_parts(proto, types, same)
+            or _norm_parts(proto, shape, versions.get("", 1))
+        )
         if parts is None and (parts := _narrow_parts(proto, known)) is not None:
             widened.add(parts[0].output[0])
         if parts is not None:
@@ -250,23 +258,17 @@ def _codes(
     """Return what the result of a known node was quantized to; None if it was not, or is more than rearranged."""
     assert node.proto is not None
     if node.op == "DequantizeLinear":
-        array, scale = (known[name] for name in node.inputs[:2])
-        zero = known[node.inputs[2]] if node.inputs[2:] else np.zeros(scale.shape, array.dtype)
-        axis, block = int(node.number("axis", 1)), int(node.number("block_size", 0))
-
-        def spread(one: Array) -> Array:
-            if block:
-                one = np.repeat(one, block, axis).take(range(array.shape[axis]), axis)
-            elif one.size > 1:
-                one = one.reshape([-1 if at == axis % array.ndim else 1 for at in range(array.ndim)])
-            return np.broadcast_to(one, array.shape)
-
-        return Codes(array, spread(scale), spread(zero).astype(np.int32))
+        array, scale, *zero = (known[name] for name in node.inputs)
+        by_scale = np.ones_like(array), scale, *map(np.zeros_like, zero)
+        by_zero = np.zeros_like(array), np.ones_like(scale), *zero
+        arrays = (dict(zip(node.inputs, one, strict=True)) for one in (by_scale, by_zero))
+        scales, zeros = (evaluate(node.proto, one, versions)[node.output] for one in arrays)
+        return Codes(array, scales, -zeros.astype(np.int32))
     if node.op not in ("Transpose", "Reshape", "Identity") or node.inputs[0] not in codes:
         return None
     given, before = {name: known[name] for name in node.inputs[1:]}, codes[node.inputs[0]]
-    parts = (before.codes, before.scale, before.zero)
-    return Codes(*(evaluate(node.proto, {node.inputs[0]: one, **given}, versions)[node.output] for one in parts))
+    every = (before.codes, before.scale, before.zero)
+    return Codes(*(evaluate(node.proto, {node.inputs[0]: one, **given}, versions)[node.output] for one in every))
 
 
 def _example(graph: Graph, wanted: Sequence[str]) -> dict[str, Array]:
@@ -308,40 +310,61 @@ def _taken_branch(proto: NodeProto, known: Mapping[str, Array], same: Mapping[st
     return [*found, *(helper.make_node("Identity", [names.get(a.name, a.name)], [b]) for a, b in ends if b)]
 
 
+class Parts(list["NodeProto"]):
+    """Nodes that define another one, which is the last of them."""
+
+    def __init__(self, whole: NodeProto) -> None:
+        self.whole = whole
+
+    def step(self, op: str, *inputs: str, **attributes: object) -> str:
+        """Add a node; return what it writes."""
+        from onnx import helper
+
+        self.append(helper.make_node(op, list(inputs), [f"{self.whole.output[0]}/{len(self)}"], **attributes))
+        return str(self[-1].output[0])
+
+    def constant(self, values: Sequence[float], element: int = 7) -> str:
+        """Add a vector of numbers."""
+        from onnx import helper
+
+        return self.step("Constant", value=helper.make_tensor("", element, [len(values)], values))
+
+    def done(self, last: NodeProto | None = None) -> list[NodeProto]:
+        """Give the last node, or the only writer of the same, the name of the whole, and the last one its output."""
+        self[-1].output[0], (last or self[-1]).name = self.whole.output[0], self.whole.name
+        return self
+
+
 def _linear_parts(proto: NodeProto) -> list[NodeProto] | None:
     """Return an operator on quantized tensors as one between conversions; None for any other node.
 
     Each input comes with its scale and its zero, the output's follow; a bias has the product of the inputs' scales.
     """
-    from onnx import helper
 
     kind = proto.op_type.removeprefix("QLinear" if proto.op_type.startswith("QLinear") else "Q")
     tensors = LINEAR.get(kind) if kind != proto.op_type else None
     if tensors is None:
         return None
-    given, output = [*proto.input, "", ""], proto.output[0]
-    names, made = [f"{output}.in{at}" for at in range(tensors)], []
-    for at, name in enumerate(names):
+    given, made, names = [*proto.input, "", ""], Parts(proto), list[str]()
+    for at in range(tensors):
         axis = {"axis": 0 if kind == "Conv" else 1} if at else {}
-        made.append(helper.make_node("DequantizeLinear", given[3 * at : 3 * at + 3], [name], **axis))
+        names.append(made.step("DequantizeLinear", *given[3 * at : 3 * at + 3], **axis))
     ends, bias = given[3 * tensors :], ""
     if kind == "Gemm":
         bias, *ends = ends
     elif kind == "Conv":
         bias = ends[2]
     if bias:
-        made.append(helper.make_node("Mul", [given[1], given[4]], [f"{output}.scale"]))
-        made.append(helper.make_node("DequantizeLinear", [bias, f"{output}.scale"], [f"{output}.bias"], axis=0))
-        names.append(f"{output}.bias")
-    own = helper.make_node(kind, names, [f"{output}.real"], name=proto.name)
+        names.append(made.step("DequantizeLinear", bias, made.step("Mul", given[1], given[4]), axis=0))
+    real = made.step(kind, *names)
+    own = made[-1]
     own.attribute.extend(one for one in proto.attribute if one.name not in ("channels_last", "opset"))
-    return [*made, own, helper.make_node("QuantizeLinear", [f"{output}.real", *ends[:2]], [output])]
+    made.step("QuantizeLinear", real, *ends[:2])
+    return made.done(own)
 
 
 def _einsum_parts(proto: NodeProto, types: Mapping[str, TypeProto], same: Mapping[str, str]) -> list[NodeProto] | None:
     """Return a sum over products of two tensors as a product of matrices; None for any other node."""
-    from onnx import helper
-
     names = [same.get(name, name) for name in proto.input]
     shapes = [_shape(types[name]) if name in types else None for name in names]
     if proto.op_type != "Einsum" or len(names) != 2 or None in shapes:
@@ -356,26 +379,65 @@ def _einsum_parts(proto: NodeProto, types: Mapping[str, TypeProto], same: Mappin
     batch = [one for one in a if one in b and one in result]
     rows, columns = ([one for one in own if one not in other] for own, other in ((a, b), (b, a)))
     depth = [one for one in a if one in b and one not in result]
-    made: list[NodeProto] = []
-    output = proto.output[0]
-
-    def step(op: str, *inputs: str, **attributes: object) -> str:
-        made.append(helper.make_node(op, list(inputs), [f"{output}/{len(made)}"], **attributes))
-        return str(made[-1].output[0])
+    made = Parts(proto)
 
     def shaped(name: str, *parts: Sequence[str]) -> str:
-        value = helper.make_tensor(f"{output}/shape", 7, [len(parts)], [prod(sizes[o] for o in own) for own in parts])
-        return step("Reshape", name, step("Constant", value=value))
+        return made.step("Reshape", name, made.constant([prod(sizes[one] for one in own) for own in parts]))
 
     def matrices(name: str, own: str, *parts: Sequence[str]) -> str:
         perm = [own.index(one) for part in parts for one in part]
-        return shaped(step("Transpose", name, perm=perm), *parts)
+        return shaped(made.step("Transpose", name, perm=perm), *parts)
 
-    product = step("MatMul", matrices(names[0], a, batch, rows, depth), matrices(names[1], b, batch, depth, columns))
+    product = made.step(
+        "MatMul", matrices(names[0], a, batch, rows, depth), matrices(names[1], b, batch, depth, columns)
+    )
     order = [*batch, *rows, *columns]
-    product = shaped(product, *order)
-    perm = [order.index(one) for one in result]
-    return [*made, helper.make_node("Transpose", [product], [output], perm=perm, name=proto.name)]
+    made.step("Transpose", shaped(product, *order), perm=[order.index(one) for one in result])
+    return made.done()
+
+
+NORMS = {"LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization"}
+
+
+def _norm_parts(proto: NodeProto, shape: Shape | None, version: int) -> list[NodeProto] | None:
+    """Return a norm over the last dimensions, groups of channels or each channel as its definition.
+
+    None for any other node, and for one whose statistics are outputs.
+
+    Args:
+        shape: of its first input.
+    """
+    from onnx import helper
+
+    if proto.op_type not in NORMS or proto.domain not in {"", "ai.onnx"} or not shape or any(proto.output[1:]):
+        return None
+    numbers = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
+    made, last = Parts(proto), proto.op_type[0] in "LR"
+    step, constant = made.step, made.constant
+    axes = list(range(numbers.get("axis", -1) % len(shape) if last else 2, len(shape)))
+    groups = 1 if last else numbers.get("num_groups", shape[1])
+    split = not last and groups < shape[1]
+    if not axes:
+        return None
+
+    def mean(one: str) -> str:
+        return step("ReduceMean", one, axes=axes) if version < 18 else step("ReduceMean", one, constant(axes))
+
+    def of_channels(one: str) -> str:
+        if split and version < 21:  # weights were those of groups
+            one = step("Expand", step("Reshape", one, constant([-1, 1])), constant([groups, shape[1] // groups]))
+        return one if last else step("Reshape", one, constant([shape[1], *(1 for _ in shape[2:])]))
+
+    x = proto.input[0]
+    if split:
+        x, axes = step("Reshape", x, constant([shape[0], groups, -1])), [2]
+    x = x if proto.op_type[0] == "R" else step("Sub", x, mean(x))
+    epsilon = constant([numbers.get("epsilon", 1e-5)], 1)
+    x = step("Div", x, step("Sqrt", step("Add", mean(step("Mul", x, x)), epsilon)))
+    x = step("Reshape", x, constant(shape)) if split else x
+    for op, weight in zip(("Mul", "Add"), filter(None, proto.input[1:]), strict=False):
+        x = step(op, x, of_channels(weight))
+    return made.done()
 
 
 def _narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> list[NodeProto] | None:
@@ -383,7 +445,7 @@ def _narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> list[NodeProt
 
     None for any other node.
     """
-    from onnx import helper, numpy_helper
+    from onnx import numpy_helper
 
     numbers = {one.name: one.i for one in proto.attribute}
     given = dict(zip(("x", "codes", "scales", "zeros", "groups", "bias"), proto.input, strict=False))
@@ -402,13 +464,13 @@ def _narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> list[NodeProt
     codes, scales = unpacked(known[needed[0]], blocks * block), known[needed[1]].reshape(columns, blocks)
     zeros = unpacked(known[needed[2]], blocks) if needed[2] else np.full((columns, blocks), 1 << bits - 1)
     whole = codes.reshape(columns, blocks, block).astype(np.float32) - zeros.astype(np.float32)[..., None]
-    name = f"{proto.output[0]}.weights"
     weights = (whole * scales.astype(np.float32)[..., None]).reshape(columns, -1)[:, :depth].T
-    bias = given.get("bias", "")
-    product = f"{proto.output[0]}.product" if bias else proto.output[0]
-    made = [helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.ascontiguousarray(weights)))]
-    made += [helper.make_node("MatMul", [given["x"], name], [product], name=proto.name)]
-    return [*made, helper.make_node("Add", [product, bias], list(proto.output))] if bias else made
+    made = Parts(proto)
+    value = made.step("Constant", value=numpy_helper.from_array(np.ascontiguousarray(weights)))
+    product = made.step("MatMul", given["x"], value)
+    if given.get("bias"):
+        made.step("Add", product, given["bias"])
+    return made.done(made[1])
 
 
 LINEAR = {

@@ -131,24 +131,21 @@ def joined_hosts(network: Network) -> Network:
         for name in dict.fromkeys(step.inputs):
             before = made.get(name)
             alone = len(readers[name]) == 1 and name not in network.outputs
-            if before is not None and alone and _both_by_onnx(before, own):
-                own = _joined(before, own, name)
+            if before is not None and alone and (both := _joined(before, own)) is not None:
+                own = both
                 gone.add(name)
         made[step.output] = own
     steps = [made[step.output] for step in network.steps if step.output not in gone]
     return replace(network, steps=steps)
 
 
-def _both_by_onnx(*steps: Step) -> bool:
-    return all(isinstance(one.work, Host) and isinstance(one.work.function, OnnxHost) for one in steps)
-
-
-def _joined(before: Step, step: Step, name: str) -> Step:
+def _joined(before: Step, step: Step) -> Step | None:
+    """Return two steps as one; None unless both are nodes of ONNX."""
     first, second = before.work, step.work
-    assert isinstance(first, Host)
-    assert isinstance(second, Host)
-    assert isinstance(first.function, OnnxHost)
-    assert isinstance(second.function, OnnxHost)
+    if not isinstance(first, Host) or not isinstance(second, Host):
+        return None
+    if not isinstance(first.function, OnnxHost) or not isinstance(second.function, OnnxHost):
+        return None
     function = second.function.after(first.function)
     bounds = {**dict(zip(step.inputs, second.below, strict=True)), **dict(zip(before.inputs, first.below, strict=True))}
     inputs = tuple(one for one, _ in function.elements)

@@ -7,15 +7,16 @@ rearrangement, which is free for kernels of one pixel. Pooling takes of it the l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.records import replace
 
-from ..operators.elementwise import depthwise_work, pool_work
+from ..operators.elementwise import depthwise_work
 from ..operators.execute import Expr, Operand
+from ..operators.expressions import number
 from .builder import Array, Builder, InvalidModel
 from .evaluate import run_model
 from .graph import Node
@@ -83,66 +84,41 @@ def _by_groups(builder: Builder, node: Node, pixels: str, index: Index, by_tap: 
     return builder.arranged(lambda *own: np.concatenate(own, axis=1), *parts)
 
 
-def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
-    """Return a converter of nodes that reduce windows, or whole images, with `op`."""
-
-    def convert(builder: Builder, node: Node) -> None:
-        x = node.inputs[0]
-        batch, channels, *sides = builder.shape(x)
-        size = math.prod(sides)
-        if whole and size * channels > MOST_WHOLE:
-            return _whole(builder, node, op, (batch * channels, size))
-        index = (
-            np.arange(batch * size).reshape(batch, size)
-            if whole
-            else windows(builder, node, _numbers(node, "kernel_shape"))
-        )
-        beside = index == batch * size
-        if beside.all(axis=1).any():
-            raise builder.refuse(node, f"a {op} over positions beside the image")
-        if op == "max":  # positions beside the image repeat a pixel of the window
-            index = np.where(beside, index.min(axis=1, keepdims=True), index)
-        under = builder.arranged(lambda one: _gathered(one, index, channels).swapaxes(0, 1), builder.pixels(x))
-        work, shape = pool_work(op, index.shape[1], len(index) * channels, builder.element), (len(index), channels)
-        if op == "max" or not beside.any() or node.number("count_include_pad", 0):
-            builder.net.add(work, under, name=node.name or node.output, output=builder.new_pixels(node), shape=shape)
-            builder.made_pixels(node)
-            return None
-        mean = builder.part(node, work, under, kind="sum", shape=shape)  # over fewer pixels at the border
-        factor = builder.known((index.shape[1] / (~beside).sum(axis=1)).astype(np.float32))
-        given, expr = [Operand("full"), Operand("column")], ("mul", ("in", 0), ("in", 1))
-        builder.expression(node, "mul", expr, given, shape, [mean, factor], output=builder.new_pixels(node))
-        return None
-
-    return convert
-
-
-MOST_WHOLE = 1 << 22
-"""Elements of images whose pixels are one window."""
-
-
-def _whole(builder: Builder, node: Node, op: str, size: tuple[int, int]) -> None:
-    total = builder.reduced(node, "row_max" if op == "max" else "row_sum", builder.read(node.inputs[0]), *size)
-    expr: Expr = ("mul", ("in", 0), ("number", 1 / size[1] if op == "mean" else 1.0))
-    builder.expression(node, op, expr, [Operand("full")], (size[0], 1), [total], output=node.output)
+def pool(builder: Builder, node: Node) -> None:
+    """Convert a pool: the elements under the kernel are the rows of a matrix that is reduced."""
+    x, channels = node.inputs[0], builder.shape(node.inputs[0])[1]
+    index, op = windows(builder, node, _numbers(node, "kernel_shape")), node.op.removesuffix("Pool").lower()
+    beside, taps = index == math.prod(builder.shape(x)) // channels, index.shape[1]
+    if beside.all(axis=1).any():
+        raise builder.refuse(node, f"a {op} over positions beside the image")
+    given, factor, names = [Operand("full")], number(1 / taps), list[str]()
+    if op == "max":  # positions beside the image repeat a pixel of the window
+        index = np.where(beside, index.min(axis=1, keepdims=True), index)
+    elif beside.any() and not node.number("count_include_pad", 0):
+        counts = np.repeat((~beside).sum(axis=1), channels).astype(np.float32)
+        given, factor, names = [*given, Operand("column")], ("in", 1), [builder.known(1 / counts)]
+    under = builder.arranged(lambda one: _gathered(one, index, channels).swapaxes(1, 2), builder.pixels(x))
+    expr: Expr = ("row_max", ("in", 0)) if op == "max" else ("mul", ("row_sum", ("in", 0)), factor)
+    size, kind = (len(index) * channels, taps), "max_pool" if op == "max" else "mean_pool"
+    builder.expression(node, kind, expr, given, size, [under, *names], output=builder.new_pixels(node))
 
 
 def resize(builder: Builder, node: Node) -> None:
     """Convert an interpolation along each dimension by itself: a product with a matrix that is known.
 
-    Raises:
-        StudyError: if dimensions do not separate.
+    Linear and cubic interpolation are defined so.
     """
     x, known, proto = node.inputs[0], builder.graph.known, node.proto
     before, after = builder.shape(x), builder.shape(node.output)
     axes = [axis for axis, size in enumerate(before) if size != after[axis]]
     nearest = node.attributes.get("mode", b"nearest") == b"nearest"
+    nearest |= node.attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize"  # which has borders
     if proto is None or nearest or min(axes, default=0) < 2 or any(n and n not in known for n in node.inputs[1:]):
         raise builder.refuse(node, "the sizes of images must be numbers")
 
-    def resized(image: Array, *own: int) -> NDArray[np.float32]:
-        """An image of one channel, with these dimensions resized."""
-        kept = [axis not in own for axis in range(len(before))]
+    def resized(image: Array, own: int) -> NDArray[np.float32]:
+        """An image of one channel, with a dimension resized."""
+        kept = [axis != own for axis in range(len(before))]
         given = {name: known[name] for name in node.inputs[1:] if name}
         for name, one in given.items():
             if one.size == len(before):
@@ -151,19 +127,13 @@ def resize(builder: Builder, node: Node) -> None:
             np.float32
         )
 
-    shape, matrices = (1, 1, *before[2:]), []
-    wanted = made = np.random.default_rng(0).random(shape, np.float32)
+    sizes, name = list(before), builder.read(x)
     for axis in axes:
         size = before[axis]
         units = np.eye(size, dtype=np.float32).reshape(
-            size, *(size if at == axis else 1 for at in range(1, len(shape)))
+            size, *(size if at == axis else 1 for at in range(1, len(before)))
         )
-        matrices.append(resized(units, axis).reshape(size, -1).T)
-        made = np.moveaxis(np.moveaxis(made, axis, -1) @ matrices[-1].T, -1, axis)
-    if np.abs(made - resized(wanted, *axes)).max() > SEPARATE:
-        raise builder.refuse(node, "only interpolation along each dimension by itself is supported")
-    sizes, name = list(before), builder.read(x)
-    for axis, matrix in zip(axes, matrices, strict=True):
+        matrix = resized(units, axis).reshape(size, -1).T
         first = [axis, *(at for at in range(len(sizes)) if at != axis)]
         turned = builder.arranged(lambda one, own=tuple(sizes), to=first: one.reshape(own).transpose(to), name)
         turned = builder.arranged(lambda one: one.reshape(one.shape[0], -1), turned)
@@ -174,10 +144,6 @@ def resize(builder: Builder, node: Node) -> None:
         made_as, back = [sizes[at] for at in first], np.argsort(first)
         name = builder.arranged(lambda one, own=made_as, to=back: one.reshape(own).transpose(to), sums)
     builder.rearrange(node, lambda one: one, name)
-
-
-SEPARATE = 1e-5
-"""Largest difference between an interpolation of numbers from 0 to 1 and that of its dimensions one by one."""
 
 
 def batch_norm(builder: Builder, node: Node) -> None:
@@ -221,30 +187,30 @@ def windows(builder: Builder, node: Node, kernel: Sequence[int]) -> Index:
     Sizes of results are those of the model, whatever padding and rounding lead to them.
     """
     (batch, _, *sides), results = builder.shape(node.inputs[0]), builder.shape(node.output)[2:]
-    ones, zeros = (1,) * len(sides), (0,) * 2 * len(sides)
-    strides, steps = (_numbers(node, name, ones) for name in ("strides", "dilations"))
-    pads, auto = _numbers(node, "pads", zeros), node.attributes.get("auto_pad", b"NOTSET")
-    axes = []
-    for axis, size in enumerate(sides):
-        count, before = results[axis], pads[axis]
-        if node.op == "ConvTranspose":
-            if auto != b"NOTSET" or "output_shape" in node.attributes:
-                raise builder.refuse(node, "padding must be constant numbers")
-            at = np.arange(count)[:, None] + before - np.arange(kernel[axis]) * steps[axis]
-            found = np.where(at % strides[axis], -1, at // strides[axis])
-        else:
-            if auto in (b"SAME_UPPER", b"SAME_LOWER"):
-                total = max(0, (count - 1) * strides[axis] + steps[axis] * (kernel[axis] - 1) + 1 - size)
-                before = (total + (auto == b"SAME_LOWER")) // 2
-            found = np.arange(count)[:, None] * strides[axis] + np.arange(kernel[axis]) * steps[axis] - before
-        axes.append(np.where((found >= 0) & (found < size), found, -1))
-    size, rank = math.prod(sides), len(sides)
-    place, outside = np.zeros((1,) * 2 * rank, np.int64), np.zeros((1,) * 2 * rank, bool)
-    for axis, found in enumerate(axes):
-        own = [1] * 2 * rank
-        own[axis], own[rank + axis] = found.shape
-        place, outside = place * sides[axis] + found.reshape(own), outside | (found.reshape(own) < 0)
-    one = np.where(outside, -1, place).reshape(-1, math.prod(kernel))
+    rank, turned = len(sides), node.op == "ConvTranspose"
+    strides, steps = (_numbers(node, name, (1,) * rank) for name in ("strides", "dilations"))
+    pads, auto = _numbers(node, "pads", (0,) * 2 * rank), node.attributes.get("auto_pad", b"NOTSET")
+    image = np.arange(1, 1 + math.prod(sides)).reshape(sides)
+    if turned:
+        if auto != b"NOTSET" or "output_shape" in node.attributes:
+            raise builder.refuse(node, "padding must be constant numbers")
+        spread = np.zeros([(size - 1) * by + 1 for size, by in zip(sides, strides, strict=True)], np.int64)
+        spread[tuple(slice(None, None, by) for by in strides)] = image
+        image, strides = spread, (1,) * rank
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, steps, strict=True)]
+    for axis, size in enumerate(image.shape):
+        needed, before = (results[axis] - 1) * strides[axis] + spans[axis], pads[axis]
+        if turned:
+            before = spans[axis] - 1 - before
+        elif auto in (b"SAME_UPPER", b"SAME_LOWER"):
+            before = (max(0, needed - size) + (auto == b"SAME_LOWER")) // 2
+        at = np.arange(needed) - before
+        edge = np.pad(image, [(int(own == axis), 0) for own in range(rank)])
+        image = edge.take(np.where((at >= 0) & (at < size), at + 1, 0), axis)
+    every = tuple(slice(None, None, by) for by in (*strides, *steps))
+    under = np.lib.stride_tricks.sliding_window_view(image, spans)[every]
+    one = (np.flip(under, tuple(range(rank, 2 * rank))) if turned else under).reshape(-1, math.prod(kernel)) - 1
+    size = math.prod(sides)
     images = np.arange(batch)[:, None, None] * size + one
     return np.where(one < 0, batch * size, images).reshape(-1, one.shape[1])
 

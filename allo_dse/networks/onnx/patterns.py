@@ -1,12 +1,13 @@
 """Operators that exporters write as several nodes: they are found in a graph and rewritten as one node.
 
-A pattern is a tree of operators. A name represents a tensor, the same name the same tensor; a name that begins with "="
-represents a known array. Factors and terms come in any order.
+They are recognized by what they do to numbers, however they are spelled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Mapping
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +26,6 @@ Bound = dict[str, str]
 Writer = Mapping[str, Node]
 MOVES = {"Concat", "Expand", "Neg", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
 LOWEST = -1e4  # exp of it is 0 in every type; half precision has no number below -65504
-
-
-def number_of(bound: Bound, name: str, graph: Graph, default: float) -> float:
-    """A known number of a pattern; not a number where it is an array."""
-    array = graph.known[bound[name]] if name in bound else np.array(default)
-    return float(array.ravel()[0]) if array.size == 1 else float("nan")
 
 
 ELEMENTWISE = {
@@ -56,11 +51,13 @@ def attention_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
     if base is None or softmax is None or softmax.op != "Softmax" or not softmax.is_standard:
         return None
     shape = graph.shapes.get(softmax.inputs[0], ())
-    if len(shape) < 2 or np.prod(shape) > MOST_SCORES or not over_last(softmax, graph):
+    axis = softmax.number("axis", 1 if graph.version < 13 else -1)  # ONNX's defaults
+    if len(shape) < 2 or np.prod(shape) > MOST_SCORES or axis not in (-1, len(shape) - 1):
         return None
     probe = np.random.default_rng(0).random(shape, np.float32)
     product = writer.get(_base_of(softmax.inputs[0], graph, writer) or "")
-    if product is None or product.op != "MatMul" or not _is_same(weights, base, probe, graph, writer):
+    same = _computed(weights, {base: probe}, graph, writer)
+    if product is None or product.op != "MatMul" or same is None or not np.array_equal(same, probe):
         return None
     found = _shown(softmax.inputs[0], product.output, graph, writer)
     if found is None:
@@ -113,11 +110,6 @@ def _computed(name: str, given: dict[str, Array], graph: Graph, writer: Writer) 
                 return None
             given |= evaluate(node.proto, known, graph.versions)
     return given[name]
-
-
-def _is_same(name: str, base: str, probe: Array, graph: Graph, writer: Writer) -> bool:
-    found = _computed(name, {base: probe}, graph, writer)
-    return found is not None and np.array_equal(found, probe)
 
 
 def _shown(name: str, base: str, graph: Graph, writer: Writer) -> tuple[float, NDArray[np.bool_]] | None:
@@ -176,29 +168,31 @@ def _of_groups(name: str, flip: bool, graph: Graph, writer: Writer) -> str | Non
     return None
 
 
-def rotary_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
-    """Return the rotary embedding that a pattern found.
+def rotary_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
+    """Return the rotary embedding x * cosines + turned * sines; None if a sum computes something else.
 
-    None unless halves of a row turn with each other, by angles that depend on the row alone.
+    Halves of a row turn with each other, by angles that depend on the row alone.
     """
-    x, tables = bound["x"], [graph.known[bound[name]] for name in ("=cosine", "=sine")]
-    shape = graph.shapes[x]
-    turned = graph.writer().get(bound["turned"])
-    if turned is None or turned.op != "Concat" or shape[-1] % 2:
-        return None
-    if any(t.size != np.prod(shape[-2:]) or t.shape[-2:] != shape[-2:] for t in tables):
-        return None
-    numbers = np.arange(1, np.prod(shape) + 1).reshape(shape)
-    low, high = np.split(numbers, 2, axis=-1)
-    found = _moved(bound["turned"], {x: numbers}, graph, graph.writer())
-    if found is None or not np.array_equal(found, np.concatenate([-high, low], axis=-1)):
-        return None
-    halves = [np.split(table.reshape(shape[-2:]), 2, axis=-1) for table in tables]
-    if any(not np.array_equal(one, other) for one, other in halves):
-        return None
-    pairs = zip(("cosine", "sine"), halves, strict=True)
-    names = tuple(graph.new_known(f"{root.output}.{name}", pair[0]) for name, pair in pairs)
-    return Node("RotaryEmbedding", root.name, (x, *names), root.output)
+    products = [one for name in root.inputs if (one := writer.get(name)) is not None and one.op == "Mul"]
+    pairs = [sorted(one.inputs, key=lambda name: name in graph.known) for one in products]
+    for (x, cosines), (turned, sines) in permutations(pairs, 2):
+        if {x, turned} & graph.known.keys() or not {cosines, sines} <= graph.known.keys():
+            continue
+        shape, last = graph.shapes[x], writer.get(turned)
+        tables = [graph.known[name] for name in (cosines, sines)]
+        fits = all(t.size == np.prod(shape[-2:]) and t.shape[-2:] == shape[-2:] for t in tables)
+        if last is None or last.op != "Concat" or shape[-1] % 2 or not fits:
+            continue
+        numbers = np.arange(1, np.prod(shape) + 1).reshape(shape)
+        low, high = np.split(numbers, 2, axis=-1)
+        found = _moved(turned, {x: numbers}, graph, writer)
+        halves = [np.split(table.reshape(shape[-2:]), 2, axis=-1) for table in tables]
+        equal = all(np.array_equal(one, other) for one, other in halves)
+        if equal and found is not None and np.array_equal(found, np.concatenate([-high, low], axis=-1)):
+            each = zip(("cosine", "sine"), halves, strict=True)
+            names = (graph.new_known(f"{root.output}.{name}", pair[0]) for name, pair in each)
+            return Node("RotaryEmbedding", root.name, (x, *names), root.output)
+    return None
 
 
 def _moved(name: str, given: Mapping[str, Array], graph: Graph, writer: Writer) -> Array | None:
@@ -215,80 +209,34 @@ def _moved(name: str, given: Mapping[str, Array], graph: Graph, writer: Writer) 
     return evaluate(node.proto, found, graph.versions)[name]
 
 
-Pattern = str | tuple[object, ...]
-COMMUTE = {"Add", "Mul"}
-EXACT = {
-    **{"one": 1.0, "two": 2.0, "three": 3.0, "half": 0.5, "cubic": 0.044715},
-    **{"slope": np.sqrt(2 / np.pi), "root": np.sqrt(2), "inverse": np.sqrt(0.5)},
-}
-"""Required values of a pattern's known numbers, by name."""
-
-_HALF = "=half"
-_ERF = ("Add", ("Erf", ("Div", "x", "=root")), "=one")
-_ERF_MUL = ("Add", ("Erf", ("Mul", "x", "=inverse")), "=one")
-_CENTRED = ("Sub", "x", ("ReduceMean", "x"))
-_CUBES = (("Mul", "x", ("Mul", "x", "x")), ("Pow", "x", "=three"))
-_TANHS = tuple(("Add", ("Tanh", ("Mul", ("Add", "x", ("Mul", cube, "=cubic")), "=slope")), "=one") for cube in _CUBES)
+GELU = {"Add", "Div", "Erf", "Mul", "Pow", "Tanh"}
+GELU_OFF = 1e-3
+"""Largest difference between the Gaussian error linear unit and its approximation, and as much again."""
 
 
-def _normed(x: Pattern) -> list[Pattern]:
-    """Return the patterns that divide by the root of the mean square."""
-    squares = [("Pow", x, "=two"), ("Mul", x, x)]
-    roots = [("Sqrt", ("Add", ("ReduceMean", square), "=epsilon")) for square in squares]
-    return [*(("Div", x, root) for root in roots), *(("Mul", x, ("Reciprocal", root)) for root in roots),
-            *(("Mul", x, ("Div", "=one", root)) for root in roots)]  # fmt: skip
+def gelu_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
+    """Return the Gaussian error linear unit that a product computes of a tensor, exactly or by its approximation."""
+    inner, waiting = dict[str, Node](), [root]
+    while waiting and len(inner) <= MOST_GELU:
+        node = waiting.pop()
+        inner[node.output] = node
+        waiting += [own for n in node.inputs if (own := writer.get(n)) and own.op in GELU and own.is_standard]
+    if not any(node.op in {"Erf", "Tanh"} for node in inner.values()):
+        return None
+    shape = graph.shapes.get(root.output)
+    x = np.linspace(-6, 6, 97)
+    wanted = x * (1 + np.array([math.erf(one) for one in x / math.sqrt(2)])) / 2
+    known = {name: array for name, array in graph.known.items() if array.size == 1}
+    for name in dict.fromkeys(n for node in inner.values() for n in node.inputs if n not in graph.known):
+        if graph.shapes.get(name) == shape:
+            found = _computed(root.output, {name: x.astype(np.float32)}, replace(graph, known=known), inner)
+            if found is not None and found.shape == x.shape and np.abs(found - wanted).max() < GELU_OFF:
+                return Node("Gelu", root.name, (name,), root.output)
+    return None
 
 
-PATTERNS: dict[str, list[Pattern]] = {
-    "Gelu": [
-        shape
-        for twice in (_ERF, _ERF_MUL, *_TANHS)
-        for shape in (
-            ("Mul", ("Mul", "x", twice), _HALF),
-            ("Mul", ("Mul", "x", _HALF), twice),
-            ("Mul", "x", ("Mul", twice, _HALF)),
-        )
-    ],
-    "LayerNormalization": [("Add", ("Mul", normed, "=weight"), "=bias") for normed in _normed(_CENTRED)],
-    "RMSNormalization": [("Mul", normed, "=weight") for normed in _normed("x")],
-    "RotaryEmbedding": [("Add", ("Mul", "x", "=cosine"), ("Mul", "turned", "=sine"))],
-}
-"""Patterns of each operator; the first match counts."""
-
-
-def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], bound: Bound) -> Iterator[Bound]:
-    """Yield the ways in which a tensor is computed as a pattern says."""
-    if isinstance(pattern, str):
-        if pattern.startswith("=") == (tensor in graph.known) and bound.get(pattern, tensor) == tensor:
-            yield {**bound, pattern: tensor}
-        return
-    op, *parts = pattern
-    node = writer.get(tensor)
-    if node is None or node.op != op or not node.is_standard or len(node.inputs) < len(parts):
-        return
-    if any(name not in graph.shapes for name in node.inputs):
-        return
-    if (op == "Softmax" and not over_last(node, graph)) or (op == "ReduceMean" and not _is_mean_of_rows(node, graph)):
-        return
-    orders = [node.inputs[: len(parts)]]
-    if op in COMMUTE:
-        orders.append(orders[0][::-1])
-    for order in orders:
-        found = [bound]
-        for part, name in zip(parts, order, strict=True):
-            assert isinstance(part, str | tuple)
-            found = [more for one in found for more in match(part, name, graph, writer, one)]
-        yield from found
-
-
-def over_last(node: Node, graph: Graph) -> bool:
-    """Return whether a softmax runs along the last dimension of its input."""
-    return graph.along_last(node, default=1 if graph.version < 13 else -1)  # ONNX's defaults
-
-
-def _is_mean_of_rows(node: Node, graph: Graph) -> bool:
-    """Return whether a mean runs along the last dimension and keeps it."""
-    return graph.shapes.get(node.output) == (*graph.shapes[node.inputs[0]][:-1], 1)
+MOST_GELU = 12
+"""Nodes that a Gaussian error linear unit is written as, at most."""
 
 
 def with_patterns(graph: Graph) -> Graph:
@@ -296,8 +244,9 @@ def with_patterns(graph: Graph) -> Graph:
 
     Nodes that compute parts of a match stay for their other readers.
     """
-    writer = graph.writer()
-    return replace(graph, nodes=[_as_one(node, graph, writer) for node in graph.nodes])
+    writer, found = graph.writer(), {"MatMul": attention_node, "Add": rotary_node, "Mul": gelu_node}
+    wholes = (node.is_standard and node.op in found and found[node.op](node, graph, writer) for node in graph.nodes)
+    return replace(graph, nodes=[whole or node for whole, node in zip(wholes, graph.nodes, strict=True)])
 
 
 def parts_of(whole: Node, graph: Graph) -> list[Node]:
@@ -309,32 +258,3 @@ def parts_of(whole: Node, graph: Graph) -> list[Node]:
             found[name] = writer[name]
             waiting += writer[name].inputs
     return list(found.values())
-
-
-def _as_one(node: Node, graph: Graph, writer: dict[str, Node]) -> Node:
-    if node.op == "MatMul" and node.is_standard:
-        return attention_node(node, graph, writer) or node
-    for op, patterns in PATTERNS.items():
-        for pattern in patterns:
-            for bound in match(pattern, node.output, graph, writer, {}):
-                made = _node(op, node, bound, graph)
-                if made is not None:
-                    return made
-    return node
-
-
-def _node(op: str, root: Node, bound: Bound, graph: Graph) -> Node | None:
-    """Return the node that replaces a match; None if its numbers are not the operator's."""
-
-    def number(name: str, default: float) -> float:
-        return number_of(bound, name, graph, default)
-
-    if op == "RotaryEmbedding":
-        return rotary_node(root, bound, graph)
-    if any(not np.isclose(number(f"={name}", value), value) for name, value in EXACT.items()):
-        return None
-    if np.isnan(number("=epsilon", 0.0)):
-        return None
-    names = tuple(bound[name] for name in ("x", "=weight", "=bias") if name in bound)
-    attributes = {"epsilon": number("=epsilon", 0.0)} if "=epsilon" in bound else {}
-    return Node(op, root.name, names, root.output, attributes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import allo
 import allo.dataflow as df
 import numpy as np
 from allo.ir.types import bfloat16, float32, int8, int32
@@ -111,34 +110,10 @@ def rope_work(rows: int, width: int, element: object) -> Work:
     return Work("rope", rope, params, rope_reference, lambda p: {"M": p["P"], "D": 8})
 
 
-# Windows: the elements under a window are a column of a [taps, N] matrix.
+# Windows: the elements under a window are a row of a matrix, or a column where weights multiply them.
 
 
-LEAST_WINDOWS, MOST_WINDOW_ELEMENTS = 16, 8192  # results per task, elements read per task
-
-
-def pool(taps=9, N=200704, P=512, op="max", Ty=bfloat16):
-    Nt = N // P
-
-    @df.region()
-    def top(X: Ty[taps, N], Y: Ty[N]):
-        @df.kernel(mapping=[P], args=[X, Y])
-        def core(x: Ty[taps, N] @ [R, S(0)], y: Ty[N] @ [S(0)]):
-            for i in range(Nt):
-                found: float32 = x[0, i]
-                for t in range(1, taps):
-                    value: float32 = x[t, i]
-                    with allo.meta_if(op == "max"):
-                        if value > found:
-                            found = value
-                    with allo.meta_if(op == "mean"):
-                        found += value
-                with allo.meta_if(op == "max"):
-                    y[i] = found
-                with allo.meta_if(op == "mean"):
-                    y[i] = found / taps
-
-    return top
+MOST_WINDOW_ELEMENTS = 8192  # read per task
 
 
 def depthwise(taps=9, M=3136, C=64, P=392, Ty=bfloat16):
@@ -161,16 +136,10 @@ def depthwise(taps=9, M=3136, C=64, P=392, Ty=bfloat16):
 
 
 def pool_work(op: str, taps: int, size: int, element: object) -> Work:
-    """ "max" or "mean" of `taps` rows of `size` elements."""
-    most = max(1, MOST_WINDOW_ELEMENTS // taps)
-    shares = divisors(size, at_least=-(-size // most), at_most=max(1, size // min(LEAST_WINDOWS, most)))
-
-    def reference(X: Floats) -> Floats:
-        found: Floats = X.max(axis=0) if op == "max" else X.mean(axis=0)
-        return found
-
-    params = {"taps": taps, "N": size, "P": shares, "op": op, "Ty": element}
-    return Work(f"{op}_pool", pool, params, reference, lambda p: {"N": 4 * p["P"]})
+    """ "max" or "mean" of each of `size` rows of `taps` elements."""
+    x: Expr = ("in", 0)
+    expr: Expr = ("row_max", x) if op == "max" else ("mul", ("row_sum", x), number(1 / taps))
+    return expression_work(f"{op}_pool", expr, [FULL], (size, taps), element)
 
 
 def depthwise_work(taps: int, positions: int, channels: int, element: object) -> Work:

@@ -17,8 +17,9 @@ from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.eval.execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, exactly, unit_of
 from allo_dse.eval.execute.run import run_graph
+from allo_dse.eval.inputs import directions
+from allo_dse.eval.reference import as_computable, magnitude, unlike_reference
 from allo_dse.eval.tolerances import element_limits
-from allo_dse.eval.verify import as_computable, directions, magnitude, unlike_reference
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.space.params import Parameter, choices, divisors

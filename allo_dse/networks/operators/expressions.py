@@ -149,6 +149,14 @@ def of_rows(expr: Expr, given: Sequence[Operand]) -> bool:
     return bool(reductions(expr)) and not varies(expr)
 
 
+def by_reciprocals(expr: Expr, given: Sequence[Operand]) -> Expr:
+    """Return an expression whose quotients by what a row shares are products with its reciprocal."""
+    op, *own = (expr[0], *(by_reciprocals(one, given) for one in operands(expr)))
+    if op == "div" and own[0] != number(1) and of_rows(own[1], given):
+        return ("mul", own[0], ("div", number(1), own[1]))
+    return (op, *own) if own else expr
+
+
 class Writer:
     """The text that computes expressions, with names that are used once.
 

@@ -129,32 +129,23 @@ def fitting_vector(size: int, least: int, most: int) -> int:
     return -(-size // (most // 2)) * (most // 2)
 
 
-def gemm_batch(B=12, M=64, N=64, K=64, Ty=bfloat16):
-    """A product of matrices for each task."""
-
-    @df.region()
-    def top(A: Ty[B * M, K], Bs: Ty[B * K, N], C: Ty[B * M, N]):
-        @df.kernel(mapping=[B], args=[A, Bs, C])
-        def gemm(a: Ty[B * M, K] @ [S(0), R], b: Ty[B * K, N] @ [S(0), R], c: Ty[B * M, N] @ [S(0), R]):
-            c[:, :] = allo.matmul(a, b)
-
-    return top
-
-
-def gemm_batch_loops(B=12, M=1, N=64, K=64, P=12, Ty=bfloat16):
-    """Several products of small matrices for each task, whose sides matrix kernels do not have."""
-    Bt = B // P
+def gemm_batch(B=12, M=64, N=64, K=64, P=12, Ty=bfloat16):
+    """Products of matrices: one for each task, or several in loops where matrix kernels do not have the sides."""
+    Bt, loops = B // P, M % UNIT + N % UNIT + K % UNIT
 
     @df.region()
     def top(A: Ty[B * M, K], Bs: Ty[B * K, N], C: Ty[B * M, N]):
         @df.kernel(mapping=[P], args=[A, Bs, C])
         def gemm(a: Ty[B * M, K] @ [S(0), R], b: Ty[B * K, N] @ [S(0), R], c: Ty[B * M, N] @ [S(0), R]):
-            for n in range(Bt):
-                for i, j in allo.grid(M, N):
-                    total: float32 = 0.0
-                    for k in range(K):
-                        total += a[n * M + i, k] * b[n * K + k, j]
-                    c[n * M + i, j] = total
+            with allo.meta_if(loops == 0):
+                c[:, :] = allo.matmul(a, b)
+            with allo.meta_else():
+                for n in range(Bt):
+                    for i, j in allo.grid(M, N):
+                        total: float32 = 0.0
+                        for k in range(K):
+                            total += a[n * M + i, k] * b[n * K + k, j]
+                        c[n * M + i, j] = total
 
     return top
 
@@ -181,12 +172,12 @@ def gemm_batch_work(count: int, rows: int, columns: int, depth: int, element: ob
         made = A.reshape(count, -1, A.shape[1]) @ Bs.reshape(count, A.shape[1], -1)
         return made.reshape(-1, Bs.shape[1])
 
-    params = {"B": count, "M": rows, "N": columns, "K": depth, "Ty": element}
-    if all(side % UNIT == 0 for side in (rows, columns, depth)):
-        return Work("gemm_batch", gemm_batch, params, reference, lambda p: {"M": UNIT, "N": UNIT, "K": UNIT})
-    most = max(1, MATRIX_ELEMENTS // (rows * depth + depth * columns + rows * columns))
-    shares = divisors(count, at_least=-(-count // most), at_most=count)
-    return Work("gemm_batch", gemm_batch_loops, {**params, "P": shares}, reference, lambda p: {"M": 1, "N": 4, "K": 4})
+    params = {"B": count, "M": rows, "N": columns, "K": depth, "P": count, "Ty": element}
+    smaller = {"M": UNIT, "N": UNIT, "K": UNIT}
+    if any(side % UNIT for side in (rows, columns, depth)):
+        most = max(1, MATRIX_ELEMENTS // (rows * depth + depth * columns + rows * columns))
+        params["P"], smaller = divisors(count, at_least=-(-count // most), at_most=count), {"M": 1, "N": 4, "K": 4}
+    return Work("gemm_batch", gemm_batch, params, reference, lambda p: smaller)
 
 
 # Fusion: programs of expressions become one, and products are followed by expressions that never go to DRAM.

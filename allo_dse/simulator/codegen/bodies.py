@@ -12,12 +12,10 @@ from allo_dse.common.mlir.jit import TO_LLVM, compile_object, pass_through, roun
 
 from ..run_time import fifo
 from ..run_time.builder import Emitter, function, make_internal
-from ..run_time.fifo import PLAIN, Variant
 from ..run_time.records import Header, Node
 from ..run_time.scheduler import RUN, START_BODY, add_bodies_runtime, add_runtime
 from .coroutines import to_coroutine
-from .outline import COSTS, NEST, mark_pipelines, outline_nests
-from .payload import decisions, erase_payload
+from .outline import COSTS, NEST, outline_nests
 from .signature import ANY_TOKEN, Body, CompiledBodies, Parameter, Signature
 from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
 
@@ -245,27 +243,24 @@ class LoweredBody(NamedTuple):
 
     Attributes:
         suspends: whether it has to be resumed to begin.
-        has_payload: whether it still computes its values.
     """
 
     module: ir.Module
     signature: Signature
     suspends: bool
-    has_payload: bool
 
 
 def compile_bodies(
     bodies: Sequence[Body],
-    variant: Variant = PLAIN,
+    record: bool = False,
     *,
     optimize: bool = True,
     started: Callable[[tuple[str, ...]], object] = lambda symbols: None,
 ) -> CompiledBodies:
-    """Compile bodies, which the code of `compile_runtime` of the same variant runs.
-
-    Where a variant has no payload but a body needs it, all are compiled twice: tasks that feed it must compute theirs.
+    """Compile bodies, which the code of `compile_runtime` runs.
 
     Args:
+        record: whether they write an event log; runs without it lose nothing.
         optimize: see `compile_object`.
         started: is told the symbols of what is next worked on.
 
@@ -278,25 +273,18 @@ def compile_bodies(
         lowered = []
         for body in bodies:
             started((body.symbol,))
-            lowered.append(_add(module, body, starts, variant, full=variant.payload))
+            lowered.append(_add(module, body, starts, record))
         started(tuple(body.symbol for body in bodies))
-        number = full_number = tuple(range(1, len(bodies) + 1))
-        needs_payload = tuple(b.has_payload for b in lowered)
-        if not variant.payload and any(needs_payload):
-            full_number = tuple(
-                k if needs else _add_full(module, body, starts, variant)
-                for body, k, needs in zip(bodies, number, needs_payload, strict=True)
-            )
-        add_bodies_runtime(module, starts, variant, polls=any(b.signature.polls for b in lowered))
+        add_bodies_runtime(module, starts, polls=any(b.signature.polls for b in lowered))
         code = _machine_code(module, START_BODY, optimize=optimize)
-        return CompiledBodies(code, tuple(b.signature for b in lowered), needs_payload, number, full_number)
+        return CompiledBodies(code, tuple(b.signature for b in lowered))
 
 
-def compile_runtime(variant: Variant) -> bytes:
-    """The scheduler and the table process as an object file."""
+def compile_runtime(record: bool) -> bytes:
+    """The scheduler and the table process as an object file; they too write an event log if `record`."""
     with text_context():
         module = ir.Module.create()
-        add_runtime(module, variant)
+        add_runtime(module, record)
         return _machine_code(module, RUN)
 
 
@@ -306,48 +294,36 @@ def _machine_code(module: ir.Module, entry: str, *, optimize: bool = True) -> by
     return compile_object(module, entry, optimize=optimize)
 
 
-def _add(module: ir.Module, body: Body, starts: list[str], variant: Variant, *, full: bool) -> LoweredBody:
+def _add(module: ir.Module, body: Body, starts: list[str], record: bool) -> LoweredBody:
     """Add a body to the run time's module."""
     name = f"body{len(starts) + 1}"
-    lowered = lower_body(body, name, variant, full=full)
+    lowered = lower_body(body, name, record)
     for op in list(lowered.module.body.operations):
         module.body.append(op.operation)
     starts.append(_define_start(module, name, lowered))
     return lowered
 
 
-def _add_full(module: ir.Module, body: Body, starts: list[str], variant: Variant) -> int:
-    _add(module, body, starts, variant, full=True)
-    return len(starts)
-
-
-def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = True) -> LoweredBody:
-    """Lower a body to a coroutine `name` (a prefix of its helpers' names); unless `full`, without payload if it can."""
+def lower_body(body: Body, name: str, record: bool = False) -> LoweredBody:
+    """Lower a body to a coroutine `name` (a prefix of its helpers' names)."""
     try:
         module = ir.Module.parse(body.mlir)
     except ir.MLIRError as error:
         raise SimulationError(f"the task body {body.symbol!r} is not valid MLIR: {error}") from error
     main = _rename(module, body.symbol, name)
     guard_divisions(module)
-    pipelines = mark_pipelines(main.operation)
-    needed = None if full else decisions(main)
-    if needed is None:
-        _guard(module, main)
-        outline_nests(module, main.operation)
-    reduce_stream_ops(module, payload=needed is None)
-    if needed is not None:
-        erase_payload(main, needed)
-        _guard(module, main)
+    _guard(module, main)
+    outline_nests(module, main.operation)
+    reduce_stream_ops(module)
     to_blocks(module)
     round_small_floats(module, body.mlir)
     parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
     sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name in COSTS)]
-    sites += [number for pipeline in pipelines for number in pipeline.sites]
     polls = bool(find(main, lambda name: name in POLLS))
     streams = [i for i, p in enumerate(parameters) if p.is_stream]
-    suspends = to_coroutine(module, main.operation, streams, pipelines, variant)
-    signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, pipelines, polls)
-    return LoweredBody(module, signature, suspends, needed is None)
+    suspends = to_coroutine(module, main.operation, streams, record)
+    signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, polls)
+    return LoweredBody(module, signature, suspends)
 
 
 def _guard(module: ir.Module, main: ir.OpView) -> None:

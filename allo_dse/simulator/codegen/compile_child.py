@@ -13,36 +13,35 @@ import sys
 from typing import TypeAlias
 
 import msgspec
-from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.processes import limit_memory
+from allo_dse.common.records import Frozen
 
-from ..run_time.fifo import Variant
 from .signature import Body
 
 
-class Request(Struct, frozen=True):
+class Request(Frozen):
     """The arguments of `lowering.bodies.compile_bodies`."""
 
     bodies: tuple[Body, ...]
-    variant: Variant
+    record: bool
     optimize: bool
 
 
-class Started(Struct, frozen=True, tag=True):
+class Started(Frozen, tag=True):
     """Bodies are being lowered, or machine code is made of them."""
 
     symbols: tuple[str, ...]
 
 
-class Made(Struct, frozen=True, tag=True):
+class Made(Frozen, tag=True):
     """Compiled bodies, as msgpack."""
 
     made: bytes
 
 
-class Refused(Struct, frozen=True, tag=True):
+class Refused(Frozen, tag=True):
     """The error in a request."""
 
     message: str
@@ -75,7 +74,7 @@ def main() -> None:
         _limit_time(seconds)
         try:
             made = compile_bodies(
-                request.bodies, request.variant, optimize=request.optimize, started=lambda names: send(Started(names))
+                request.bodies, request.record, optimize=request.optimize, started=lambda names: send(Started(names))
             )
         except SimulationError as error:
             send(Refused(error.message, error.hint))

@@ -31,7 +31,6 @@ from allo_dse.common.mlir import jit
 from allo_dse.common.mlir.jit import MachineCode, processor
 from allo_dse.common.processes import python_running
 
-from ..run_time.fifo import PLAIN, Variant
 from .compile_child import Made, Refused, Reply, Request, Started
 from .signature import Body, CompiledBodies
 
@@ -201,27 +200,27 @@ class _Server:
 _KIND = "code"
 
 
-def compiled_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, optimize: bool = True) -> CompiledBodies:
+def compiled_bodies(bodies: Sequence[Body], record: bool = False, *, optimize: bool = True) -> CompiledBodies:
     """Compile bodies as `bodies.compile_bodies` does, with the same errors, under the limits of `compile_server`."""
     if not bodies:
-        return CompiledBodies(b"", (), (), (), ())
+        return CompiledBodies(b"", ())
 
     def made() -> bytes:
-        return compiled(Request(tuple(bodies), variant, optimize))
+        return compiled(Request(tuple(bodies), record, optimize))
 
-    return msgspec.msgpack.decode(_kept((_compiler(), variant, optimize, bodies), made), type=CompiledBodies)
+    return msgspec.msgpack.decode(_kept((_compiler(), record, optimize, bodies), made), type=CompiledBodies)
 
 
 @cache
-def run_time(variant: Variant) -> MachineCode:
+def run_time(record: bool) -> MachineCode:
     """The scheduler and the table process, once in each process."""
 
     def made() -> bytes:
         from .bodies import compile_runtime
 
-        return compile_runtime(variant)
+        return compile_runtime(record)
 
-    return MachineCode(_kept((_compiler(), variant), made))
+    return MachineCode(_kept((_compiler(), record), made))
 
 
 def _kept(key: object, made: Callable[[], bytes]) -> bytes:

@@ -11,27 +11,23 @@ operations. `to_coroutine` then cuts each block at each stream operation, so tha
 
 and gives the function its prologue and its end. Values that live across a suspension need no care: LLVM keeps them in
 the coroutine's frame. The clock is a stack slot, which LLVM promotes to a register before it splits the coroutine.
-
-In a pipelined loop (see `outline`) the clock is at the begin of the iteration, and operations are due later; puts
-that are due after operations behind them go through `deferred`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from allo_dse.common.mlir.bindings import Op, async_dialect, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import POLLS
+from allo_dse.common.records import Frozen
 
 from ..run_time import fifo
 from ..run_time.builder import USUALLY, Emitter, Variable, Word
-from ..run_time.fifo import Variant
 from ..run_time.operation_tables import PUSH_REQUEST
 from ..run_time.records import STATE_BITS, Entry, Header, Node, State, Stream, entry_words
-from .outline import PIPELINE, PLACE, site
-from .signature import Pipeline
+from .outline import site
 from .stream_ops import find, storage_bytes
 
 FRAME_BYTES = 1024
@@ -39,14 +35,13 @@ FRAME_BYTES = 1024
 are allocated."""
 
 
-class Inputs(Struct, frozen=True):
+class Inputs(Frozen):
     """Inputs of a coroutine besides the body's parameters."""
 
-    variant: Variant
+    record: bool
     header: ir.Value
     node: ir.Value
     costs: ir.Value
-    pipelines: Sequence[Pipeline]
     records: Sequence[tuple[ir.Value, ir.Value]]
     """Numbers of streams that are parameters, and the streams' records."""
     moves: fifo.Moves | None
@@ -63,8 +58,6 @@ class Coroutine(Inputs, frozen=True):
     stall_put: Variable
     cleanup: ir.Block
     suspended: ir.Block
-    tails: Sequence[Variable]
-    """Per pipeline, cycles from the begin of the last round to the end of the loop."""
 
 
 def prologue(function: ir.Operation, entry: ir.Block, inputs: Inputs) -> Coroutine:
@@ -78,7 +71,6 @@ def prologue(function: ir.Operation, entry: ir.Block, inputs: Inputs) -> Corouti
     e.store(frame, inputs.node, Node.HANDLE)
     clock, stall_get, stall_put = e.variable(e.load(inputs.node, Node.CLOCK)), e.variable(0), e.variable(0)
     streams = e.load_ptr(inputs.header, Header.STREAMS)
-    tails = [e.variable(0) for _ in inputs.pipelines]
     owned = _hoist_arrays(function, e)
     cleanup = list(function.regions[0].blocks)[-1].create_after()
     suspended = cleanup.create_after()
@@ -101,7 +93,6 @@ def prologue(function: ir.Operation, entry: ir.Block, inputs: Inputs) -> Corouti
         stall_put=stall_put,
         cleanup=cleanup,
         suspended=suspended,
-        tails=tails,
     )
 
 
@@ -181,16 +172,12 @@ def lower_return(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     e.branch(c.cleanup)
 
 
-NEVER = 2**62
-"""A clock that no run reaches."""
 INLINED_OPS = 16
 """A body of more stream operations calls functions for them: of one whose loops are unrolled, hundreds would be
 compiled one by one, for seconds."""
 
 
-def to_coroutine(
-    module: ir.Module, function: ir.Operation, streams: Sequence[int], pipelines: Sequence[Pipeline], variant: Variant
-) -> bool:
+def to_coroutine(module: ir.Module, function: ir.Operation, streams: Sequence[int], record: bool) -> bool:
     """Make a lowered task body, a function of a module, a coroutine; whether it has to be resumed to begin.
 
     It gets more arguments, pointers all: header, node, its cost sites, and the record of each stream that a parameter
@@ -212,7 +199,7 @@ def to_coroutine(
         returns = [op for name, op in ops if name == "func.return"]
         name = ir.StringAttr(function.attributes["sym_name"]).value
         moves = fifo.Moves(module, name) if len(stream_ops) + len(polls) > INLINED_OPS else None
-        c = prologue(function, entry, Inputs(variant, header, node, costs, pipelines, records, moves))
+        c = prologue(function, entry, Inputs(record, header, node, costs, records, moves))
         for op in plain_ops:
             _lower_plain_op(c, op, entry)
         for op in stream_ops:
@@ -249,28 +236,6 @@ def _cost_times(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     _advance(c, e, e.mul(e.load(c.costs, site(op, "site")), e.from_index(op.operands[0])))
 
 
-def _enter(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
-    """In a pipeline the clock is at the begin of the iteration; times in its registers exclude frozen cycles."""
-    number = site(op, PIPELINE)
-    ii = e.load(c.costs, c.pipelines[number].ii)
-    e.set(c.tails[number], ii)
-    _advance(c, e, e.sub(0, ii))
-
-
-def _issue(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
-    number = site(op, PIPELINE)
-    e.set(c.tails[number], e.load(c.costs, c.pipelines[number].depth))
-    _advance(c, e, e.load(c.costs, c.pipelines[number].ii))
-
-
-def _leave(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
-    if c.variant.registers:
-        _flush(c, e, e.word(NEVER))
-        _advance(c, e, e.load(c.node, Node.FROZEN))
-        e.store(0, c.node, Node.FROZEN)
-    _advance(c, e, e.get(c.tails[site(op, PIPELINE)]))
-
-
 def _breathe(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     _yield_at_times(c, e, site(op, "turns"))
 
@@ -287,9 +252,6 @@ def _fault(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
 _PLAIN_OPS = {
     "df.cost": _cost,
     "df.cost_times": _cost_times,
-    "df.enter": _enter,
-    "df.issue": _issue,
-    "df.leave": _leave,
     "df.fault": _fault,
     "df.breathe": _breathe,
 }
@@ -302,34 +264,17 @@ def _lower_stream_op(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     rest = cut(block, op)
     e = Emitter(block, entry)
     stream = _record(c, e, op.operands[0])
-    getting = op.name == "df.take"
-    if PIPELINE in op.attributes and c.variant.registers:
-        token = _take_in_turn(c, e, op, stream) if getting else _defer(c, e, op, stream)
-    else:
-        token = _perform(c, e, op, stream, _stage(c, e, op))
-    result.replace_all_uses_with(e.array(token, result.type))
+    result.replace_all_uses_with(e.array(_perform(c, e, op, stream), result.type))
     e.branch(rest)
     op.erase()
 
 
-def _stage(c: Coroutine, e: Emitter, op: ir.Operation) -> Word:
-    """Cycles from the clock to when an operation is due; the number 0 outside of pipelines and where not given."""
-    if PIPELINE not in op.attributes:
-        return 0
-    stage = c.pipelines[site(op, PIPELINE)].stages[site(op, PLACE)]
-    return 0 if stage is None else e.load(c.costs, stage)
-
-
-def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, delay: Word) -> ir.Value:
-    """Wait until the operation is possible, do it, and advance the clock by the wait; returns the token's address.
-
-    Args:
-        delay: cycles from the clock to when it is due.
-    """
+def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
+    """Wait until the operation is possible, do it, and advance the clock by the wait; returns the token's address."""
     getting = op.name in ("df.take", "df.try_take")
     state = State.GET if getting else State.PUT
     number = site(op, "op") << STATE_BITS
-    if c.variant.record:
+    if c.record:
         _wait_for_log(c, e)
     go, wait = e.new_block(), e.new_block()
     e.branch_if((fifo.can_get if getting else fifo.can_put)(e, stream), go, wait, odds=USUALLY)
@@ -337,19 +282,17 @@ def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, delay
     fifo.block(e, c.node, stream, state, number)
     suspend(c, e, go)
     e.go(go)
-    clock = e.get(c.clock)
-    before = clock if isinstance(delay, int) else e.add(clock, delay)
-    # Without payload, only some streams have tokens with bytes; their records say which.
-    words = entry_words(storage_bytes(op.results[0].type)) if c.variant.payload else None
+    before = e.get(c.clock)
+    words = entry_words(storage_bytes(op.results[0].type))
     if c.moves is None:
         now, token = (fifo.get if getting else fifo.put)(e, c.header, stream, before, words)
     else:
         now, token = c.moves.call(e, getting, c.header, stream, before, words)
     stalled = e.sub(now, before)
-    e.set(c.clock, now if isinstance(delay, int) else e.add(clock, stalled))
+    e.set(c.clock, now)
     stall = c.stall_get if getting else c.stall_put
     e.set(stall, e.add(e.get(stall), stalled))
-    if c.variant.record:
+    if c.record:
         fifo.write(e, c.header, c.node, e.word(number + state), e.address(stream), before, now)
     return token
 
@@ -380,7 +323,7 @@ def _lower_poll(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
         e.go(yes)
         e.set(answer, e.bit(moves))
         if moves:
-            e.set(token, _perform(c, e, op, stream, 0))
+            e.set(token, _perform(c, e, op, stream))
         e.branch(done)
         e.go(no)
         e.branch(done)
@@ -402,39 +345,6 @@ def _yield_at_times(c: Coroutine, e: Emitter, turns: int = 1) -> None:
         go = e.new_block()
         suspend(c, e, go)
         e.go(go)
-
-
-def _take_in_turn(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
-    """A get in a pipeline with registers, after the puts that are due before it."""
-    stage = _stage(c, e, op)
-    _flush(c, e, e.add(e.get(c.clock), stage))
-    # Perform it on the real clock, which includes the time that the pipeline has been frozen.
-    frozen = e.load(c.node, Node.FROZEN)
-    begin = e.get(c.clock)
-    _advance(c, e, frozen)
-    token = _perform(c, e, op, stream, stage)
-    e.store(e.sub(e.get(c.clock), begin), c.node, Node.FROZEN)
-    e.set(c.clock, begin)
-    return token
-
-
-def _defer(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
-    """A put in a pipeline with registers: it waits for its own turn only."""
-    pipeline, place = c.pipelines[site(op, PIPELINE)], site(op, PLACE)
-    stages = [0 if stage is None else e.load(c.costs, stage) for stage in pipeline.stages]
-    soonest = e.add(e.load(c.costs, pipeline.ii), e.min(stages))
-    _flush(c, e, e.add(e.get(c.clock), e.min([soonest, *stages[place:]])))
-    what = e.word((site(op, "op") << STATE_BITS) + State.PUT)
-    due = e.add(e.get(c.clock), stages[place])
-    return e.result_of(fifo.DEFER, [c.node, due, what, stream], e.ptr)
-
-
-def _flush(c: Coroutine, e: Emitter, until: ir.Value) -> None:
-    """Perform the puts in the registers that are due until then, waiting where they must."""
-    with e.forever() as (again, done):
-        performed = e.result_of(fifo.FLUSH, [c.header, c.node, until], e.bit_type())
-        e.leave_unless(e.is_(performed, "==", e.bit(False)), done)
-        suspend(c, e, again)
 
 
 def _wait_for_log(c: Coroutine, e: Emitter) -> None:

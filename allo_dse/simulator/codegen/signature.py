@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Frozen
 
 IntArray = NDArray[np.int64]
 ANY_TOKEN = -1
 """In place of a size: a body that only asks how full a stream is does not know its tokens."""
 
 
-class Body(Struct, frozen=True):
+class Body(Frozen):
     """A task body to compile: the text of a `func.func` (and helpers without stream operations), and its symbol."""
 
     symbol: str
     mlir: str
 
 
-class Tiles(Struct, frozen=True):
+class Tiles(Frozen):
     """The tiles that tasks get for a tensor parameter: a position in `base` per task, and common strides.
 
     Attributes:
@@ -37,7 +38,7 @@ class Tiles(Struct, frozen=True):
     strides: tuple[int, ...]
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Frozen):
     """A parameter of a task body.
 
     Attributes:
@@ -67,46 +68,25 @@ class Parameter(Struct, frozen=True):
         return 1 + len(self.shape) if self.kind == "tensor" else 1
 
 
-class Pipeline(Struct, frozen=True):
-    """A pipelined loop of a task body, whose numbers are cost sites.
-
-    Attributes:
-        ii, depth: sites of the cycles from round to round, and from a round's begin to its end.
-        stages: per stream operation, in program order, the site of the cycle of its round in which it is due, or None.
-        is_put: per stream operation whether it puts.
-    """
-
-    ii: int
-    depth: int
-    stages: tuple[int | None, ...]
-    is_put: tuple[bool, ...]
-
-    @property
-    def sites(self) -> list[int]:
-        return [self.ii, self.depth, *(s for s in self.stages if s is not None)]
-
-
-class Signature(Struct, frozen=True):
+class Signature(Frozen, dict=True):
     """A compiled task body: its parameters in order, and the words in which a task's arguments are passed.
 
     Attributes:
         cost_sites: how many cost sites it refers to.
-        pipelines: its pipelined loops.
         polls: whether it tests the fill of its streams, so that its behaviour depends on token times.
     """
 
     symbol: str
     parameters: tuple[Parameter, ...]
     cost_sites: int = 0
-    pipelines: tuple[Pipeline, ...] = ()
     polls: bool = False
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Words per task: the first cost site, then the parameters."""
         return 1 + sum(p.words for p in self.parameters)
 
-    @property
+    @cached_property
     def columns(self) -> list[int]:
         """The first word of each parameter."""
         result, word = [], 1
@@ -163,17 +143,8 @@ class Signature(Struct, frozen=True):
         words[:, 1:] = argument.strides
 
 
-class CompiledBodies(Struct, frozen=True):
-    """An object file, and per body, in the order in which they were given:
-
-    Attributes:
-        signatures: its parameters.
-        needs_payload: whether the variant computes its values, because its times depend on them or it is asked for.
-        number, full_number: its number in the run time, and that of the version that computes its values.
-    """
+class CompiledBodies(Frozen):
+    """An object file, and the signatures of its bodies: in the run time they have the numbers from 1 on."""
 
     object_file: bytes
     signatures: tuple[Signature, ...]
-    needs_payload: tuple[bool, ...]
-    number: tuple[int, ...]
-    full_number: tuple[int, ...]

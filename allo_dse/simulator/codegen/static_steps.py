@@ -9,16 +9,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct
-
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.mlir.dialect import text_context
+from allo_dse.common.records import Frozen
 
-from .outline import DEPTH, II, STAGE, site
-from .payload import BRANCHES, LOOPS, TERMINATORS
+from .outline import site
 from .signature import Body
 
+LOOPS = ("affine.for", "scf.for")
+TERMINATORS = ("affine.yield", "scf.yield", "scf.condition", "func.return", "scf.reduce")
 MOST_STEPS = 4096
 """Steps of a body in which loops had to be unrolled."""
 MOST_STEPS_OF_TASKS = 1 << 17
@@ -43,32 +43,28 @@ _DIVISIONS: dict[str, Callable[[int, int], int]] = {
 _CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci")
 
 
-class Move(Struct, frozen=True):
+class Move(Frozen):
     """A get or put.
 
     Attributes:
         parameter: position of the body's parameter that is the stream's number.
-        stage: cost site of the cycle of its round in which it is due, or None.
     """
 
     is_put: bool
     parameter: int
-    stage: int | None
 
 
-class Spend(Struct, frozen=True):
+class Spend(Frozen):
     """The clock advances by the cycles of a cost site."""
 
     site: int
 
 
-class Repeat(Struct, frozen=True):
-    """Steps done `count` times; `ii` and `depth` are cost sites of a pipelined loop, else None."""
+class Repeat(Frozen):
+    """Steps done `count` times."""
 
     count: int
     steps: tuple[Step, ...]
-    ii: int | None = None
-    depth: int | None = None
 
 
 Step = Move | Spend | Repeat
@@ -139,15 +135,14 @@ class _Reader:
         if op.name in ("df.get", "df.get_block", "df.put", "df.put_block"):
             if op.operands[0] not in self._parameters:
                 raise _Unknown
-            stage = site(op, STAGE) if STAGE in op.attributes else None
-            return [Move(op.name.startswith("df.put"), self._parameters[op.operands[0]], stage)]
+            return [Move(op.name.startswith("df.put"), self._parameters[op.operands[0]])]
         if op.name == "df.cost":
             return [Spend(site(op, "site"))]
-        if op.name in TERMINATORS or not any(_takes_time(inner) for inner in nested_ops(op)):
+        if op.name in TERMINATORS or not any(inner.name.startswith("df.") for inner in nested_ops(op)):
             return []
         if op.name in LOOPS:
             return self._loop(op, known)
-        if op.name in BRANCHES:
+        if op.name == "scf.if":
             return self._branch(op, known)
         raise _Unknown
 
@@ -155,15 +150,11 @@ class _Reader:
         first, end, step = _bounds(op, known)
         count = max(0, -(-(end - first) // step))
         body = op.regions[0].blocks[0]
-        pipeline = (site(op, II), site(op, DEPTH)) if II in op.attributes else (None, None)
         try:
             steps = self.block(body, dict(known))
         except _Unknown:
-            if pipeline[0] is not None:
-                raise
             return self._unroll(body, known, range(first, first + count * step, step))
-        idle = not steps and pipeline[0] is None
-        return [] if idle or not count else [Repeat(count, tuple(steps), *pipeline)]
+        return [Repeat(count, tuple(steps))] if steps and count else []
 
     def _unroll(self, body: ir.Block, known: dict[ir.Value, int], values: range) -> list[Step]:
         steps: list[Step] = []
@@ -176,16 +167,9 @@ class _Reader:
         return steps
 
     def _branch(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
-        if op.name != "scf.if":
-            raise _Unknown
         taken = 0 if _value(op.operands[0], known) else 1
         blocks = list(op.regions[taken].blocks)
         return self.block(blocks[0], known) if blocks else []
-
-
-def _takes_time(op: ir.Operation) -> bool:
-    """Return whether an operation moves the clock or a token, apart from those in its regions."""
-    return op.name.startswith("df.") or II in op.attributes
 
 
 def _bounds(op: ir.Operation, known: dict[ir.Value, int]) -> tuple[int, int, int]:

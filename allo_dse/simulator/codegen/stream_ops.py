@@ -13,21 +13,16 @@ from allo_dse.common.mlir.dialect import GetBlock, Offer, PutBlock, Take, TryOff
 from allo_dse.common.mlir.jit import run_passes
 
 from ..run_time.records import WORD
-from .outline import PIPELINE, PLACE
-from .payload import replace_by_zero, zero
 
 TO_BLOCKS = (
     "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,func.func(convert-scf-to-cf),cse)"
 )
 
 
-def reduce_stream_ops(module: ir.Module, *, payload: bool = True) -> None:
-    """Replace stream operations by `df.take` and `df.offer` and, with payload, the copying of values."""
+def reduce_stream_ops(module: ir.Module) -> None:
+    """Replace stream operations by `df.take` and `df.offer` and the copying of values."""
     for op in find(module, lambda name: name in _ACCESS):
-        if payload:
-            _ACCESS[op.name](op)
-        else:
-            _without_payload(op)
+        _ACCESS[op.name](op)
 
 
 def to_blocks(module: ir.Module) -> None:
@@ -42,11 +37,7 @@ def find(root: ir.Module | Op, wanted: Callable[[str], bool]) -> list[ir.Operati
 
 def _reduced(kind: type[Take | Offer], token: ir.Type, op: ir.Operation) -> ir.Value:
     """The operation, of kind Take or Offer, that stands for a stream operation."""
-    new = kind(token, op.operands[0], op.attributes["op"])
-    for name in (PIPELINE, PLACE):
-        if name in op.attributes:
-            new.operation.attributes[name] = op.attributes[name]
-    return new.token
+    return kind(token, op.operands[0], op.attributes["op"]).token
 
 
 def _scalar_get(op: ir.Operation) -> None:
@@ -81,6 +72,12 @@ def _copy(source: ir.Value, target: ir.Value) -> None:
     linalg.copy(source, outs=[target])
 
 
+def _zero(type_: ir.Type) -> ir.Value:
+    is_float = isinstance(type_, ir.FloatType)
+    value = ir.FloatAttr.get(type_, 0.0) if is_float else ir.IntegerAttr.get(type_, 0)
+    return arith.ConstantOp(type_, value).result
+
+
 def _tried(kind: type[TryTake | TryOffer], type_: ir.Type, op: ir.Operation) -> tuple[ir.Value, ir.Value]:
     """The operation, of kind TryTake or TryOffer, that stands for `op`: its token and whether there is one."""
     new = kind(type_, ir.IntegerType.get_signless(1), op.operands[0], op.attributes["op"])
@@ -93,7 +90,7 @@ def _scalar_try_get(op: ir.Operation) -> None:
         token, ok = _tried(TryTake, ir.MemRefType.get([], value.type), op)
         # Reading is safe even if there is no token.
         loaded = memref.LoadOp(token, []).result
-        value.replace_all_uses_with(arith.SelectOp(ok, loaded, zero(value.type)).result)
+        value.replace_all_uses_with(arith.SelectOp(ok, loaded, _zero(value.type)).result)
         answer.replace_all_uses_with(ok)
     op.erase()
 
@@ -119,19 +116,6 @@ def _block_try(op: ir.Operation, kind: type[TryTake | TryOffer]) -> None:
             _copy(source, target)
             scf.YieldOp([])
         op.results[0].replace_all_uses_with(ok)
-    op.erase()
-
-
-def _without_payload(op: ir.Operation) -> None:
-    """Keep the type of the token, which tells the parameter's."""
-    value = op.results[0] if op.name == "df.get" else op.operands[1]
-    is_array = isinstance(value.type, ir.MemRefType)
-    type_ = ir.MemRefType(value.type) if is_array else None
-    token = ir.MemRefType.get(type_.shape, type_.element_type) if type_ else ir.MemRefType.get([], value.type)
-    kind = Take if op.name in ("df.get", GetBlock.OPERATION_NAME) else Offer
-    with ir.InsertionPoint(op), op.location:
-        _reduced(kind, token, op)
-    replace_by_zero(op)
     op.erase()
 
 

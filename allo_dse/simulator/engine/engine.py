@@ -12,103 +12,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
-from weakref import WeakSet
-
-import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, TimeLimitError
+from allo_dse.common.records import Frozen
 
 from ..codegen.signature import ANY_TOKEN, Body, CompiledBodies, Signature
 from ..network.memory_image import Arena
-from ..network.network import UNKNOWN, IntArray, Network, Tasks, needed_registers, no_registers, stream_ends
-from ..network.static_tables import as_tables, rounds_of_bodies
-from ..run_time.fifo import PLAIN, Variant
+from ..network.network import Network, Tasks
+from ..network.static_tables import as_tables
 from ..run_time.records import Header, Node, entry_words
 from .recording import MAX_EVENTS, Recorder, Sampler, WindowRecorder
 from .run_result import RunResult
-from .steady import Extrapolator, can_repeat, is_long, rounds_of, without_logs
+from .steady import Extrapolator, can_repeat, is_long, without_logs
 
 if TYPE_CHECKING:
     from allo_dse.common.mlir.jit import MachineCode
 
     from ..codegen.static_steps import Steps
-
-# In a run that only needs times, the tasks whose times depend on values compute them, and so do all tasks that feed
-# them: the nodes that put to their streams, directly or not, and the tasks that share an array with one of them.
-
-
-BoolArray = NDArray[np.bool_]
-
-
-def tasks_with_payload(network: Network, signatures: Mapping[str, Signature], needs: Mapping[str, bool]) -> BoolArray:
-    """Return per task whether it must compute its values; `needs` has the bodies whose times depend on values."""
-    found = np.zeros(network.task_count, bool)
-    for first, group in network.numbered_groups:
-        if isinstance(group, Tasks):
-            found[first : first + len(group)] = needs[group.body]
-    if not found.any():
-        return found
-    if _has_hidden_streams(network, signatures):
-        return np.ones(network.task_count, bool)
-    ends = stream_ends(network, signatures)
-    joined = (ends.producer != UNKNOWN) & (ends.consumer != UNKNOWN)
-    source, target = network.task_node[ends.producer[joined]], network.task_node[ends.consumer[joined]]
-    task, array = _shared_arrays(network, signatures)
-    # The set only grows, so this finds the least closed one. Tasks of a node may share one end of a stream, so all
-    # tasks of a node are added together.
-    while True:
-        nodes = np.zeros(network.node_count, bool)
-        nodes[network.task_node[found]] = True
-        nodes[source[nodes[target]]] = True
-        more = nodes[network.task_node]
-        arrays = np.zeros(len(network.tensors) + 1, bool)
-        arrays[array[more[task]]] = True
-        more[task[arrays[array]]] = True
-        if (more == found).all():
-            return found
-        found = more
-
-
-def streams_with_payload(network: Network, signatures: Mapping[str, Signature], tasks: BoolArray) -> BoolArray:
-    """Per stream whether its tokens carry bytes: those that a task with payload puts or gets."""
-    if tasks.all() or not tasks.any():
-        return np.full(network.stream_count, tasks.any())
-    ends = stream_ends(network, signatures)
-    result = np.zeros(network.stream_count, bool)
-    for end in (ends.producer, ends.consumer):
-        known = end != UNKNOWN
-        result[known] |= tasks[end[known]]
-    return result
-
-
-def _has_hidden_streams(network: Network, signatures: Mapping[str, Signature]) -> bool:
-    """Return whether bodies compute stream numbers, so that it is not known which task feeds which."""
-    bodies = {g.body for g in network.groups if isinstance(g, Tasks)}
-    return any(p.computed for body in bodies for p in signatures[body].parameters)
-
-
-def _shared_arrays(network: Network, signatures: Mapping[str, Signature]) -> tuple[IntArray, IntArray]:
-    """Pairs of a task and the position in `network.tensors` of an array that it is given (past the end if unknown)."""
-    starts = np.array([t.ctypes.data for t in network.tensors], np.int64)
-    ends = starts + np.array([t.nbytes for t in network.tensors], np.int64)
-    order = np.argsort(starts)
-    tasks, arrays = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for first, group in network.numbered_groups:
-        if isinstance(group, Tasks):
-            signature = signatures[group.body]
-            for column, parameter in zip(signature.columns, signature.parameters, strict=True):
-                if parameter.kind != "tensor" or not len(group.words):
-                    continue
-                address = group.words[:, column]
-                place = np.searchsorted(starts[order], address, side="right") - 1
-                known = order[np.maximum(place, 0)] if len(order) else np.zeros(len(address), np.int64)
-                inside = (place >= 0) & (address < ends[known]) if len(order) else np.zeros(len(address), bool)
-                tasks.append(first + np.arange(len(address)))
-                arrays.append(np.where(inside, known, len(starts)))
-    return np.concatenate(tasks), np.concatenate(arrays)
-
 
 CACHED_ENGINES = 64
 FIRST_TURNS = 4_000
@@ -124,40 +44,35 @@ class Engine:
 
     def __init__(self, bodies: Sequence[Body], *, optimize: bool) -> None:
         self._texts, self._optimize = tuple(bodies), optimize
-        self._codes: dict[Variant, _Code] = {}
+        self._codes: dict[bool, _Code] = {}
         self._steps: dict[tuple[str, tuple[tuple[int, ...], ...]], list[Steps] | None] = {}
-        self._checked: WeakSet[Network] = WeakSet()
         self._lock = threading.Lock()
 
-    def require_code(self, variant: Variant) -> None:
-        """Compile a variant unless there is one already: any tells the signatures."""
+    def require_code(self, record: bool) -> None:
+        """Compile code that records, or does not, unless there is any already: either tells the signatures."""
         if not self._codes:
-            self._code(variant)
+            self._code(record)
 
     @cached_property
     def signatures(self) -> dict[str, Signature]:
         """By the bodies' symbols."""
         return {s.symbol: s for s in next(iter(self._codes.values())).compiled.signatures}
 
-    @property
-    def _has_pipelines(self) -> bool:
-        return any(s.pipelines for s in self.signatures.values())
-
-    def _code(self, variant: Variant) -> _Code:
-        """Machine code of a variant, compiled when first asked for."""
+    def _code(self, record: bool) -> _Code:
+        """Machine code that records or does not, compiled when first asked for."""
         from allo_dse.common.mlir.jit import MachineCode  # neither reads logs nor shows results needs a compiler
 
         from ..codegen.compile_server import compiled_bodies, run_time
 
         with self._lock:
-            if variant not in self._codes:
-                runs = run_time(variant)
-                compiled = compiled_bodies(self._texts, variant, optimize=self._optimize)
+            if record not in self._codes:
+                runs = run_time(record)
+                compiled = compiled_bodies(self._texts, record, optimize=self._optimize)
                 bodies = MachineCode(compiled.object_file) if self._texts else None
                 start = 0 if bodies is None else bodies.address("df_start_body")
                 run, destroy = runs.function("df_run"), runs.function("df_destroy")
-                self._codes[variant] = _Code(run, destroy, bodies, start, compiled)
-            return self._codes[variant]
+                self._codes[record] = _Code(run, destroy, bodies, start, compiled)
+            return self._codes[record]
 
     def run(
         self,
@@ -174,8 +89,8 @@ class Engine:
         """Execute a network until no task can run.
 
         Args:
-            payload: compute values. Without, cycles are the same and come sooner, but arrays hold nothing of use after
-                the run; only tasks whose control flow depends on values, and those that feed them, compute them.
+            payload: compute values. Without, cycles are the same, but arrays hold nothing of use after the run: where
+                the steps of all tasks are known, they run as operation tables.
             record: keep every operation, for `RunResult.timeline` and `explain`; a number: at most so many, 29 bytes
                 each (`MAX_EVENTS` for True). The first recorded run compiles the task bodies once more; others are not
                 slowed down.
@@ -185,9 +100,8 @@ class Engine:
             samples: note now and then, about so often, how far each node has come, for `RunResult.samples`.
             seconds: time limit.
             progress: called about twenty times a second with the number of nodes that have finished.
-            extrapolate: skip repeated periods if the steps of tasks are known; times and counts are the same.
-                Only of runs without payload, or of table processes; of those that are recorded only what comes before
-                a window, and of table processes.
+            extrapolate: skip repeated periods of operation tables; times and counts are the same. Of recorded runs only
+                what comes before a window.
 
         Raises:
             TimeLimitError: at the time limit.
@@ -197,32 +111,30 @@ class Engine:
         watch = _Watch(most, window, samples, seconds, progress)
         return self._watched(network, payload, watch, extrapolate=extrapolate)
 
+    def rerun(self, network: Network, over: RunResult | None) -> RunResult:
+        """Time table processes in the memory of an earlier result at other depths (`Network.at`), which is lost."""
+        return self._watched(network, False, _Watch(over=over), extrapolate=True)
+
     def _watched(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool) -> RunResult:
         self._require_fitting(network)
         record = watch.max_events is not None
-        if extrapolate and (not record or (watch.window is not None and can_repeat(network))):
-            tables = self._long_tables(network, payload=payload)
-            if tables is not None:
-                result = self._run(without_logs(tables), payload, watch, extrapolate=True)
-                if result.finished or tables is network:
-                    return result
-        return self._run(network, payload, watch)
-
-    def _long_tables(self, network: Network, *, payload: bool) -> Network | None:
-        """The network as tables, if that is possible and it runs longer than detecting a period takes."""
         if can_repeat(network):
-            return network if is_long(network, rounds_of(network)) else None
-        if payload:
-            return None
-        # Tables can take a token after a later operation; pipelines of bodies cannot.
-        rounds = None if self._has_pipelines else rounds_of_bodies(network, self._steps_of)
-        # The threshold is twice as high: tables have to be made first, and bodies run faster than tables.
-        return self.as_tables(network) if rounds is None or is_long(network, rounds / 2) else None
+            return self._run(network, watch, extrapolate=extrapolate and (not record or watch.window is not None))
+        if not payload and not record and (tables := self.as_tables(network)) is not None:
+            result = self._run(tables, watch, extrapolate=extrapolate)
+            if result.finished:  # bodies know the places of their operations
+                return result
+        return self._run(network, watch)
 
-    def _run(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool = False) -> RunResult:
-        registers = needed_registers(network, self.signatures) if self._has_pipelines else no_registers(network)
-        code = self._code(Variant(watch.max_events is not None, payload, registers.any))
-        arena = Arena(network, *self._versions(network, code.compiled, payload), registers)
+    def _run(self, network: Network, watch: _Watch, *, extrapolate: bool = False) -> RunResult:
+        extrapolate = extrapolate and is_long(network)
+        if extrapolate:
+            network = without_logs(network)
+        code = self._code(watch.max_events is not None)
+        if watch.over is not None:
+            arena = watch.over.restarted(network)
+        else:
+            arena = Arena(network, network.body_numbers(self.signatures))
         arena.header[Header.START_BODY] = code.start_body
         recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
         until = None if watch.window is None else watch.window[0] - 1  # operations that end at its start count
@@ -262,29 +174,16 @@ class Engine:
         """
         return self._watched(network, False, _Watch(turns=turns), extrapolate=True)
 
-    def _versions(self, network: Network, compiled: CompiledBodies, payload: bool) -> tuple[IntArray, IntArray]:
-        """Per task the number of its body's version, per stream the bytes of its tokens."""
-        position = {symbol: i for i, symbol in enumerate(self.signatures)}
-        body = network.body_positions(position)
-        if payload:
-            return body + 1, network.token_bytes
-        needs = {symbol: compiled.needs_payload[i] for symbol, i in position.items()}
-        full = tasks_with_payload(network, self.signatures, needs)
-        carries = streams_with_payload(network, self.signatures, full)
-        # Table processes have position -1, which indexes the last entry: their number 0.
-        number, full_number = np.array([*compiled.number, 0]), np.array([*compiled.full_number, 0])
-        return np.where(full, full_number[body], number[body]), np.where(carries, network.token_bytes, 0)
-
     def _require_fitting(self, network: Network) -> None:
         """Compiled code trusts its arguments, so they are checked when a network is first run."""
-        if network in self._checked:
+        if self in (fitting := network.once.setdefault("fitting", set())):
             return
         words = entry_words(network.token_bytes)
         uniform = int(words[0]) if len(words) and (words == words[0]).all() else None
         for group in network.groups:
             if isinstance(group, Tasks):
                 self._check(network, group, uniform)
-        self._checked.add(network)
+        fitting.add(self)
 
     def _check(self, network: Network, tasks: Tasks, uniform: int | None) -> None:
         """Check the arguments of some tasks; `uniform` are the words of an entry of all streams, if they are equal."""
@@ -318,10 +217,8 @@ class Engine:
                 )
 
 
-class _Code(Struct, frozen=True):
-    """Machine code of one variant: of the run time, and of task bodies, where there are any, with the address of the
-    function that starts them.
-    """
+class _Code(Frozen):
+    """Machine code of the run time, and of task bodies, where there are any, with the function that starts them."""
 
     run: Callable[[int], None]
     destroy: Callable[[int], None]
@@ -330,7 +227,7 @@ class _Code(Struct, frozen=True):
     compiled: CompiledBodies
 
 
-class _Watch(Struct, frozen=True):
+class _Watch(Frozen):
     """Recording options and limits of a run.
 
     Attributes:
@@ -345,6 +242,7 @@ class _Watch(Struct, frozen=True):
     seconds: float | None = None
     progress: Callable[[int], None] | None = None
     turns: int | None = None
+    over: RunResult | None = None
 
     def recorder(self, network: Network, arena: Arena) -> Recorder | None:
         if self.max_events is None:
@@ -436,7 +334,7 @@ def _compiled(bodies: tuple[Body, ...], *, optimize: bool) -> Engine:
     return Engine(bodies, optimize=optimize)
 
 
-def compile_bodies(bodies: Iterable[Body], *, elements: int | None = None, first: Variant = PLAIN) -> Engine:
+def compile_bodies(bodies: Iterable[Body], *, elements: int | None = None, record: bool = False) -> Engine:
     """The engine for these task bodies, compiled unless this Python process has it already (20 to 50 ms per body).
 
     Bodies with equal symbol and text count once.
@@ -444,7 +342,7 @@ def compile_bodies(bodies: Iterable[Body], *, elements: int | None = None, first
     Args:
         elements: that a run computes, see `CompiledProgram.elements_computed`; with few, code is not optimized, which
             would take longer than it saves. None: not known.
-        first: what the first run does; others are compiled when first asked for.
+        record: whether the first run is recorded; code of the other kind is compiled when first asked for.
 
     Raises:
         SimulationError: with MLIR's message if a text is not valid; or if two texts have the same symbol.
@@ -455,7 +353,7 @@ def compile_bodies(bodies: Iterable[Body], *, elements: int | None = None, first
             raise SimulationError(f"two different task bodies are called {a.symbol!r}")
     with _LOCK:
         engine = _compiled(tuple(unique), optimize=elements is None or elements > FEW_ELEMENTS)
-    engine.require_code(first)
+    engine.require_code(record)
     return engine
 
 

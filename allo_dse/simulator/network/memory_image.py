@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..run_time.records import WORD, Deferred, Entry, Header, Node, Process, Resource, Slot, Stream, entry_words
-from .network import IntArray, Network, Processes, Registers, Tasks
+from ..run_time.records import WORD, Entry, Header, Node, Process, Resource, Slot, Stream, entry_words
+from .network import IntArray, Network, Processes, Tasks
 
 ALIGNMENT = 64 // WORD
 LONG_AGO = -(2**40)
@@ -27,12 +27,8 @@ class Arena:
         log: clocks that table processes noted; `log_first` says where each process group's entries begin.
     """
 
-    def __init__(self, network: Network, bodies: IntArray, token_bytes: IntArray, registers: Registers) -> None:
+    def __init__(self, network: Network, bodies: IntArray) -> None:
         """Make the image of a network; `bodies` numbers each task's body, 0 for table processes."""
-        self._network = network
-        # Tokens in a pipeline's registers take up space in the ring too.
-        rings = _ring_sizes(network.depth + registers.per_stream)
-        words = entry_words(token_bytes)
         queue = 1 << max(0, network.node_count - 1).bit_length()
         processes = [g for g in network.groups if isinstance(g, Processes)]
         sizes = {
@@ -44,26 +40,37 @@ class Arena:
             "processes": sum(map(len, processes)) * Process.SIZE,
             "queue": queue,
             "heap": network.node_count,
-            "rings": int((rings * words).sum()),
             "stream_ports": len(network.stream_ports),
             "resource_ports": len(network.resource_ports),
             "log": sum(int(g.log_limit.sum()) for g in processes),
-            "registers": int(registers.per_node.sum()) * Deferred.SIZE,
         }
         self._allocate(sizes)
-        self._fill_streams(network, rings, words)
-        self._fill_nodes(network, queue)
-        self.nodes[:, Node.QUEUE] = self._at["registers"] + WORD * Deferred.SIZE * _starts(registers.per_node)
         self._fill_slots(network, bodies)
+        self._start(network)
+
+    def restart(self, network: Network) -> Arena:
+        """Begin a run of the same network at other depths and with other initial tokens, in the same memory."""
+        for part in (self.header, self.streams, self.nodes, self.resources):
+            part[:] = 0
+        self.slots[:, Slot.START :] = 0
+        self.processes[:, Process.COUNTERS :] = 0
+        if self.log_first:
+            self.processes[:, Process.LOG] = self._at["log"] + WORD * np.concatenate(self.log_first)
+        self._start(network)
+        return self
+
+    def _start(self, network: Network) -> None:
+        rings, words = _ring_sizes(network.depth), entry_words(network.token_bytes)
+        self.rings = _aligned(int((rings * words).sum()))
+        self._fill_streams(network, rings, words)
+        self._fill_nodes(network)
 
     def _allocate(self, sizes: Mapping[str, int]) -> None:
         starts, total = {}, 0
         for name, size in sizes.items():
             starts[name] = total
             total += -(-size // ALIGNMENT) * ALIGNMENT
-        memory = np.zeros(total + ALIGNMENT, np.int64)
-        shift = -(memory.ctypes.data // WORD) % ALIGNMENT
-        memory = memory[shift : shift + total]
+        memory = _aligned(total)
         self.base = memory.ctypes.data
         self._at = {name: self.base + WORD * start for name, start in starts.items()}
         part = {name: memory[starts[name] : starts[name] + size] for name, size in sizes.items()}
@@ -73,7 +80,7 @@ class Arena:
         self.slots = part["slots"].reshape(-1, Slot.SIZE)
         self.resources = part["resources"].reshape(-1, Resource.SIZE)
         self.processes = part["processes"].reshape(-1, Process.SIZE)
-        self.heap, self.rings = part["heap"], part["rings"]
+        self.heap = part["heap"]
         self._queue = part["queue"]
         self._stream_ports, self._resource_ports = part["stream_ports"], part["resource_ports"]
 
@@ -84,7 +91,7 @@ class Arena:
         s[:, Stream.MASK] = rings - 1
         starts = _starts(rings * words)
         self.ring_first, self.ring_words = starts, words
-        s[:, Stream.RING] = self._at["rings"] + WORD * starts
+        s[:, Stream.RING] = self.rings.ctypes.data + WORD * starts
         s[:, Stream.OCCUPANCY] = network.initial
         s[:, Stream.FORMAT] = network.latency | words << 32
         if len(words) and (words == words[0]).all():
@@ -96,7 +103,7 @@ class Arena:
         self.rings[entry + Entry.PUT] = LONG_AGO
         self.rings[entry + Entry.TAKEN] = -1
 
-    def _fill_nodes(self, network: Network, queue: int) -> None:
+    def _fill_nodes(self, network: Network) -> None:
         slot_bytes = WORD * Slot.SIZE
         self.nodes[:, Node.SLOT] = self._at["slots"] + slot_bytes * network.first[:-1]
         self.nodes[:, Node.SLOT_END] = self._at["slots"] + slot_bytes * network.first[1:]
@@ -105,7 +112,7 @@ class Arena:
         self._queue[:count] = self._at["nodes"] + WORD * Node.SIZE * np.arange(count)
         header = self.header
         header[Header.READY_TAIL] = count
-        header[Header.READY_MASK] = queue - 1
+        header[Header.READY_MASK] = len(self._queue) - 1
         header[Header.READY] = self._at["queue"]
         header[Header.PENDING] = self._at["heap"]
         header[Header.STREAMS] = self._at["streams"]
@@ -179,6 +186,13 @@ class Arena:
     def current_slot(self) -> IntArray:
         """Per node the position, in order of execution, of the slot it is at."""
         return self.slot_number(self.nodes[:, Node.SLOT])
+
+
+def _aligned(words: int) -> IntArray:
+    """Zeros that begin with a line of the processor's cache."""
+    memory = np.zeros(words + ALIGNMENT, np.int64)
+    shift = -(memory.ctypes.data // WORD) % ALIGNMENT
+    return memory[shift : shift + words]
 
 
 def _ring_sizes(depth: IntArray) -> IntArray:

@@ -9,19 +9,18 @@ Numbers: streams, resources, tasks and nodes are numbered in the order in which 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Frozen, replace
 
-from ..codegen.signature import Pipeline, Signature
+from ..codegen.signature import Signature
 from ..run_time.records import Code, Op
 from .tables import Table
 
@@ -73,7 +72,7 @@ def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
     return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
 
 
-class Tasks(Struct, frozen=True):
+class Tasks(Frozen):
     """Consecutive tasks of one compiled body; `words` has one row per task (see `Signature.words`)."""
 
     body: str
@@ -83,7 +82,7 @@ class Tasks(Struct, frozen=True):
         return len(self.words)
 
 
-class Processes(Struct, frozen=True):
+class Processes(Frozen):
     """Consecutive table processes: per process the first row of its table, and where its bindings and log begin."""
 
     first_row: IntArray
@@ -106,7 +105,6 @@ class Network:
         order: the tasks that nodes run, node after node. first: where each node's part of it begins, and its end.
         rows: operation tables. stream_ports, resource_ports: the bindings that `Processes` refer to.
         costs: cycles per cost site.
-        producer, consumer: per stream the tasks at its ends as far as the builder was told, else -1.
         resources: number of shared resources.
         arrays: channels that are whole arrays (see `ArrayStreams`).
         tensors: arrays that task arguments point into; held here so that they outlive the run.
@@ -124,8 +122,6 @@ class Network:
     resource_ports: IntArray
     costs: IntArray
     resources: int
-    producer: IntArray
-    consumer: IntArray
     tensors: tuple[Array, ...] = field(default=(), repr=False)
     arrays: tuple[ArrayStreams, ...] = ()
 
@@ -143,6 +139,21 @@ class Network:
         _check_streams(network)
         return network
 
+    def at(self, depth: IntArray, initial: IntArray | None = None) -> Network:
+        """The same network with other depths, and initial tokens, that are known to be right; quick."""
+        return self.like(depth=depth, initial=self.initial if initial is None else initial)
+
+    def like(self, **changes: Any) -> Network:
+        """The same network with other values of fields that change nothing of `once`."""
+        network = replace(self, **changes)
+        network.__dict__["once"] = self.once
+        return network
+
+    @cached_property
+    def once(self) -> dict[str, Any]:
+        """Values that follow from tasks and streams alone, whatever depths and arrays are."""
+        return {}
+
     @property
     def stream_count(self) -> int:
         return len(self.depth)
@@ -155,12 +166,14 @@ class Network:
     def task_count(self) -> int:
         return len(self.order)
 
-    @cached_property
+    @property
     def task_node(self) -> IntArray:
         """The node that runs each task."""
-        result = np.empty(self.task_count, np.int64)
-        result[self.order] = np.repeat(np.arange(self.node_count), np.diff(self.first))
-        return result
+        if "task_node" not in self.once:
+            result = self.once["task_node"] = np.empty(self.task_count, np.int64)
+            result[self.order] = np.repeat(np.arange(self.node_count), np.diff(self.first))
+        found: IntArray = self.once["task_node"]
+        return found
 
     @property
     def numbered_groups(self) -> Iterator[tuple[int, Tasks | Processes]]:
@@ -170,9 +183,10 @@ class Network:
             yield first, group
             first += len(group)
 
-    def body_positions(self, position: Mapping[str, int]) -> IntArray:
-        """Per task the position of its body, -1 for table processes."""
-        return _join([np.full(len(g), position[g.body] if isinstance(g, Tasks) else -1) for g in self.groups])
+    def body_numbers(self, bodies: Iterable[str]) -> IntArray:
+        """Per task the number of its body, counted from 1; 0 for table processes."""
+        number = {body: i for i, body in enumerate(bodies, 1)}
+        return _join([np.full(len(g), number[g.body] if isinstance(g, Tasks) else 0) for g in self.groups])
 
     @property
     def first_row(self) -> IntArray:
@@ -200,7 +214,6 @@ class NetworkBuilder:
         self._nodes: list[tuple[IntArray, IntArray]] = []
         self._tensors: list[Array] = []
         self._arrays: list[ArrayStreams] = []
-        self._ends: list[tuple[IntArray, ArrayLike | None, ArrayLike | None]] = []
 
     def streams(
         self, depth: ArrayLike, *, token_bytes: ArrayLike = 0, latency: ArrayLike | None = None, initial: ArrayLike = 0
@@ -325,10 +338,6 @@ class NetworkBuilder:
         self._tensors.append(values)
         return values
 
-    def ends(self, streams: IntArray, *, producer: ArrayLike | None = None, consumer: ArrayLike | None = None) -> None:
-        """Say which tasks put to or get from streams whose numbers task bodies compute; used to explain deadlocks."""
-        self._ends.append((streams, producer, consumer))
-
     def node(self, tasks: Sequence[int]) -> None:
         """Add a node that runs these tasks one after the other."""
         self.nodes(np.asarray(tasks, np.int64), np.asarray([len(tasks)], np.int64))
@@ -359,21 +368,11 @@ class NetworkBuilder:
             resource_ports=np.array(self._resource_ports, np.int64),
             costs=_join(self._costs),
             resources=self._resources,
-            producer=self._end(1),
-            consumer=self._end(2),
             tensors=tuple(self._tensors),
             arrays=tuple(self._arrays),
         )
         _check(network, self._tasks)
         return network
-
-    def _end(self, side: int) -> IntArray:
-        result = np.full(self._streams, -1, np.int64)
-        for known in self._ends:
-            tasks: Any = known[side]
-            if tasks is not None:
-                result[known[0]] = tasks
-        return result
 
     def _first(self) -> IntArray:
         if not self._nodes:
@@ -464,93 +463,13 @@ def node_label(labels: Labels, network: Network, node: int) -> str:
     return name if end - first == 1 else f"{name} and {end - first - 1} more"
 
 
-# Interval, depth and stages of a pipeline are cost sites, so they belong to a network, not to compiled code.
-
-
-class Registers(Struct, frozen=True):
-    """Attributes:
-    per_node: puts that may wait in a node's pipeline; all 0 if operations everywhere are due in program order.
-    per_stream: of these, those that may be of one stream.
-    """
-
-    per_node: IntArray
-    per_stream: IntArray
-
-    @property
-    def any(self) -> bool:
-        """True if the variant of compiled code with registers is needed; it uses them in every pipeline."""
-        return bool(self.per_node.any())
-
-
-def no_registers(network: Network) -> Registers:
-    return Registers(np.zeros(network.node_count, np.int64), np.zeros(network.stream_count, np.int64))
-
-
-def needed_registers(network: Network, signatures: Mapping[str, Signature]) -> Registers:
-    """The registers of a network's pipelines.
-
-    Raises:
-        SimulationError: for an interval below 1, a stage outside of its pipeline, or a get due after one behind it.
-    """
-    registers = no_registers(network)
-    in_order = True
-    for first, group in network.numbered_groups:
-        if isinstance(group, Tasks) and signatures[group.body].pipelines:
-            ordered, needed = _per_task(network, group, signatures[group.body])
-            in_order = in_order and ordered
-            nodes = network.task_node[first : first + len(group)]
-            np.maximum.at(registers.per_node, nodes, needed)
-            for streams in _put_streams(network, group, signatures[group.body]):
-                np.maximum.at(registers.per_stream, streams, needed if len(streams) == len(group) else needed.max())
-    return no_registers(network) if in_order else registers
-
-
-def _per_task(network: Network, group: Tasks, signature: Signature) -> tuple[bool, IntArray]:
-    """Return whether operations are due in program order in all tasks of a group, and per task the puts that may
-    wait."""
-    bases, which = np.unique(group.words[:, 0], return_inverse=True)
-    found = [[_deferred(signature.symbol, p, network.costs[base:]) for p in signature.pipelines] for base in bases]
-    in_order = all(ordered for of_base in found for ordered, _ in of_base)
-    return in_order, np.array([max(most for _, most in of_base) for of_base in found], np.int64)[which]
-
-
-def _deferred(body: str, pipeline: Pipeline, costs: IntArray) -> tuple[bool, int]:
-    """Return whether the operations of a pipeline are due in program order, and how many puts may wait at a time."""
-    ii, depth = int(costs[pipeline.ii]), int(costs[pipeline.depth])
-    stages = [0 if site is None else int(costs[site]) for site in pipeline.stages]
-    if ii < 1 or not all(0 <= stage <= depth for stage in stages):
-        raise SimulationError(
-            f"task body {body!r} has a pipeline with interval {ii}, depth {depth} and stages {stages}; "
-            "intervals are at least 1, stages from 0 to the depth"
-        )
-    # An operation is followed by the later ones of its iteration, and by the next iteration, due from ii + least on.
-    least = min(stages, default=0)
-    for place, (stage, is_put) in enumerate(zip(stages, pipeline.is_put, strict=True)):
-        if not is_put and stage > min([*stages[place + 1 :], ii + least]):
-            raise SimulationError(
-                f"task body {body!r} has a pipeline of interval {ii} with a get at stage {stage}, which is due after "
-                "operations behind it: a body cannot go on without the token's value",
-                hint="give its gets one stage, or run it without payload",
-            )
-    in_order = not stages or (stages == sorted(stages) and stages[-1] <= ii + stages[0])
-    # A put leaves the registers at its stage: puts of the iterations begun until then, and of the next, can wait.
-    return in_order, sum(pipeline.is_put) * (max(stages, default=0) // ii + 2)
-
-
-def _put_streams(network: Network, group: Tasks, signature: Signature) -> Iterator[IntArray]:
-    """Streams that tasks may put to: one per task, or all where a body computes their numbers."""
-    for column, parameter in zip(signature.columns, signature.parameters, strict=True):
-        if parameter.puts:
-            yield np.arange(network.stream_count) if parameter.computed else group.words[:, column]
-
-
 # Tasks that put to and get from each stream, read off a network's tables and task arguments.
 
 
 UNKNOWN = -1
 
 
-class Ends(Struct, frozen=True):
+class Ends(Frozen):
     """Per stream the task at each end, or `UNKNOWN`."""
 
     producer: IntArray
@@ -560,17 +479,20 @@ class Ends(Struct, frozen=True):
 def stream_ends(network: Network, signatures: Mapping[str, Signature]) -> Ends:
     """The tasks at the ends of all streams.
 
-    A body that computes a stream's number leaves it unknown unless the network says who it is (`NetworkBuilder.ends`).
+    A body that computes a stream's number leaves it unknown.
 
     Raises:
         SimulationError: if tasks of two nodes put to one stream, or get from one.
     """
-    producer, consumer = network.producer.copy(), network.consumer.copy()
+    if not signatures and "ends" in network.once:
+        return network.once["ends"]  # type: ignore[no-any-return]
+    producer, consumer = np.full((2, network.stream_count), UNKNOWN)
     for first, group in network.numbered_groups:
         uses = _task_uses(group, signatures[group.body]) if isinstance(group, Tasks) else _process_uses(network, group)
         for is_put, tasks, streams in uses:
             _note(network, producer if is_put else consumer, first + tasks, streams, "put to" if is_put else "get from")
-    return Ends(producer, consumer)
+    ends = network.once["ends"] = Ends(producer, consumer)
+    return ends
 
 
 def _note(network: Network, ends: IntArray, tasks: IntArray, streams: IntArray, does: str) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 from ..codegen.signature import Signature
 from ..codegen.static_steps import Move, Repeat, Spend, Steps
@@ -21,22 +20,6 @@ from .tables import Table
 
 StepsOf = Callable[[str, Sequence[Mapping[int, int]]], Sequence[Steps] | None]
 """The steps of tasks, by their body's name and the values of their whole-number parameters."""
-
-
-def rounds_of_bodies(network: Network, steps_of: StepsOf) -> int | None:
-    """Rounds of loops that tasks go through; None if that is not known, or differs between the tasks of a body."""
-    total = 0
-    for group in network.groups:
-        if isinstance(group, Tasks):
-            steps = steps_of(group.body, [{}])
-            if steps is None:
-                return None
-            total += len(group.words) * _rounds(steps[0])
-    return total
-
-
-def _rounds(steps: Steps) -> int:
-    return sum(step.count * (1 + _rounds(step.steps)) for step in steps if isinstance(step, Repeat))
 
 
 def as_tables(network: Network, steps_of: StepsOf, signatures: Mapping[str, Signature]) -> Network | None:
@@ -70,7 +53,7 @@ def as_tables(network: Network, steps_of: StepsOf, signatures: Mapping[str, Sign
     )
 
 
-class _Tables(Struct, frozen=True):
+class _Tables(Frozen):
     """Tables of a group of tasks: their rows, per task the first of its rows, and the streams it is bound to."""
 
     rows: IntArray
@@ -126,27 +109,10 @@ def _write(table: Table, steps: Steps, costs: IntArray, port: Mapping[int, int],
             table.advance(int(costs[step.site]))
         elif isinstance(step, Move):
             (table.put if step.is_put else table.get)(port[step.parameter])
-        elif step.ii is not None:
-            if not _write_pipeline(table, step, costs, port):
-                return False
         else:
             if nesting + 1 >= MAX_NESTING:
                 return False
             with table.repeat(step.count):
                 if not _write(table, step.steps, costs, port, nesting + 1):
                     return False
-    return True
-
-
-def _write_pipeline(table: Table, loop: Repeat, costs: IntArray, port: Mapping[int, int]) -> bool:
-    assert loop.ii is not None
-    assert loop.depth is not None
-    moves = [step for step in loop.steps if isinstance(step, Move)]
-    if len(moves) < len(loop.steps):
-        return False
-    ii, depth = int(costs[loop.ii]), int(costs[loop.depth])
-    stages = [0 if move.stage is None else int(costs[move.stage]) for move in moves]
-    with table.pipeline(loop.count, ii=ii, depth=depth) as round_:
-        for move, stage in zip(moves, stages, strict=True):
-            (round_.put if move.is_put else round_.get)(port[move.parameter], stage=stage)
     return True

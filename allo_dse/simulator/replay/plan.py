@@ -16,11 +16,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.numba_kernels import compiled
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Frozen, replace
 
 from ..deadlock import Blocked
 from ..network.network import SHIFT_REGISTER_DEPTH, Labels, read_latency
@@ -54,7 +53,7 @@ class Operations(NamedTuple):
     consumer: IntArray
 
 
-class Plan(Struct, frozen=True, dict=True):
+class Plan(Frozen, dict=True):
     """Arrays for the kernels; operations are numbered in replay order, process after process.
 
     Attributes:
@@ -168,9 +167,8 @@ def make_plan(data: TraceData) -> Plan:
         TraceError: if the trace has too many events.
     """
     events = data.events
-    process_of = np.array([loop.process for loop in data.loops], np.int64)
-    process = process_of[events.loop] if len(events) else events.loop
-    due = _due(data)
+    process = data.of_loops("process")[events.loop]
+    due = data.bases[events.loop] + events.iteration * data.of_loops("ii")[events.loop] + events.stage
     # Sort by loop before due time, because a pipeline is empty before the next loop begins (T8). The sort is stable, so
     # operations due in one cycle keep program order (T7).
     order = np.lexsort((due, events.loop, process))
@@ -201,12 +199,6 @@ def make_plan(data: TraceData) -> Plan:
         latency=data.fixed_latency,
         filled=data.filled,
     )
-
-
-def _due(data: TraceData) -> IntArray:
-    events = data.events
-    ii = np.array([loop.ii for loop in data.loops], np.int64)
-    return data.bases[events.loop] + events.iteration * ii[events.loop] + events.stage
 
 
 def ends_of(counts: IntArray) -> IntArray:
@@ -242,7 +234,7 @@ KEPT = 8
 """Merged plans that are kept for other depths of one trace."""
 
 
-class Merged(Struct, frozen=True, eq=False):
+class Merged(Frozen, eq=False):
     """A plan with one stream for several.
 
     Attributes:

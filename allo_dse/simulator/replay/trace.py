@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import overload
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import structs
 from numpy.typing import ArrayLike
+
+from allo_dse.common.records import Frozen
 
 from ..deadlock import Blocked, Deadlock, Increase
 from ..engine.engine import table_engine
 from ..engine.run_result import RunResult
+from ..engine.steady import looks_pay
 from ..network.network import Network, NetworkBuilder, read_latency
 from ..network.tables import Table
 from .depth_tries import smallest_depths
@@ -37,7 +40,7 @@ UNBOUNDED_RING = 1 << 16
 """Tokens waiting in a stream that can hold all it ever carries, at most."""
 
 
-class RegularResult(Struct, frozen=True, eq=False):
+class RegularResult(Frozen, eq=False):
     """Times of a replay that did not list its events.
 
     Attributes:
@@ -69,8 +72,14 @@ class RegularResult(Struct, frozen=True, eq=False):
         return int(self.process_end.max(initial=0))
 
 
-def replay_regular(data: TraceData, depths: IntArray) -> RegularResult:
-    """Replay a trace of regular loops with one depth vector.
+Regular = RegularResult | ReplayResult
+
+
+def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeStreams]) -> Regular:
+    """Replay a trace of regular loops with one depth vector; a short one with all its operations.
+
+    Args:
+        alike: returns the trace laid out for replay.
 
     Raises:
         TraceError: if a loop lists its events, or tokens would not fit in memory.
@@ -81,6 +90,8 @@ def replay_regular(data: TraceData, depths: IntArray) -> RegularResult:
             hint="use replay(), or build the trace from loops with `ops`",
         )
     room = _room(data, depths)
+    if not looks_pay(sum(loop.trip for loop in data.loops), len(data.processes) + int(room.sum())):
+        return replay_one(data, alike(), depths)
     result = table_engine().run(_network(data, depths, room), extrapolate=True)
     _require_room(data, depths, room, result.occupancy)
     deadlock = result.deadlock
@@ -318,8 +329,10 @@ class Trace:
             return replay_one(self.data, self._alike_streams, array)
         return replay_batch(self.data, self._alike_streams, array)
 
-    def extrapolate(self, depths: Depths = None) -> RegularResult:
+    def extrapolate(self, depths: Depths = None) -> Regular:
         """The same times as `replay`, in a time that does not grow with trip counts; for traces of regular loops only.
+
+        Short traces are replayed.
 
         Args:
             depths: as for `replay`, not a batch.
@@ -331,7 +344,7 @@ class Trace:
         array = depth_array(self.data, depths)
         if array.ndim != 1:
             raise TraceError("extrapolate takes one depth vector, not a batch")
-        return replay_regular(self.data, array)
+        return replay_regular(self.data, array, lambda: self._alike_streams)
 
     def smallest_depths(self, at_least: Depths = None, *, max_runs: int = 2_000) -> Increase:
         """The smallest total increase of `at_least` (default: 1 everywhere) with which the design does not deadlock.

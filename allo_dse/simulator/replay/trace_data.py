@@ -11,19 +11,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
+from msgspec.structs import asdict, astuple
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Frozen
 
 from ..network.network import BANK_LATENCY, BY_DEPTH, ArrayStreams
 
 IntArray = NDArray[np.int64]
 
 GET, PUT = 0, 1
-KINDS = ("get", "put")
+KINDS: tuple[Literal["get", "put"], ...] = ("get", "put")
 GET_STAGE = 2
 """Stage of a get that does not say its own, in loops that are as deep: the first stage is the loop's control, the
 second addresses operands in memory, in the third they arrive and the stream is read with them (T9)."""
@@ -35,7 +38,7 @@ class TraceError(SimulationError):
     """A trace that cannot be read, built or replayed."""
 
 
-class LoopOp(Struct, frozen=True):
+class LoopOp(Frozen):
     """A stream operation that every iteration of a regular loop does.
 
     Attributes:
@@ -49,7 +52,7 @@ class LoopOp(Struct, frozen=True):
     stage: int
 
 
-class TraceLoop(Struct, frozen=True):
+class TraceLoop(Frozen):
     """A pipelined loop.
 
     Attributes:
@@ -98,7 +101,7 @@ class TraceLoop(Struct, frozen=True):
         return max([self.last_stage, *(op.stage for op in self.ops or ())])
 
 
-class Events(Struct, frozen=True):
+class Events(Frozen):
     """Stream operations one by one, equally long arrays; those of one process in program order.
 
     Attributes:
@@ -117,11 +120,10 @@ class Events(Struct, frozen=True):
 
     def select(self, which: NDArray[np.bool_] | IntArray) -> Events:
         """Some of the events."""
-        columns = (self.loop, self.kind, self.stream, self.iteration, self.stage)
-        return Events(*(column[which] for column in columns))
+        return Events(*(column[which] for column in astuple(self)))
 
 
-class TraceData(Struct, frozen=True, dict=True):
+class TraceData(Frozen, dict=True):
     """A trace as plain data, checked by `check_trace`.
 
     Attributes:
@@ -215,31 +217,38 @@ class TraceData(Struct, frozen=True, dict=True):
                 hint="extrapolate() times traces of regular loops without listing their events",
             )
         parts = [self.listed, *(_expand(i, self.loops[i]) for i in regular)]
-        names = ("loop", "kind", "stream", "iteration", "stage")
-        joined = Events(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        joined = Events(*map(np.concatenate, zip(*map(astuple, parts), strict=True)))
         return joined.select(np.argsort(joined.loop, kind="stable"))
 
     @cached_property
     def token_counts(self) -> tuple[IntArray, IntArray]:
         """Per stream the tokens put and the tokens taken out."""
         counts = np.zeros((2, len(self.streams)), np.int64)
-        np.add.at(counts, (self.listed.kind, self.listed.stream), 1)
-        for loop in self.loops:
-            for op in loop.ops or ():
-                counts[op.kind, op.stream] += loop.trip
+        kind, stream, _, tokens = self._uses
+        np.add.at(counts, (kind, stream), tokens)
         return counts[PUT], counts[GET]
 
     @cached_property
     def ends(self) -> tuple[IntArray, IntArray]:
         """Per stream the process that puts to it and the one that gets from it, -1 for none."""
         ends = np.full((2, len(self.streams)), -1, np.int64)
-        process_of = np.array([loop.process for loop in self.loops], np.int64)
-        ends[self.listed.kind, self.listed.stream] = process_of[self.listed.loop] if len(self.listed) else -1
-        for loop in self.loops:
-            for op in loop.ops or ():
-                if loop.trip:
-                    ends[op.kind, op.stream] = loop.process
+        kind, stream, process, _ = self._uses
+        ends[kind, stream] = process
         return ends[PUT], ends[GET]
+
+    @property
+    def _uses(self) -> IntArray:
+        """Kind, stream, process and number of tokens of all listed events and of the operations of regular loops."""
+        listed = self.listed
+        events = listed.kind, listed.stream, self.of_loops("process")[listed.loop], np.ones_like(listed.kind)
+        regular = [
+            (op.kind, op.stream, loop.process, loop.trip) for loop in self.loops if loop.trip for op in loop.ops or ()
+        ]
+        return np.concatenate([np.stack(events), np.array(regular, np.int64).reshape(-1, 4).T], axis=1)
+
+    def of_loops(self, attribute: str) -> IntArray:
+        """Per loop one of its numbers."""
+        return np.array([getattr(loop, attribute) for loop in self.loops], np.int64)
 
     @cached_property
     def stream_number(self) -> Mapping[str, int]:
@@ -348,8 +357,7 @@ def _check_stage(stage: int, depth: int, where: str) -> None:
 
 def _check_events(data: TraceData) -> None:
     events = data.listed
-    columns = {name: getattr(events, name) for name in ("loop", "kind", "stream", "iteration", "stage")}
-    for name, column in columns.items():
+    for name, column in asdict(events).items():
         if len(column) != len(events):
             raise TraceError(
                 f"the arrays of a trace differ in length: loop has {len(events)}, {name} has {len(column)}"
@@ -359,18 +367,15 @@ def _check_events(data: TraceData) -> None:
     _in_range(events.loop, len(data.loops), "loop")
     _in_range(events.kind, len(KINDS), "kind")
     _in_range(events.stream, len(data.streams), "stream")
-    trip = np.array([loop.trip for loop in data.loops])[events.loop]
+    trip, depth, ii, next_base = (data.of_loops(name)[events.loop] for name in ("trip", "depth", "ii", "next_base"))
     _first_bad(
         (events.iteration < 0) | (events.iteration >= trip),
         lambda e: f"is in iteration {events.iteration[e]} of a loop of {trip[e]}",
     )
-    depth = np.array([loop.depth for loop in data.loops])[events.loop]
     _first_bad(
         (events.stage < 0) | (events.stage > np.maximum(depth, 1)),
         lambda e: f"is at stage {events.stage[e]} of a pipeline that is {depth[e]} deep",
     )
-    ii = np.array([loop.ii for loop in data.loops])[events.loop]
-    next_base = np.array([loop.next_base for loop in data.loops])[events.loop]
     _first_bad(
         events.iteration * ii + events.stage > (trip - 1) * ii + next_base,
         lambda e: f"is due after the tail of its loop, {next_base[e]}",
@@ -383,7 +388,7 @@ def _check_events(data: TraceData) -> None:
 def _check_order(data: TraceData) -> None:
     """Events of one process come in program order: its loops in turn, a loop's iterations in turn."""
     events = data.listed
-    process = np.array([loop.process for loop in data.loops], np.int64)[events.loop]
+    process = data.of_loops("process")[events.loop]
     order = np.argsort(process, kind="stable")
     p, loop, iteration = process[order], events.loop[order], events.iteration[order]
     back = (loop[1:] < loop[:-1]) | ((loop[1:] == loop[:-1]) & (iteration[1:] < iteration[:-1]))
@@ -398,25 +403,16 @@ def _check_order(data: TraceData) -> None:
 
 def _check_ends(data: TraceData) -> None:
     """Every stream has at most one process that puts to it and one that gets from it."""
-    pairs: list[tuple[int, int, int]] = []
-    count = len(data.streams)
-    events = data.listed
-    if len(events):
-        process = np.array([loop.process for loop in data.loops], np.int64)[events.loop]
-        size = len(data.processes)
-        keys = np.unique((events.kind * count + events.stream) * size + process).tolist()
-        pairs = [(key // size // count, key // size % count, key % size) for key in keys]
-    pairs += [(op.kind, op.stream, loop.process) for loop in data.loops if loop.trip for op in loop.ops or ()]
-    known: dict[tuple[int, int], int] = {}
-    for kind, stream, owner in pairs:
-        other = known.setdefault((kind, stream), owner)
-        if other != owner:
-            way = {GET: "get from", PUT: "put to"}[kind]
-            raise TraceError(
-                f"{data.processes[other]} and {data.processes[owner]} both {way} stream {data.streams[stream]}; "
-                "a stream has one process at each end",
-                hint="give every process a stream of its own",
-            )
+    kind, stream, process, _ = data._uses
+    puts, gets = data.ends
+    other = np.where(kind == PUT, puts[stream], gets[stream])
+    for u in np.flatnonzero(other != process)[:1].tolist():
+        raise TraceError(
+            f"{data.processes[process[u]]} and {data.processes[other[u]]} both "
+            f"{'put to' if kind[u] == PUT else 'get from'} stream {data.streams[stream[u]]}; "
+            "a stream has one process at each end",
+            hint="give every process a stream of its own",
+        )
 
 
 def _in_range(column: IntArray, count: int, what: str) -> None:

@@ -10,17 +10,17 @@ per loop `ops` (of every iteration: kind, stream, stage), `source` and `tail`.
 
 from __future__ import annotations
 
-import json
 import math
 import zipfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
+import msgspec
 import numpy as np
 
 from allo_dse.common.files import whole_file
-from allo_dse.common.records import Array, JsonObject
+from allo_dse.common.records import Array, Frozen
 
 from ..network.network import ArrayStreams
 from .trace_data import GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop, check_trace
@@ -28,6 +28,31 @@ from .trace_data import GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, Tr
 COLUMNS = ("loop", "kind", "stream", "iteration")
 MOST_WRITTEN = 1 << 24
 """Events of regular loops are written out, for other readers, unless there are more than this."""
+
+
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+
+
+class _Loop(Frozen, omit_defaults=True):
+    process: str
+    ii: Number
+    depth: Number
+    trip: Number
+    source: str = ""
+    tail: Number | None = None
+    ops: Sequence[tuple[Literal["get", "put"], Number, Number]] | None = None
+
+
+class _Meta(Frozen):
+    processes: Sequence[str]
+    loops: Sequence[_Loop]
+    name: str | None = None
+    clock_ns: int | float | None = None
+    streams: Sequence[str] | None = None
+    looks_at_occupancy: Sequence[str] = ()
+    start: Number = 0
+    places: Sequence[str] = ()
+    arrays: Sequence[tuple[Number, Number]] = ()
 
 
 def load_trace(path: str | Path) -> TraceData:
@@ -56,7 +81,7 @@ def save_trace(data: TraceData, path: str | Path) -> None:
         "stream": _compact(events.stream),
         "iteration": _compact(events.iteration),
         "stream_depth": _compact(data.stream_depth),
-        "meta": np.frombuffer(json.dumps(_meta(data)).encode(), np.uint8),
+        "meta": np.frombuffer(_meta(data), np.uint8),
     }
     if data.latency is not None:
         arrays["latency"] = data.latency
@@ -76,30 +101,20 @@ def _compact(column: IntArray) -> Array:
     return column.astype(np.uint16 if largest < 1 << 16 else np.uint32 if largest < 1 << 32 else np.int64)
 
 
-def _meta(data: TraceData) -> JsonObject:
-    loops = []
-    for loop in data.loops:
-        entry: JsonObject = {
-            "process": data.processes[loop.process], "ii": loop.ii, "depth": loop.depth, "trip": loop.trip
-        }  # fmt: skip
-        if loop.ops is not None:
-            entry["ops"] = [[KINDS[op.kind], op.stream, op.stage] for op in loop.ops]
-        if loop.source:
-            entry["source"] = loop.source
-        if loop.tail is not None:
-            entry["tail"] = loop.tail
-        loops.append(entry)
-    return {
-        "name": data.name,
-        "clock_ns": data.clock_ns,
-        "processes": list(data.processes),
-        "loops": loops,
-        "streams": list(data.streams),
-        "looks_at_occupancy": [data.processes[p] for p in sorted(data.occupancy_dependent)],
-        "start": data.start,
-        "places": list(data.places),
-        "arrays": [list(array) for array in data.arrays],
-    }
+def _meta(data: TraceData) -> bytes:
+    loops = [
+        _Loop(
+            data.processes[loop.process], loop.ii, loop.depth, loop.trip, loop.source, loop.tail,
+            None if loop.ops is None else [(KINDS[op.kind], op.stream, op.stage) for op in loop.ops],
+        )
+        for loop in data.loops
+    ]  # fmt: skip
+    looks = [data.processes[p] for p in sorted(data.occupancy_dependent)]
+    return msgspec.json.encode(
+        _Meta(
+            data.processes, loops, data.name, data.clock_ns, data.streams, looks, data.start, data.places, data.arrays
+        )
+    )
 
 
 def _read_arrays(file: Path) -> dict[str, Array]:
@@ -145,25 +160,29 @@ def _from_arrays(arrays: dict[str, Array], stem: str) -> TraceData:
     if missing:
         raise TraceError(f"is not a trace: it has no array {', '.join(missing)}")
     meta = _parse_meta(arrays["meta"])
-    processes = tuple(_strings(meta, "processes"))
-    numbers = {name: i for i, name in enumerate(processes)}
-    loops = tuple(_loop(i, entry, numbers) for i, entry in enumerate(_field(meta, "loops", list)))
+    numbers = {name: i for i, name in enumerate(meta.processes)}
+    loops = tuple(
+        TraceLoop(
+            _known(numbers, loop.process, f"meta.loops[{i}]"), loop.ii, loop.depth, loop.trip,
+            None if loop.ops is None else tuple(LoopOp(KINDS.index(kind), *at) for kind, *at in loop.ops),
+            loop.source, loop.tail,
+        )
+        for i, loop in enumerate(meta.loops)
+    )  # fmt: skip
     depth = _integers(arrays["stream_depth"], "stream_depth")
-    streams = tuple(_strings(meta, "streams")) if "streams" in meta else tuple(f"stream_{i}" for i in range(len(depth)))
-    flagged = _strings(meta, "looks_at_occupancy") if "looks_at_occupancy" in meta else []
     return TraceData(
-        name=str(meta.get("name", stem)),
-        clock_ns=meta.get("clock_ns"),
-        processes=processes,
-        streams=streams,
+        name=stem if meta.name is None else meta.name,
+        clock_ns=meta.clock_ns,
+        processes=tuple(meta.processes),
+        streams=tuple(f"stream_{i}" for i in range(len(depth))) if meta.streams is None else tuple(meta.streams),
         stream_depth=depth,
         loops=loops,
         listed=_events(arrays, loops),
-        occupancy_dependent=frozenset(_known(numbers, name, "looks_at_occupancy") for name in flagged),
-        start=_field(meta, "start", int) if "start" in meta else 0,
+        occupancy_dependent=frozenset(_known(numbers, name, "looks_at_occupancy") for name in meta.looks_at_occupancy),
+        start=meta.start,
         latency=_integers(arrays["latency"], "latency") if "latency" in arrays else None,
-        arrays=tuple(_array(pair) for pair in _field(meta, "arrays", list)) if "arrays" in meta else (),
-        places=tuple(_strings(meta, "places")) if "places" in meta else (),
+        arrays=tuple(ArrayStreams(*pair) for pair in meta.arrays),
+        places=tuple(meta.places),
         place=_integers(arrays["place"], "place") if "place" in arrays else None,
     )
 
@@ -199,64 +218,15 @@ def _integers(array: Array, name: str) -> IntArray:
     return array.astype(np.int64)
 
 
-def _parse_meta(array: Array) -> JsonObject:
+def _parse_meta(array: Array) -> _Meta:
     try:
-        text = str(array) if array.dtype.kind == "U" else array.astype(np.uint8, casting="safe").tobytes().decode()
-        meta = json.loads(text)
+        text = str(array).encode() if array.dtype.kind == "U" else array.astype(np.uint8, casting="safe").tobytes()
+        return msgspec.json.decode(text, type=_Meta)
     except (ValueError, TypeError) as error:
-        raise TraceError(f"meta is not UTF-8 JSON: {error}") from error
-    if not isinstance(meta, dict):
-        raise TraceError("meta must be a JSON object")
-    return meta
-
-
-def _field(table: JsonObject, key: str, kind: type, where: str = "meta") -> Any:
-    if key not in table:
-        raise TraceError(f"{where} has no {key!r}")
-    value = table[key]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TraceError(
-            f"{where}: {key} is {value!r}, expected {'an integer' if kind is int else f'a {kind.__name__}'}"
-        )
-    if isinstance(value, int) and value.bit_length() > 63:
-        raise TraceError(f"{where}: {key} is {value}, more than fits in 64 bits")
-    return value
-
-
-def _array(pair: Any) -> ArrayStreams:
-    if not isinstance(pair, list) or len(pair) != 2 or any(type(stream) is not int for stream in pair):
-        raise TraceError(f"meta: an array is {pair!r}, expected the numbers of two streams")
-    return ArrayStreams(*pair)
-
-
-def _strings(meta: JsonObject, key: str) -> list[str]:
-    values: list[str] = _field(meta, key, list)
-    if not all(isinstance(value, str) for value in values):
-        raise TraceError(f"meta: {key} must be a list of names")
-    return values
+        raise TraceError(f"meta is not UTF-8 JSON of a trace: {error}") from error
 
 
 def _known(numbers: dict[str, int], name: str, where: str) -> int:
     if name not in numbers:
         raise TraceError(f"{where} names process {name!r}, which is not in meta.processes")
     return numbers[name]
-
-
-def _loop(number: int, entry: Any, numbers: dict[str, int]) -> TraceLoop:
-    where = f"meta.loops[{number}]"
-    if not isinstance(entry, dict):
-        raise TraceError(f"{where} must be a JSON object")
-    integer: Callable[[str], int] = lambda key: _field(entry, key, int, where)  # noqa: E731
-    ops = None
-    if "ops" in entry:
-        ops = tuple(_op(op, where) for op in _field(entry, "ops", list, where))
-    process = _known(numbers, _field(entry, "process", str, where), where)
-    tail = integer("tail") if "tail" in entry else None
-    return TraceLoop(process, integer("ii"), integer("depth"), integer("trip"), ops, str(entry.get("source", "")), tail)
-
-
-def _op(op: Any, where: str) -> LoopOp:
-    integers = isinstance(op, list) and len(op) == 3 and all(type(x) is int for x in op[1:])
-    if not integers or op[0] not in KINDS:
-        raise TraceError(f"{where}: operation {op!r} is not [kind, stream, stage]")
-    return LoopOp(GET if op[0] == "get" else PUT, op[1], op[2])

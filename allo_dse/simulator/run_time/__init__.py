@@ -1,5 +1,5 @@
 """Code of FIFOs, the scheduler and table processes, and the records that it shares with NumPy.
 
 Imports: common.
-Imported by: backends, eval, simulator.codegen, simulator.engine, simulator.network, simulator.replay.
+Imported by: backends, simulator.codegen, simulator.engine, simulator.network, simulator.replay.
 """

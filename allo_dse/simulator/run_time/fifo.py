@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
-from allo_dse.common.mlir.bindings import func, ir
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.records import Frozen
 
 from .builder import Emitter, Word, function
-from .records import Deferred, Entry, Event, Header, Node, State, Stream
+from .records import Entry, Event, Header, Node, State, Stream
 
 WAKE_READER, WAKE_WRITER = "df_wake_reader", "df_wake_writer"
 MOVE = ".move_"
@@ -88,13 +87,7 @@ def block(e: Emitter, node: ir.Value, stream: ir.Value, state: State, op: Word) 
     e.store(node, stream, Stream.WAITER)
 
 
-def token_at(e: Emitter, stream: ir.Value, token: ir.Value) -> ir.Value:
-    """Address of the bytes of a token, by its number."""
-    place = e.mul(e.bits_and(token, e.load(stream, Stream.MASK)), e.half(stream, Stream.FORMAT, 1))
-    return e.field(e.field(e.load_ptr(stream, Stream.RING), place), Entry.TOKEN)
-
-
-class _View(Struct, frozen=True):
+class _View(Frozen):
     """The words of a stream that an operation needs, loaded once, before anything is stored."""
 
     stream: ir.Value
@@ -241,105 +234,3 @@ def write(
     e.store(requested, event, Event.REQUESTED)
     e.store(completed, event, Event.COMPLETED)
     e.store(e.add(e.address(event), e.load(header, Header.EVENT_STEP)), header, Header.EVENT)
-
-
-class Variant(Struct, frozen=True):
-    """Features of compiled code beyond executing a network; a feature that is left out costs nothing.
-
-    Attributes:
-        record: write every stream operation and request into an event log.
-        payload: compute values. Without it bodies keep only what decides on control flow and streams.
-        registers: let puts of a pipelined loop wait behind later operations that are due earlier. Without, operations
-            of every pipelined loop must be due in program order.
-    """
-
-    record: bool = False
-    payload: bool = True
-    registers: bool = False
-
-
-PLAIN = Variant()
-"""Values and times, no log."""
-
-
-# Puts of a pipeline that are due later than following operations in program order wait in its registers (T7).
-#
-# They form a queue of the node, latest first, and are performed when they are due. Times in the queue exclude the
-# cycles for which the pipeline has been frozen since it was entered (`Node.FROZEN`); adding them gives the clock.
-
-
-FLUSH, DEFER = "df_flush", "df_defer"
-
-
-def define_deferred(module: ir.Module, variant: Variant) -> None:
-    """`df_flush(header, node, until)`: perform the puts due until then; false if one must wait, which is registered.
-
-    `df_defer(node, due, operation, stream)`: queue a put; returns where its token goes.
-    """
-    ptr, word = Emitter.pointer_type(), Emitter.word_type()
-    flush = function(module, FLUSH, [ptr, ptr, word], [Emitter.bit_type()])
-    _define_flush(flush, variant)
-    defer = function(module, DEFER, [ptr, word, word, ptr], [ptr])
-    _define_defer(defer)
-
-
-def _define_flush(op: func.FuncOp, variant: Variant) -> None:
-    header, node, until = op.arguments
-    e = Emitter(op.entry_block)
-    with e.forever() as (_, done):
-        count = e.load(node, Node.DEFERRED)
-        e.leave_unless(e.is_(count, ">", 0), done)
-        entry = _entry(e, node, e.sub(count, 1))
-        due = e.load(entry, Deferred.DUE)
-        e.leave_unless(e.is_(due, "<=", until), done)
-        if variant.record:
-            with e.when(is_full(e, header), rare=True):
-                push_ready(e, header, node)
-                e.return_([e.bit(False)])
-        stream, what = e.load_ptr(entry, Deferred.STREAM), e.load(entry, Deferred.WHAT)
-        wait, go = e.new_block(), e.new_block()
-        e.branch_if(can_put(e, stream), go, wait)
-        e.go(wait)
-        block(e, node, stream, State.READY, what)
-        e.return_([e.bit(False)])
-        e.go(go)
-        before = e.add(due, e.load(node, Node.FROZEN))
-        now, _ = put(e, header, stream, before)
-        if variant.record:
-            write(e, header, node, what, e.address(stream), before, now)
-        e.increase(node, Node.STALL_PUT, e.sub(now, before))
-        e.store(e.sub(now, due), node, Node.FROZEN)
-        e.store(e.sub(count, 1), node, Node.DEFERRED)
-    e.return_([e.bit(True)])
-
-
-def _define_defer(op: func.FuncOp) -> None:
-    """Earlier puts of the same stream that still wait go first: the token's place is behind theirs."""
-    node, due, what, stream = op.arguments
-    e = Emitter(op.entry_block)
-    hole, ahead = e.variable(e.load(node, Node.DEFERRED)), e.variable(0)
-    e.increase(node, Node.DEFERRED, 1)
-    place = e.variable(e.get(hole))
-    with e.forever() as (_, stop):
-        at = e.get(place)
-        e.leave_unless(e.is_(at, ">", 0), stop)
-        # Operations due by then go first; at equal times the first in program order does (T7).
-        other = _entry(e, node, e.sub(at, 1))
-        with e.when(e.same_ptr(e.load_ptr(other, Deferred.STREAM), stream)):
-            e.set(ahead, e.add(e.get(ahead), 1))
-        with e.when(e.is_(e.load(other, Deferred.DUE), "<=", due)):
-            target = _entry(e, node, at)
-            for field in (Deferred.DUE, Deferred.WHAT, Deferred.STREAM):
-                e.store(e.load(other, field), target, field)
-            e.set(hole, e.sub(at, 1))
-        e.set(place, e.sub(at, 1))
-    entry = _entry(e, node, e.get(hole))
-    e.store(due, entry, Deferred.DUE)
-    e.store(what, entry, Deferred.WHAT)
-    e.store(stream, entry, Deferred.STREAM)
-    token = e.add(e.load(stream, Stream.TAIL), e.get(ahead))
-    e.return_([token_at(e, stream, token)])
-
-
-def _entry(e: Emitter, node: ir.Value, number: ir.Value) -> ir.Value:
-    return e.field(e.load_ptr(node, Node.QUEUE), e.mul(number, int(Deferred.SIZE)))

@@ -5,13 +5,11 @@ The process keeps its position in its node record and is called again when it ca
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from allo_dse.common.mlir.bindings import func, ir
+from allo_dse.common.records import Frozen
 
 from . import fifo
 from .builder import RARELY, Emitter, Variable, function
-from .fifo import Variant
 from .records import Code, Header, Node, Op, Process, Slot, State
 
 STEP = "df_table_step"
@@ -19,7 +17,7 @@ START = "df_table_start"
 PUSH_REQUEST = "df_push_request"
 
 
-class _Frame(Struct, frozen=True):
+class _Frame(Frozen):
     """State of the interpreter: its records, and the variables that live across operations."""
 
     e: Emitter
@@ -31,10 +29,10 @@ class _Frame(Struct, frozen=True):
     log: Variable
     log_end: ir.Value
     leave: ir.Block
-    variant: Variant
+    record: bool
 
 
-def define_table_process(module: ir.Module, variant: Variant) -> None:
+def define_table_process(module: ir.Module, record: bool) -> None:
     """`df_table_start(node)` begins the node's current slot, `df_table_step(header, node)` runs it until it blocks."""
     ptr = Emitter.pointer_type()
     start = function(module, START, [ptr])
@@ -44,10 +42,10 @@ def define_table_process(module: ir.Module, variant: Variant) -> None:
     e.store(e.load(arguments, Process.OPS), node, Node.HANDLE)
     e.return_()
     step = function(module, STEP, [ptr, ptr])
-    _define_step(step, variant)
+    _define_step(step, record)
 
 
-def _define_step(step: func.FuncOp, variant: Variant) -> None:
+def _define_step(step: func.FuncOp, record: bool) -> None:
     header, node = step.arguments
     e = Emitter(step.entry_block)
     arguments = e.load_ptr(e.load_ptr(node, Node.SLOT), Slot.ARGUMENTS)
@@ -56,7 +54,7 @@ def _define_step(step: func.FuncOp, variant: Variant) -> None:
     log = e.variable(e.load_ptr(arguments, Process.LOG))
     log_end = e.load_ptr(arguments, Process.LOG_END)
     with e.forever() as (head, leave):
-        frame = _Frame(e, header, node, arguments, pc, clock, log, log_end, leave, variant)
+        frame = _Frame(e, header, node, arguments, pc, clock, log, log_end, leave, record)
         handlers = {Code.GET: _get, Code.PUT: _put, Code.WAIT: _wait, Code.REQUEST: _request, Code.REPEAT: _repeat}
         blocks = {code: e.new_block() for code in Code}
         row = e.get(pc)
@@ -108,7 +106,7 @@ def _stream_op(frame: _Frame, row: ir.Value, state: State) -> None:
     e = frame.e
     stream = _bound(frame, row, Process.STREAMS)
     getting = state is State.GET
-    if frame.variant.record:
+    if frame.record:
         _wait_for_log(frame)
     blocked, free = e.new_block(), e.new_block()
     e.branch_if((fifo.can_get if getting else fifo.can_put)(e, stream), free, blocked)
@@ -120,7 +118,7 @@ def _stream_op(frame: _Frame, row: ir.Value, state: State) -> None:
     now, _ = (fifo.get if getting else fifo.put)(e, frame.header, stream, before)
     e.increase(frame.node, Node.STALL_GET if getting else Node.STALL_PUT, e.sub(now, before))
     e.set(frame.clock, now)
-    if frame.variant.record:
+    if frame.record:
         fifo.write(e, frame.header, frame.node, e.add(e.address(row), int(state)), e.address(stream), before, now)
     _next(frame, row)
 

@@ -80,12 +80,6 @@ class Node(IntEnum):
     SERVICE = 10
     """Cycles of the pending request."""
     GRANTED = 11
-    QUEUE = 12
-    """Address of the puts that wait in the registers of its pipeline, latest first (`Deferred`)."""
-    DEFERRED = 13
-    """Number of these."""
-    FROZEN = 14
-    """Cycles that its pipeline has been frozen."""
     SIZE = 16
 
 
@@ -152,15 +146,6 @@ class Resource(IntEnum):
     BUSY = 1
     REQUESTS = 2
     SIZE = 4
-
-
-class Deferred(IntEnum):
-    """A put in the registers of a pipeline; see `allo_dse.simulator.run_time.fifo`."""
-
-    DUE = 0
-    WHAT = 1
-    STREAM = 2
-    SIZE = 3
 
 
 class Event(IntEnum):

@@ -16,7 +16,6 @@ from allo_dse.common.mlir.bindings import ir
 from . import fifo
 from . import operation_tables as tables
 from .builder import Emitter, function
-from .fifo import Variant
 from .operation_tables import PUSH_REQUEST
 from .records import Header, Node, Resource, Slot, State
 
@@ -33,22 +32,22 @@ def define_requests(module: ir.Module) -> None:
     _define_request(module)
 
 
-def define_scheduler(module: ir.Module, variant: Variant) -> None:
+def define_scheduler(module: ir.Module, record: bool) -> None:
     """`df_run(header)`, in a module that has the table process and requests."""
-    _define_grant(module, variant)
+    _define_grant(module, record)
     _define_start(module)
     _define_turn(module)
-    _define_run(module, variant)
+    _define_run(module, record)
     _define_destroy(module)
 
 
-def _define_run(module: ir.Module, variant: Variant) -> None:
+def _define_run(module: ir.Module, record: bool) -> None:
     ptr = Emitter.pointer_type()
     op = function(module, RUN, [Emitter.word_type()], public=True)
     e = Emitter(op.entry_block)
     header = e.to_ptr(op.arguments[0])
     with e.forever() as (again, stop):
-        if variant.record:
+        if record:
             with e.when(fifo.is_full(e, header), rare=True):
                 e.store(1, header, Header.STATUS)
                 e.branch(stop)
@@ -174,7 +173,7 @@ def _define_request(module: ir.Module) -> None:
     e.return_()
 
 
-def _define_grant(module: ir.Module, variant: Variant) -> None:
+def _define_grant(module: ir.Module, record: bool) -> None:
     """Serve the first pending request, from max(request time, server free) on; then the node can run again."""
     op = function(module, GRANT, [Emitter.pointer_type()])
     (header,) = op.arguments
@@ -198,7 +197,7 @@ def _define_grant(module: ir.Module, variant: Variant) -> None:
     e.increase(server, Resource.BUSY, cycles)
     e.increase(server, Resource.REQUESTS, 1)
     e.increase(node, Node.STALL_REQUEST, e.sub(begin, asked))
-    if variant.record:
+    if record:
         fifo.write(e, header, node, e.load(node, Node.WAITS_IN), e.address(server), asked, begin)
     e.store(end, node, Node.CLOCK)
     e.store(1, node, Node.GRANTED)
@@ -239,16 +238,16 @@ def _define_destroy(module: ir.Module) -> None:
 START_BODY = "df_start_body"
 
 
-def add_runtime(module: ir.Module, variant: Variant) -> None:
+def add_runtime(module: ir.Module, record: bool) -> None:
     """Add the scheduler and the table process."""
     with ir.Location.unknown():
         fifo.define_wakes(module)
         define_requests(module)
-        tables.define_table_process(module, variant)
-        define_scheduler(module, variant)
+        tables.define_table_process(module, record)
+        define_scheduler(module, record)
 
 
-def add_bodies_runtime(module: ir.Module, starts: Sequence[str], variant: Variant, *, polls: bool) -> None:
+def add_bodies_runtime(module: ir.Module, starts: Sequence[str], *, polls: bool) -> None:
     """Add what compiled bodies call, and `df_start_body(header, node, slot)`, by which the scheduler starts them.
 
     Args:
@@ -260,8 +259,6 @@ def add_bodies_runtime(module: ir.Module, starts: Sequence[str], variant: Varian
         fifo.define_wakes(module)
         if polls:
             define_requests(module)
-        if variant.registers:
-            fifo.define_deferred(module, variant)
         op = function(module, START_BODY, [ptr, ptr, ptr], public=True)
         header, node, slot = op.arguments
         e = Emitter(op.entry_block)

@@ -3,6 +3,6 @@
 Each file holds a `Choice` (see `space/choice.py`). A choice imports the protocol and packages below `space`; it does
 not know the other choices, `Space`, or a sampler. To add a kind, write one file.
 
-Imports: common, compiler, device, lang, mapper, space.
+Imports: common, compiler, device, mapper, space.
 Imported by: backends, space, tune.
 """

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from allo_dse.mapper.fold.fold import AxisFold
 
-from ..choice import Gene, Genes, Suggest
+from ..genes import Gene, Genes, Suggest
 
 HOW = ("bundle", "chain")
 PATTERN = ("cyclic", "block")

@@ -17,8 +17,8 @@ from allo_dse.mapper.graph.groups import task_names
 from allo_dse.mapper.program import Program
 
 from ..backend import backend_of
-from ..choice import Genes, Suggest, random_suggest
 from ..design import Design, Draft
+from ..genes import Genes, Suggest, random_suggest
 from .fold_genes import Heads, KernelOptions, KernelPlan, decode_folds, encode_folds
 
 Fold = MeshFold | NodeFold

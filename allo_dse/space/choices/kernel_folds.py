@@ -16,8 +16,8 @@ from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 
 from ..backend import backend_of
-from ..choice import Genes
 from ..design import Draft
+from ..genes import Genes
 from .fold_genes import AxisOptions, Heads, KernelOptions, KernelPlan
 from .folds import Fold, FoldChoice
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from allo_dse.common.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError, ProgramError
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import Watch
-from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.mapper.program import Program
 
-from ..choice import Ask, Genes, Question, QuestionChoice
+from ..choice import Ask, Question, QuestionChoice
 from ..design import Design, Draft
+from ..genes import Genes
 from ..params import Assignment, Parameter, ParameterSpace
 from ..programs import Programs
 

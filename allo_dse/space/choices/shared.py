@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 
-from ..choice import Ask, Genes, Question, QuestionChoice
+from ..choice import Ask, Question, QuestionChoice
 from ..design import Design, Draft
+from ..genes import Genes
 
 PARTS = ("in turn", "at once")
 

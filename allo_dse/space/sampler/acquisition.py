@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from ..choice import Gene
+from ..genes import Gene
 from .pareto import FAILED, Booleans, Floats, Individual, Integers, dominates
 from .surrogate import LENGTH, NOISE, Features, Posterior, Scales, Surrogate, as_rows, fitted_scales
 

@@ -29,7 +29,7 @@ from msgspec import Struct
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import keep
 
-from ..choice import Gene, Genes, Suggest, random_suggest, suggest_from
+from ..genes import Gene, Genes, Suggest, random_suggest, suggest_from
 from .acquisition import Archive, Model
 from .pareto import Booleans, Floats, Individual, Integers, Parents, Results, front_with
 from .surrogate import as_rows, one_thread

@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from allo_dse.common.records import replace
 
-from ..choice import FINE, Gene, Genes, Suggest
+from ..genes import FINE, Gene, Genes, Suggest
 from ..params import rising
 from .evolution import Evolution, EvolutionParameters, check_sizes
 from .pareto import FAILED, Individual, Results

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct
 
-from ..choice import Gene
+from ..genes import Gene
 from .pareto import Booleans, Floats, Integers
 
 STEPS = 25  # of gradient ascent, each of at most RATE in the logarithms of lengths and noise

@@ -17,9 +17,9 @@ from allo_dse.mapper.fold.builder import Primitive
 from allo_dse.mapper.fold.every_node_fold import NodeFold
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.violation import Buffering
-from allo_dse.space.choice import Genes, Suggest, random_suggest, suggest_from
 from allo_dse.space.choices.folds import Fold
 from allo_dse.space.design import Design
+from allo_dse.space.genes import Genes, Suggest, random_suggest, suggest_from
 from allo_dse.space.space import Candidate
 
 from ..search.lower_bounds import metric_of

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from allo_dse.common.errors import ProgramError, is_users
 from allo_dse.common.records import collection_text
 from allo_dse.compiler.model.source_file import function_source, names_of
-from allo_dse.lang.diagnostics import ProgramError, is_users
 from allo_dse.lang.externals import VliwKernel
 from allo_dse.lang.region import Instance, Region
 

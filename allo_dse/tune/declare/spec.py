@@ -11,6 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import keep, replace
+from allo_dse.eval.backend import Asked, Buildable, Placement, backend_of, target
+from allo_dse.eval.evaluator import (
+    Evaluator,
+    FunctionEvaluator,
+    Metrics,
+    bounding_of,
+    needs_arguments,
+    reported_metrics,
+    takes_a_design,
+)
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
 from allo_dse.space.shared_programs import parameters_of
@@ -23,13 +33,12 @@ from ..store.record import Record, Verification
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
-    from allo_dse.eval.backend import Asked, Placement
-    from allo_dse.eval.evaluator import Evaluator
     from allo_dse.eval.target import Target
     from allo_dse.mapper.program import Program
-    from allo_dse.space.choice import Choice, Genes
+    from allo_dse.space.choice import Choice
     from allo_dse.space.choices.folds import FoldChoice
     from allo_dse.space.design import Design
+    from allo_dse.space.genes import Genes
     from allo_dse.space.programs import Programs
 
 MOST_REBUILT = 64
@@ -186,28 +195,21 @@ class StudySpec:
         Raises:
             AlloDseError: when there is no such target for the device.
         """
-        from allo_dse.eval.backend import target
-
         return target(self.target_name, self.device)
 
     @property
     def asked(self) -> Asked:
         """The choices beside parameters and folds."""
-        from allo_dse.eval.backend import Asked
-
         return Asked(self.output_depths, self.schedules, self.kernels)
 
     @property
     def advice(self) -> str:
         """A hint about choices that the study leaves out; empty if there is none."""
-        from allo_dse.eval.backend import backend_of
-
         return backend_of(self.device).advice(self.asked)
 
     @cached_property
     def space(self) -> Space:
         """All designs the study may choose from."""
-        from allo_dse.eval.backend import Buildable, backend_of
         from allo_dse.space.choices.parameters import ParameterChoice
         from allo_dse.space.design import Draft
 
@@ -252,8 +254,6 @@ class StudySpec:
     def make_evaluator(self) -> Evaluator:
         """Return the first rung's evaluator, a new one if the study has a function that makes it."""
         if self._evaluator is None:
-            from allo_dse.eval.backend import backend_of
-
             return backend_of(self.device).evaluator(self.device)
         return self._made(self._evaluator)
 
@@ -276,8 +276,6 @@ class StudySpec:
         Raises:
             StudyError: for a metric that no evaluator reports.
         """
-        from allo_dse.eval.evaluator import Metrics, reported_metrics
-
         reported = [reported_metrics(evaluator) for evaluator in evaluators]
         names = frozenset[str]().union(*(found for found in reported if found is not None))
         if None in reported:
@@ -296,8 +294,6 @@ class StudySpec:
 
     def _made(self, given: Any) -> Evaluator:
         """Return an evaluator, bound to the study's reference if it has a method `bind`."""
-        from allo_dse.eval.evaluator import FunctionEvaluator, needs_arguments, takes_a_design
-
         if takes_a_design(given):
             return FunctionEvaluator(given)
         ready = hasattr(given, "evaluate") and not isinstance(given, type)
@@ -319,8 +315,6 @@ class StudySpec:
         Nothing is known without an evaluator. With rungs above the first nothing is known either, because their
         measurements change the predictions.
         """
-        from allo_dse.eval.evaluator import bounding_of
-
         bounding = None if self.rungs or evaluator is None else bounding_of(evaluator)
         return LowerBounds(self.objectives, self.constraints, bounding)
 
@@ -364,8 +358,6 @@ class StudySpec:
 
     def place(self, design: Design) -> Placement | None:
         """Return the places of a design's nodes, or why there are none; None when its device has no places."""
-        from allo_dse.eval.backend import backend_of
-
         backend = backend_of(design.device)
         return backend.place(design.mapping) if backend.has_places else None
 

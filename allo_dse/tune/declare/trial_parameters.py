@@ -10,7 +10,7 @@ import optuna
 from msgspec import Struct
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
-from allo_dse.space.choice import Gene
+from allo_dse.space.genes import Gene
 from allo_dse.space.params import plain_value
 from allo_dse.space.sampler.optuna_sampler import distribution
 

@@ -30,41 +30,6 @@ if TYPE_CHECKING:
     from allo_dse.space.design import Design
 
 
-def export_design(  # noqa: PLR0913
-    study: StudySpec,
-    candidate: Candidate,
-    *,
-    params: Mapping[str, Any],
-    metrics: Mapping[str, Any],
-    values: Mapping[str, float],
-    explanation: str,
-    verification: Verification | None,
-    placement: Placement | None,
-    directory: Path,
-) -> list[Path]:
-    """Write the mapping, its placement, parameters, metrics, an explanation, and a build script or an HLS project."""
-    if directory.exists() and not directory.is_dir():
-        raise StudyError(f"{directory} is a file", hint="a design is written into a folder of its own")
-    design = candidate.design
-    facts = {"genes": candidate.genes, "predicted": dict(values)}
-    if verification is not None:
-        verdict = structs.asdict(verification).items()
-        facts["verification"] = {name: value for name, value in verdict if name not in ("key", "seconds")}
-    inputs = None if study.inputs is None else partial(_slowest_first, study, metrics)
-    made = artifacts_of(design, Sources(study.answers, study.verify_with, metrics, inputs))
-    more: Files = {
-        "parameters.json": json_text(params),
-        "metrics.json": json_text(dict(metrics)),
-        "explanation.txt": "\n".join([explanation, *made.notes, ""]),
-    }
-    if study.source is not None and PROGRAM not in made.files:
-        source = Path(study.source.file)
-        more[source.name] = source.read_text()
-    if placement is not None and placement.placed:
-        more |= {"placement.json": json_text(placement.to_dict()), "placement.svg": placement.drawn()}
-    return write_files(design_files(design, made, facts=facts, more=more), directory)
-
-
 def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Program) -> list[Inputs]:
     """Return the study's inputs for a program, first the set that determines the design's latency."""
     from allo_dse.eval.execute.observe import sets_of
@@ -161,18 +126,31 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
         return f"{verdict}: {self.verification.message}".removesuffix(": ")
 
     def export(self, directory: str | Path) -> list[Path]:
-        """Write everything needed to build the design into a directory; returns the files."""
-        return export_design(
-            self.study,
-            self.candidate,
-            params=self.params,
-            metrics=self.metrics,
-            values={} if self.record.status == "failed" else self.values,
-            explanation=self.explain(),
-            verification=self.verification,
-            placement=self.placement,
-            directory=Path(directory),
-        )
+        """Write everything needed to build the design into a directory; returns the files.
+
+        They are the mapping, its placement, parameters, metrics, an explanation, and a build script or an HLS project.
+        """
+        where, study, metrics = Path(directory), self.study, self.metrics
+        if where.exists() and not where.is_dir():
+            raise StudyError(f"{where} is a file", hint="a design is written into a folder of its own")
+        facts: JsonObject = {"genes": self.candidate.genes}
+        facts["predicted"] = {} if self.record.status == "failed" else self.values
+        if self.verification is not None:
+            verdict = structs.asdict(self.verification).items()
+            facts["verification"] = {name: value for name, value in verdict if name not in ("key", "seconds")}
+        inputs = None if study.inputs is None else partial(_slowest_first, study, metrics)
+        made = artifacts_of(self.design, Sources(study.answers, study.verify_with, metrics, inputs))
+        more: Files = {
+            "parameters.json": json_text(self.params),
+            "metrics.json": json_text(dict(metrics)),
+            "explanation.txt": "\n".join([self.explain(), *made.notes, ""]),
+        }
+        if study.source is not None and PROGRAM not in made.files:
+            source = Path(study.source.file)
+            more[source.name] = source.read_text()
+        if (placement := self.placement) is not None and placement.placed:
+            more |= {"placement.json": json_text(placement.to_dict()), "placement.svg": placement.drawn()}
+        return write_files(design_files(self.design, made, facts=facts, more=more), where)
 
 
 class Front(list[BestDesign]):

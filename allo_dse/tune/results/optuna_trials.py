@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from allo_dse.space.choice import Gene
+from allo_dse.space.genes import Gene
 
 from ..declare.spec import StudySpec
 from ..declare.trial_parameters import TrialParameter, TrialParameters
@@ -71,24 +71,19 @@ def _contains(distribution: BaseDistribution, value: Any) -> bool:
         return False
 
 
-class OptunaResult(Protocol):
-    """The part of a result that decides the states of trials; see `Result`."""
-
-    @property
-    def values(self) -> Mapping[str, tuple[float, ...]]: ...
-    @property
-    def wrong(self) -> list[str]: ...
-    @property
-    def front_keys(self) -> list[str]: ...
-
-
-def states_of(result: OptunaResult) -> Callable[[Record], TrialState]:
+def states_of(
+    values: Mapping[str, tuple[float, ...]], wrong: Collection[str], front: Collection[str]
+) -> Callable[[Record], TrialState]:
     """Return a function that gives the state of each design's trial, so that Optuna's `best_trials` are the front.
 
     Failures, also of higher evaluators and of verification, are FAIL. Designs that were not promoted to the evaluator
     that decides, and those that another design beats at equal objective values, are PRUNED.
+
+    Args:
+        values: of the objectives, by key.
+        wrong, front: keys of designs that computed wrong numbers, and of those on the front.
     """
-    wrong, front, values = set(result.wrong), set(result.front_keys), result.values
+    wrong, front = set(wrong), set(front)
     on_front = {tuple(values[key]) for key in front}
 
     def state(record: Record) -> TrialState:
@@ -102,10 +97,10 @@ def states_of(result: OptunaResult) -> Callable[[Record], TrialState]:
     return state
 
 
-def study_in_memory(study: StudySpec, records: Sequence[Record], result: OptunaResult) -> optuna.Study:
+def study_in_memory(study: StudySpec, records: Sequence[Record], state: Callable[[Record], TrialState]) -> optuna.Study:
     """Return records as trials of a study of Optuna in memory, in the order of the results."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    trials, state = Trials(study), states_of(result)
+    trials = Trials(study)
     made = optuna.create_study(study_name=study.name, directions=[one.direction for one in study.objectives])
     name_metrics(made, [one.name for one in study.objectives])
     made.add_trials([trials.trial(record, state(record)) for record in records])

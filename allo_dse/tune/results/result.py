@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.quoting import html_text
-from allo_dse.common.records import JsonObject, replace
+from allo_dse.common.records import Frozen, JsonObject, replace
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
 from allo_dse.eval.evaluator import total_cost
 
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
     import optuna
     import pandas
 
-    from allo_dse.space.choice import Genes
+    from allo_dse.space.genes import Genes
 
 
-class RungFailures(Struct, frozen=True):
+class RungFailures(Frozen):
     """Failures of designs that were promoted to an evaluator.
 
     Attributes:
@@ -193,9 +192,9 @@ class Result:
     def optuna_study(self) -> optuna.Study:
         """All evaluated designs as trials of a study of Optuna in memory, whose `best_trials` are the front; keys,
         metrics and errors are user attributes."""
-        from .optuna_trials import study_in_memory  # imported late: Optuna is slow to import
+        from .optuna_trials import states_of, study_in_memory  # imported late: Optuna is slow to import
 
-        return study_in_memory(self.study, self.records, self)
+        return study_in_memory(self.study, self.records, states_of(self.values, self.wrong, self.front_keys))
 
     @property
     def _usable(self) -> list[Record]:

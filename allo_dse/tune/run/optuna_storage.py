@@ -161,7 +161,7 @@ class StorageCopy:
                 self._add(one.record, TrialState.COMPLETE)
 
     def _finish(self, result: Result) -> None:
-        state = states_of(result)
+        state = states_of(result.values, result.wrong, result.front_keys)
         for record in result.records:
             self._add(record, state(record))
 

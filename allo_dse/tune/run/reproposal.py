@@ -14,8 +14,8 @@ from allo_dse.common.records import JsonObject
 from allo_dse.eval.evaluator import full_name
 
 from ..declare.spec import StudySpec
-from ..search.exact import Proposer
 from ..search.proposals import make_proposer
+from ..search.proposer import Proposer
 from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..store.record import Record, Session, decode_entry

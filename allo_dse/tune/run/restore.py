@@ -9,24 +9,15 @@ from typing import TypeAlias
 
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, correction_of
-from allo_dse.space.choice import Genes
+from allo_dse.space.genes import Genes
 from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Space
 
-from ..search.exact import Outcome
+from ..search.proposer import Outcome
 from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..search.tally import Tally
-from ..store.record import (
-    NOTHING,
-    PlacementNote,
-    Record,
-    Revaluation,
-    Session,
-    Verification,
-    Withdrawal,
-    decode_entry,
-)
+from ..store.record import NOTHING, PlacementNote, Record, Revaluation, Session, Verification, Withdrawal, decode_entry
 
 Stated: TypeAlias = Record | Revaluation
 """Entry of the log with a design's status and objective values."""

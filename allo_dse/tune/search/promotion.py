@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
-from allo_dse.space.choice import Gene, Genes
+from allo_dse.space.genes import Gene, Genes
 from allo_dse.space.sampler.acquisition import REFERENCE_MARGIN, log_gain, magnitude
 from allo_dse.space.sampler.pareto import Floats, Integers
 from allo_dse.space.sampler.surrogate import (

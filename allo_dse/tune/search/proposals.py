@@ -11,17 +11,18 @@ import numpy as np
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import keep
-from allo_dse.space.choice import Genes, Suggest
 from allo_dse.space.design import Design
+from allo_dse.space.genes import Genes, Suggest
 from allo_dse.space.regions import regions_of
 from allo_dse.space.sampler.pareto import Individual, Results
 from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record
 from .best_first_queue import distance, magnitude
-from .exact import ExactProposer, Outcome, Proposal, Proposer
+from .exact import ExactProposer
 from .lower_bounds import Losses, LowerBounds
 from .objectives import Objective
+from .proposer import Outcome, Proposal, Proposer
 from .screening import Screen
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.sampler.pareto import FAILED
 
 from ..store.record import Record, Status
-from .exact import Outcome
 from .objectives import Constraint, MetricError, Objective
+from .proposer import Outcome
 
 _Ruling: TypeAlias = tuple[Status, str | None, dict[str, float] | None, dict[str, float] | None]
 """Status, error, values and constraints of a record."""

@@ -19,7 +19,7 @@ from ..results.front_code import FRONT_CODE, front_code
 from ..results.result import Result, failure_words
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
-from .run_view import fitting, format_value, front_title, left_out
+from .run_view import format_value, front_table
 
 # Predictions of the cost model beside reports of the HLS tool, as rows of a table.
 
@@ -36,26 +36,22 @@ def predicted_reported_rows(metrics: Mapping[str, Any]) -> list[Row]:
 
     A loop that only one of them pipelines has "-". Empty for designs that the tool has not measured.
     """
-    return list(_rows(metrics.get(METRIC) or {}, metrics.get("latency_cycles")))
-
-
-def _rows(found: Mapping[str, Any], cycles: float | None) -> Iterator[Row]:
+    found = metrics.get(METRIC)
     if not found:
-        return
-    yield "design", "cycles", *_pair(found["cycles"], cycles)
-    for name, pair in found["resources"].items():
-        yield "design", name, *_pair(*pair)
+        return []
+    design = {"cycles": (found["cycles"], metrics.get("latency_cycles")), **found["resources"]}
+    pairs = [("design", name, pair) for name, pair in design.items()]
     for loop in found["loops"]:
-        for quantity in ("ii", "depth"):
-            yield f"{loop['function']}/{loop['loop']}", quantity, *_pair(*loop[quantity])
+        pairs += [(f"{loop['function']}/{loop['loop']}", quantity, loop[quantity]) for quantity in ("ii", "depth")]
+    return [(owner, name, *_pair(*pair)) for owner, name, pair in pairs]
 
 
 def _pair(predicted: float | None, reported: float | None) -> tuple[str, str, str]:
-    if predicted is None or reported is None:
-        return format_value(predicted), format_value(reported), ""
+    share = ""
     if predicted == reported:
-        return format_value(predicted), format_value(reported), "0"
-    share = f"{100 * (predicted - reported) / reported:+.0f} %" if reported else "-"
+        share = "" if predicted is None else "0"
+    elif predicted is not None and reported is not None:
+        share = f"{100 * (predicted - reported) / reported:+.0f} %" if reported else "-"
     return format_value(predicted), format_value(reported), share
 
 
@@ -100,7 +96,7 @@ def summary(result: Result) -> JsonObject:
         "run_dir": str(result.run_dir),
         "front": [_design(d, result) for d in result.front],
         "best": {name: _design(result.best(name), result) for name in names} if result.front else {},
-        "certificate": None if result.certificate is None else msgspec.to_builtins(result.certificate),
+        "certificate": msgspec.to_builtins(result.certificate),
         "wrong": result.wrong,
         "unverified": result.unverified,
         "baseline": None if result.baseline is None else _design(result.baseline, result),
@@ -133,7 +129,7 @@ def _design(best: BestDesign, result: Result) -> JsonObject:
 def searched(result: Result, console: Console) -> Iterator[Table | str]:
     """Yield what is shown of a search that has ended, before designs are verified, placed and exported."""
     if result.unverified:
-        yield front_table(result, console)
+        yield front_of(result, console)
         yield f"not yet verified: {result.unverified} of {len(result.front)} designs of the front"
 
 
@@ -153,7 +149,7 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         does = "correct the program, or the study's reference" if wrong else f"loosen what rules designs out{more}"
         console.print(f"[bold]hint:[/] {does}")
     else:
-        console.print(front_table(result, console))
+        console.print(front_of(result, console))
         best = result.best()
         console.print(f"best [bold]{markup(result.study.objectives[0].name)}[/]: {markup(best.explain())}")
         if result.against_baseline:
@@ -172,8 +168,9 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         console.print(markup(str(cause)))
     if len(result.causes) > MOST_CAUSES:
         console.print(f"{len(result.causes) - MOST_CAUSES} more causes: `--json` has all")
-    if decides := _decides(result):
-        console.print(f"what decides: {decides}")
+    shares = [f"{markup(name)} {100 * share:.0f} %" for name, share in result.importances.items() if share >= LEAST]
+    if shares:
+        console.print(f"what decides: {', '.join(shares[:MOST_CAUSES])}")
     for one in result.rung_failures:
         console.print(f"[bold red]{markup(str(one))}[/]")
     console.print(_ending(result))
@@ -195,12 +192,6 @@ def _print_copied(result: Result, console: Console, command: Sequence[str]) -> N
         console.print(f"[dim]{name:<11}[/]  {value}", soft_wrap=True)
 
 
-def _decides(result: Result) -> str:
-    """Describe the choices that matter for the first objective."""
-    shares = [f"{markup(name)} {100 * share:.0f} %" for name, share in result.importances.items() if share >= LEAST]
-    return ", ".join(shares[:MOST_CAUSES])
-
-
 def print_comparison(best: BestDesign, console: Console) -> None:
     """Print the cost model's predictions beside the HLS tool's reports, for a measured design."""
     rows = predicted_reported_rows(best.metrics)
@@ -214,54 +205,25 @@ def print_comparison(best: BestDesign, console: Console) -> None:
     console.print(table)
 
 
-def front_table(result: Result, console: Console) -> Table:
-    """The front, best in the first objective first; the knee is marked. Parameters for which there is no room are left
-    out."""
+def front_of(result: Result, console: Console) -> Table:
+    """The front, best in the first objective first; the knee and the baseline are marked."""
+    shown = result.front[:TOP_ROWS]
+    if result.knee is not None and all(design.key != result.knee.key for design in shown):
+        shown = [*shown[:-1], result.knee]
     free = [n for n in result.study.parameters.free if any(n in d.params for d in result.front)]
-    return fitting(console, lambda count: _front_table(result, free, count), len(free))
-
-
-def _front_table(result: Result, parameters: Sequence[str], count: int) -> Table:
-    """The front with its first `count` parameters."""
-    objectives, free = [o.name for o in result.study.objectives], parameters[:count]
-    title = f"{front_title(len(result.front))}{timed_on_words(result.best().metrics)}"
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("")
-    for name in objectives:
-        table.add_column(markup(name), justify="right", overflow="fold")
-    for name in free:
-        table.add_column(markup(name), justify="right", style="dim")
-    table.add_column("design", no_wrap=True)
-    several = bool(result.study.rungs)
-    if several:
-        table.add_column("measured by")
-    table.add_column("checked", no_wrap=True)
-    unplaced = any(not note.ok for note in result.placed.values())
-    if unplaced:
-        table.add_column("placed")
-    shown = _shown(result)
+    several, unplaced = bool(result.study.rungs), any(not note.ok for note in result.placed.values())
+    others = ["design", *(["measured by"] if several else []), "checked", *(["placed"] if unplaced else [])]
+    marks = {"knee": result.knee, "baseline": result.baseline}
+    rows = []
     for best in shown:
-        marks = {"knee": result.knee, "baseline": result.baseline}
         mark = ", ".join(name for name, design in marks.items() if design is not None and best.key == design.key)
-        verification = result.verified.get(best.key)
-        values = [format_value(v) for v in result.values[best.key]]
-        params = [markup(str(best.params.get(n, ""))) for n in free]
-        checked = "" if verification is None else markup(str(verification))
-        note = result.placed.get(best.key)
-        placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
-        source = [markup(best.record.measured_by)] if several else []
-        table.add_row(mark, *values, *params, best.key[:8], *source, checked, *placed, style="bold" if mark else None)
-    left_out(table, len(result.front) - len(shown), len(parameters) - count)
-    return table
-
-
-def _shown(result: Result) -> list[BestDesign]:
-    """The first rows, and the knee wherever it is."""
-    top = result.front[:TOP_ROWS]
-    knee = result.knee
-    if knee is not None and all(d.key != knee.key for d in top):
-        top = [*top[:-1], knee]
-    return top
+        verification, note = result.verified.get(best.key), result.placed.get(best.key)
+        cells = [best.key[:8], *([best.record.measured_by] if several else [])]
+        cells.append("" if verification is None else str(verification))
+        cells += [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
+        rows.append((mark, result.values[best.key], [best.params.get(n) for n in free], cells))
+    names = [objective.name for objective in result.study.objectives], free, others
+    return front_table(console, timed_on_words(result.best().metrics), names, rows, len(result.front))
 
 
 _REASONS = {

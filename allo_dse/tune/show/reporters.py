@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol, TextIO
+from typing import Any, Self, TextIO
 
 from rich.console import Console
 
@@ -15,46 +15,46 @@ from allo_dse.common.quoting import printable
 from ..results.result import Result
 from ..search.screening import Screen
 from .output import searched, summary
-from .run_view import View, device_name, progress_line
+from .run_view import RunView, device_name, progress_line
 
 PLAIN_SECONDS = 5.0
 JSON_SECONDS = 1.0
 
 
-class Reporter(Protocol):
-    """Shows a run to someone."""
+class Reporter:
+    """Shows a run to someone; this one shows nothing."""
 
-    def __enter__(self) -> Reporter: ...
-    def __exit__(self, *error: object) -> None: ...
-    def start(self, view: View) -> None: ...
-    def update(self, view: View, last: bool = False) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def start(self, view: RunView) -> None:
+        pass
+
+    def update(self, view: RunView, last: bool = False) -> None:
         """Called after every batch; shows something only as often as is useful."""
-        ...
 
     def note(self, text: str, *, alarm: bool = False) -> None:
         """Show a sentence; an alarm must not be missed, also in quiet runs."""
-        ...
 
     def searched(self, result: Result) -> None:
         """Called when the search ends, before designs of the front are verified, placed and exported."""
-        ...
 
-    def verifying(self, done: int, of: int) -> None: ...
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None: ...
+    def verifying(self, done: int, of: int) -> None:
+        pass
+
+    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+        pass
 
 
-class QuietReporter:
+class QuietReporter(Reporter):
     """Shows only messages that must not be missed."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._shown = 0.0
-
-    def __enter__(self) -> QuietReporter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
     def _due(self, seconds: float, last: bool) -> bool:
         now = time.monotonic()
@@ -67,34 +67,19 @@ class QuietReporter:
         """Print a line; escape control characters in names of studies, objectives and files."""
         print(printable(text), file=self._stream, flush=True)
 
-    def start(self, view: View) -> None:
-        pass
-
-    def update(self, view: View, last: bool = False) -> None:
-        pass
-
     def note(self, text: str, *, alarm: bool = False) -> None:
         if alarm:
             self._say(text)
-
-    def searched(self, result: Result) -> None:
-        pass
-
-    def verifying(self, done: int, of: int) -> None:
-        pass
-
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
-        pass
 
 
 class PlainReporter(QuietReporter):
     """A line every few seconds."""
 
-    def start(self, view: View) -> None:
+    def start(self, view: RunView) -> None:
         self._say(f"{view.study.name}: {view.sampler} search on {device_name(view.study)}, log in {view.run_dir}")
         self._shown = time.monotonic()
 
-    def update(self, view: View, last: bool = False) -> None:
+    def update(self, view: RunView, last: bool = False) -> None:
         if self._due(PLAIN_SECONDS, last):
             self._say(progress_line(view))
 
@@ -123,11 +108,11 @@ class JsonReporter(QuietReporter):
     def _emit(self, event: str, **values: Any) -> None:
         print(json.dumps({"event": event, **values}, default=str), file=self._stream, flush=True)
 
-    def start(self, view: View) -> None:
+    def start(self, view: RunView) -> None:
         self._emit("start", study=view.study.name, sampler=view.sampler, run_dir=str(view.run_dir))
         self._shown = time.monotonic()
 
-    def update(self, view: View, last: bool = False) -> None:
+    def update(self, view: RunView, last: bool = False) -> None:
         if self._due(JSON_SECONDS, last):
             self._emit("progress", **view.to_dict())
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from allo_dse.common.records import JsonObject
+from allo_dse.common.quoting import markup
+from allo_dse.common.records import Frozen, JsonObject
 
 from ..declare.spec import StudySpec
 from ..search.budget import Budget
-from ..search.exact import Proposer
+from ..search.proposer import Proposer
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.certificate import Certificate
@@ -33,11 +33,6 @@ def format_value(value: float | None) -> str:
     return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def front_title(designs: int) -> str:
-    """Return the title of a table of designs on the front."""
-    return f"Pareto front: {designs} design{'' if designs == 1 else 's'}"
-
-
 def format_duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
@@ -46,7 +41,7 @@ def format_duration(seconds: float) -> str:
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
 
 
-class View(Struct, frozen=True):
+class RunView(Frozen):
     """A window on a running study; everything in it is kept up to date by others.
 
     Attributes:
@@ -113,7 +108,7 @@ class View(Struct, frozen=True):
             "hypervolume": front.hypervolume,
             "prediction": tally.correction.to_dict(),
             "hypervolume_reference": self.reference,
-            "certificate": None if certificate is None else msgspec.to_builtins(certificate),
+            "certificate": msgspec.to_builtins(certificate),
             "elapsed_seconds": round(self.budget.elapsed, 3),
             "remaining_seconds": self.remaining_seconds(certificate),
         }
@@ -134,7 +129,7 @@ class View(Struct, frozen=True):
         return {o.name: o.sign * v for o, v in zip(self.tally.objectives, point, strict=True)}
 
 
-def progress_line(view: View) -> str:
+def progress_line(view: RunView) -> str:
     """Everything worth knowing, in one line."""
     tally, certificate = view.tally, view.certificate
     target = f"/{view.budget.trials}" if view.budget.trials is not None else ""
@@ -201,10 +196,41 @@ def _listed(table: Table) -> Table:
     return listed
 
 
-def left_out(table: Table, rows: int, columns: int) -> None:
-    """Print below a front how many more designs and which parameters `pareto.csv` has."""
-    more = [f"{rows} more"] if rows else []
-    more += [f"{columns} parameter{'s' if columns > 1 else ''}"] if columns else []
-    if more:
-        table.caption = f"{' and '.join(more)} in pareto.csv"
-        table.caption_justify = "left"
+def front_table(
+    console: Console,
+    title: str,
+    names: tuple[Sequence[str], Sequence[str], Sequence[str]],
+    rows: Sequence[tuple[str, Sequence[float | None], Sequence[object], Sequence[str]]],
+    designs: int,
+) -> Table:
+    """The designs of a front. Parameters for which there is no room are left out.
+
+    Args:
+        title: what follows the number of designs.
+        names: of the objectives, the parameters and the other columns.
+        rows: per design a mark such as "knee", the objectives' values, the parameters, and the other cells.
+        designs: on the front, of which the rows may be the first.
+    """
+    objectives, parameters, others = names
+
+    def build(count: int) -> Table:
+        heading = f"Pareto front: {designs} design{'' if designs == 1 else 's'}{title}"
+        table = Table(title=heading, title_justify="left", title_style="bold", caption_justify="left")
+        table.add_column("")
+        for name in objectives:
+            table.add_column(markup(name), justify="right", overflow="fold")
+        for name in parameters[:count]:
+            table.add_column(markup(name), justify="right", style="dim")
+        for name in others:
+            table.add_column(name, no_wrap=name in ("design", "checked"))
+        for mark, values, params, cells in rows:
+            shown = ("" if value is None else str(value) for value in params[:count])
+            cells = [*map(format_value, values), *map(markup, shown), *map(markup, cells)]
+            table.add_row(mark, *cells, style="bold" if mark else None)
+        more = [f"{designs - len(rows)} more"] if designs > len(rows) else []
+        if hidden := len(parameters) - count:
+            more.append(f"{hidden} parameter{'s' if hidden > 1 else ''}")
+        table.caption = f"{' and '.join(more)} in pareto.csv" if more else None
+        return table
+
+    return fitting(console, build, len(parameters))

@@ -101,10 +101,7 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
     @property
     def measurement(self) -> Measurement:
         """Result of the evaluator, without the design."""
-        return Measurement(
-            number=self.number, rung=self.rung, evaluator=self.evaluator, worker=self.worker, metrics=self.metrics,
-            error=self.error, seconds=self.seconds, cached=self.cached, printed=self.printed,
-        )  # fmt: skip
+        return Measurement(**{name: getattr(self, name) for name in Measurement.__struct_fields__})
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:

@@ -10,27 +10,92 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ray
+from msgspec import Struct
 from ray._private import ray_constants, services
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.processes import collect_rarely
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
-from allo_dse.space.shared_programs import SharedPrograms
+from allo_dse.space.choices.parameters import Meaning
+from allo_dse.space.shared_programs import SharedPrograms, learn
 
 from ..declare.pickled_study import PickledStudy
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
 from ..store.run_info import first_line
+from .evaluate_one import RungEvaluator, make_rung_evaluator
 from .executor import Job
-from .pool import ANSWER_SECONDS, Batch, Pool, Task, WorkerFailure, ask_if_gone, exited_on_live_node
+from .pool import ANSWER_SECONDS, Batch, Place, Pool, Task, WorkerFailure, ask_if_gone, exited_on_live_node, here
 from .ray_access import PUT_OFF_SECONDS, RayFolder, have_token, undisturbed, unreachable
-from .ray_worker import RayWorker, WorkerReport
+
+# The worker process: it decodes, checks and evaluates designs that the driver has proposed.
+
+
+class WorkerReport(Struct, frozen=True):
+    """Message from a worker that has started.
+
+    Attributes:
+        problems: for each rung, why its evaluator cannot run there.
+    """
+
+    place: Place
+    problems: list[str | None]
+
+
+class RayWorker:
+    """A worker: the study, its space and its evaluators.
+
+    Args:
+        pickled: the study.
+        asked: needs of each rung's evaluator.
+    """
+
+    def __init__(self, pickled: PickledStudy, asked: Sequence[Needs]) -> None:
+        self._study = pickled.load()
+        self._evaluators = self._study.make_evaluators()
+        self._asked = asked
+        self._evaluators_by_rung: dict[int, RungEvaluator] = {}
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+
+    def report(self) -> WorkerReport:
+        """Report the worker's place and abilities; called first, in its process."""
+        collect_rarely()
+        return WorkerReport(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
+
+    def run(self, tasks: Sequence[Task], programs: Sequence[Meaning] = ()) -> list[Measurement]:
+        """Evaluate designs given as genes.
+
+        Args:
+            programs: programs of these designs that the driver has compiled.
+        """
+        if programs:
+            learn(self._study.space, programs)
+        return [self._run(task) for task in tasks]
+
+    def _run(self, task: Task) -> Measurement:
+        evaluator = self._evaluators[task.rung]
+        candidate = self._study.space.decode_genes(task.genes)
+        if candidate is None:
+            return task.failed("the worker's space does not contain this design", full_name(evaluator), self._name)
+        if task.rung not in self._evaluators_by_rung:
+            self._evaluators_by_rung[task.rung] = make_rung_evaluator(
+                self._study, task.rung, evaluator, worker=self._name, asked=self._asked[task.rung]
+            )
+        return self._evaluators_by_rung[task.rung].run(task.number, candidate)
+
+    def close(self) -> None:
+        """End child processes."""
+        for rung_evaluator in self._evaluators_by_rung.values():
+            rung_evaluator.close()
+
 
 WAIT_SECONDS = 0.1
 MANY = 16  # running batches from which on results are collected several at a time

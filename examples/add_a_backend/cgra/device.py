@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from allo_dse.device.device import Device
-from allo_dse.device.npu_model import Count, Positive
+from allo_dse.device.model import Count, Positive
 
 
 class CgraDevice(Device):

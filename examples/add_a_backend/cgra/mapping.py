@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
 from allo_dse.eval.token_exchange import exchange_depths, stream_deadlock

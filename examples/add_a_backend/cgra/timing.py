@@ -14,8 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.recording import Recorded, Recording, whole_run
 from allo_dse.simulator.codegen.static_steps import Move, Repeat, Steps

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.fpga.bounds import SMALLEST_DEPTH
 from allo_dse.backends.fpga.depths.front import DesignRuns
 from allo_dse.backends.fpga.depths.solver import DepthSolver, most_tokens, solve_depths
 from allo_dse.backends.fpga.mapping import FpgaMapping
-from allo_dse.backends.fpga.network import fpga_network
+from allo_dse.backends.fpga.network import SMALLEST_DEPTH, fpga_network
 from allo_dse.cli.main import main
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import replace

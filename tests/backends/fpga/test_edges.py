@@ -27,8 +27,8 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.frames import repeated
-from allo_dse.space.choice import random_suggest
 from allo_dse.space.design import Design
+from allo_dse.space.genes import random_suggest
 
 from .cost import programs
 

@@ -5,7 +5,8 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
-from allo_dse.backends.fpga.recording import FpgaLabels, record_fpga
+from allo_dse.backends.fpga.network import FpgaLabels
+from allo_dse.backends.fpga.recording import record_fpga
 from allo_dse.device.device import Device
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.mapper.fold.fold import unfolded

@@ -21,8 +21,8 @@ from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import FpgaDevice
 from allo_dse.lang import install
 from allo_dse.mapper.program import Program
-from allo_dse.space.choice import random_suggest
 from allo_dse.space.design import Design
+from allo_dse.space.genes import random_suggest
 from allo_dse.tune.study import Study
 
 install()

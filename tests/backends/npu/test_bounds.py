@@ -16,8 +16,8 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.evaluator import Bounds, bounding_of
 from allo_dse.lang import install
-from allo_dse.space.choice import random_suggest
 from allo_dse.space.design import Design
+from allo_dse.space.genes import random_suggest
 from allo_dse.space.regions import regions_of
 from allo_dse.tune.study import Study
 

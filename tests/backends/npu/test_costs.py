@@ -6,7 +6,7 @@ import pytest
 
 from allo_dse.backends.npu.costs import class_cycles
 from allo_dse.common.errors import SimulationError
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.device.device import NpuDevice
 from allo_dse.lang import install
 from allo_dse.lang.externals import define_external

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from allo_dse.backends.npu.evaluator import NpuSimulator, accuracy_of, operations_of
+from allo_dse.backends.npu.evaluator import NpuSimulator, accuracy_of, operations_of, overdue
 from allo_dse.device.device import NpuDevice
 from allo_dse.tune.results.explain import explain, latency_range_words, near_words
 
@@ -79,3 +79,14 @@ def test_what_predictions_cannot_tell_from_the_fastest_design_is_said() -> None:
     assert near_words({"latency_us": 100.0}, [100.0, 101.0]) == ""
     unknown = {"latency_us": 100.0, "latency_range": {"measurements": 0}}
     assert "is not known" in near_words(unknown, [100.0, 101.0])
+
+
+def test_a_call_that_the_driver_aborts_is_named_with_the_limit() -> None:
+    design = gemm_design()
+    device, metrics = NpuDevice.of(design.device), NpuSimulator().evaluate(design)
+    assert device.host.call_timeout_s == 2.0
+    assert overdue(device, 1.9e6) == overdue(device, 1.9e6, 5.0) == ""
+    assert overdue(device, 1.9e6, 10.0).startswith("a call may take longer than the 2 s after which the driver aborts")
+    words = explain(design, {**metrics, "latency_us": 2.1e6})
+    assert "a call takes longer than the 2 s after which the driver aborts it" in words
+    assert "driver" not in explain(design, metrics)

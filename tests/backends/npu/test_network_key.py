@@ -41,7 +41,7 @@ def key_and_network(vmg: VMG, buffering: Buffering, npu: NpuDevice = NPU) -> tup
     values = (
         network.rows.tolist(), network.depth.tolist(), network.initial.tolist(),
         [column.tolist() if hasattr(column, "tolist") else column for column in structs.asdict(processes).values()],
-        built.counts, built.core_ticks, built.dram_ticks, built.channel_ticks,
+        built.core_ticks, built.dram_ticks, built.channel_ticks,
     )  # fmt: skip
     return network_key(vmg.program, *parts), values
 

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from allo_dse.backends.npu.evaluator import NpuSimulator
 from allo_dse.backends.npu.mapping import NpuMapping
-from allo_dse.backends.npu.network import TEMPLATE_PERIODS, build_npu_network
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.fold import MeshFold, Pattern
 from allo_dse.mapper.violation import Buffering
 from allo_dse.simulator.engine import steady
-from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.space.design import Design
 
 from ...eval.designs import gemm_design, gemm_fold
@@ -51,20 +49,6 @@ def test_extrapolation_equals_the_full_simulation(design: Design) -> None:
     extrapolated = NpuSimulator().evaluate(design)
     with patch.object(steady, "WORTHWHILE", 1 << 60):
         assert NpuSimulator().evaluate(design) == extrapolated
-
-
-@given(designs(), st.integers(0, 9))
-@settings(max_examples=20, deadline=None)
-def test_a_network_for_more_periods_is_the_one_built_for_them(design: Design, more: Any) -> None:
-    schedules, transport = NpuMapping.of(design).view.periods, NpuMapping.of(design).transport
-    links = NpuMapping.of(design).view.channels
-    periods = TEMPLATE_PERIODS + more
-    device = NpuDevice.of(design.device)
-    template = build_npu_network(schedules, links, transport, device, TEMPLATE_PERIODS)
-    built = table_engine().run(build_npu_network(schedules, links, transport, device, periods).network)
-    patched = table_engine().run(template.with_periods(periods).network)
-    assert patched.cycles == built.cycles
-    assert (patched.node_end == built.node_end).all()
 
 
 @given(designs())

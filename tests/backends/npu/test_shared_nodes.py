@@ -8,8 +8,7 @@ import pytest
 
 from allo_dse.backends.npu.evaluator import NpuBounds, NpuSimulator
 from allo_dse.backends.npu.mapping import NpuMapping
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import Kernel, TileOp
+from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TileOp
 from allo_dse.compiler.program.tensors import StreamArray, StreamPort, Tensor
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold

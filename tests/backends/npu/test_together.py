@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.backends.npu.evaluator import NpuSimulator
-from allo_dse.backends.npu.network import ends_together
+from allo_dse.backends.npu.launches import ends_together
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.launches import Part
 from allo_dse.space.design import Design

@@ -99,3 +99,44 @@ def two_sums(kind: str) -> Any:
                         q[i] += t
 
     return top
+
+
+def summed(kind: str) -> Any:
+    """Sums in a variable, in the loop over the columns of a matrix."""
+    last = 1 if kind == "before" else 0
+
+    @df.region()
+    def top(A: float32[8, 8], B: float32[8, 8], C: float32[8, 8]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def k(a: float32[8, 8], b: float32[8, 8], c: float32[8, 8]):
+            t: float32 = 0
+            for i in range(8):
+                for j in range(last, 8):
+                    w: float32 = b[i, j] * 0.5
+                    s: float32 = w
+                    with allo.meta_if(kind == "sometimes"):
+                        if j > 2:
+                            t = 1.0
+                    with allo.meta_if(kind == "window"):
+                        for u in range(2):
+                            for v in range(4):
+                                s += a[i, u * 4 + v] * b[j, v]
+                    with allo.meta_else():
+                        for q in range(8):
+                            with allo.meta_if(kind in ("running", "sometimes")):
+                                t += a[i, q] * b[q, j]
+                            with allo.meta_elif(kind == "results"):
+                                s += c[i, q] * b[q, j]
+                            with allo.meta_else():
+                                s += a[i, q] * b[q, j]
+                    with allo.meta_if(kind == "before"):
+                        c[i, j] = s + c[i, j - last]
+                    with allo.meta_elif(kind in ("running", "sometimes")):
+                        c[i, j] = t
+                    with allo.meta_elif(kind == "scaled"):
+                        for q2 in range(8):
+                            c[j, q2] = a[j, q2] * s
+                    with allo.meta_else():
+                        c[i, j] = s + w
+
+    return top

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.dialect import new_context
 from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.schedule import customize
 from allo_dse.mapper.program import Program
 

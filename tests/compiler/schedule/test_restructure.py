@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga.choices.loop_forms import LoopForms
 from allo_dse.common.errors import AlloDseError
-from allo_dse.compiler.schedule.restructure import Rewrite, cuts, fusible, has_triangles, orders, restructured
+from allo_dse.compiler.program.compiled import Directive
+from allo_dse.compiler.schedule.restructure import Rewrite, cuts, fusible, has_triangles, orders, restructured, strips
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.equivalence.compare import equivalent
+from allo_dse.mapper.fold.fold import unfolded
 
 from ..execute import simulate
 from . import kernels
@@ -92,6 +94,38 @@ def test_statements_get_nests_of_their_own_where_that_changes_no_results(kind: s
     else:
         with pytest.raises(AlloDseError):
             program.rewritten((Rewrite("k", "distribute", 0, cut=1),))
+
+
+@pytest.mark.parametrize("kind", ["plain", "window", "scaled"])
+def test_strips_move_inside_sums_and_change_no_results(kind: str) -> None:
+    program = dse.load_program(kernels.summed(kind))
+    assert strips(program.kernels[0]) == ((0, (8,)),)
+    made = program.rewritten((Rewrite("k", "strip", 0, width=8),))
+    assert made.kernels[0].classes[0].loop_names[-1].startswith("j.inner")
+    assert equivalent(program, made).equal
+    for width in (2, 4):
+        assert equivalent(program, program.rewritten((Rewrite("k", "strip", 0, width=width),))).equal
+
+
+@pytest.mark.parametrize("kind", ["before", "results", "running", "sometimes"])
+def test_rounds_that_depend_on_each_other_become_no_strips(kind: str) -> None:
+    """They use the column before, all columns so far, or a variable that not each of them sets."""
+    program = dse.load_program(kernels.summed(kind))
+    assert strips(program.kernels[0]) == ()
+    with pytest.raises(AlloDseError):
+        program.rewritten((Rewrite("k", "strip", 0, width=7 if kind == "before" else 8),))
+
+
+def test_a_strip_hides_the_latency_of_a_sum() -> None:
+    device = FpgaDevice.load("u280")
+    program = dse.load_program(kernels.summed("plain"))
+    cycles = []
+    stripped = program.rewritten((Rewrite("k", "strip", 0, width=8),))
+    for one, loop in ((program, "q"), (stripped, "j.inner")):
+        pipelined = Directive("pipeline", "k", loop, {"initiation_interval": 1})
+        design = dse.Design(one, unfolded(one), dse.Buffering(), device, (pipelined,))
+        cycles.append(dse.FpgaSimulator(depths="declared").evaluate(design).latency_cycles)
+    assert cycles[1] < cycles[0] / 2
 
 
 def test_a_search_fuses_and_distributes() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.common.errors import ProgramError
 from allo_dse.lang.schedule import customize
 
 from . import programs

@@ -159,3 +159,25 @@ def test_an_operand_over_two_channels_is_found_from_five_measurements() -> None:
     assert found.errors["before"][0] > 0.3
     assert found.errors["after"][1] < 0.05
     assert predicted_us(other, found.device) == pytest.approx(predicted_us(other, true), rel=0.05)
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_few_measurements_within_the_stated_range_change_nothing(count: int, device: Any) -> None:
+    designs = [gemm_design(size, mesh, gemm_fold(1, 2, 2), device=device) for size, mesh in SHAPES[:count]]
+    times = [predicted_us(design, device) * 1.1 ** (-1) ** (n // 2) for n, design in enumerate(designs)]
+    found = calibrate([Measurement(design, us) for design, us in zip(designs, times, strict=True)])
+    assert found.device == device
+    assert not found.learned
+    assert found.expected.startswith(f"{count} of {count} measurements are within the range of +-")
+    assert found.to_dict()["expected"] == found.expected
+
+
+def test_four_measurements_move_one_number(device: Any) -> None:
+    """Two numbers explain four measurements whatever they are."""
+    unmeasured = device.with_options(dram_gb_s=40.0)
+    true = with_values(unmeasured, {LAUNCH: 400.0, EFFICIENCY: 0.3})
+    designs = [gemm_design(size, mesh, gemm_fold(1, 2, 2), device=unmeasured) for size, mesh in SHAPES[2:6]]
+    found = calibrate([Measurement(design, predicted_us(design, true)) for design in designs])
+    assert sum(p.deviation is not None for p in found.parameters) == 1
+    assert found.errors["after"][0] < found.errors["before"][0]
+    assert not found.expected

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.eval.equivalence.by_path import PathDomain, PathLog
+from allo_dse.eval.equivalence.compare import Side
 from allo_dse.eval.equivalence.domains import DegreeDomain, FieldDomain, random_prime
-from allo_dse.eval.equivalence.run import Side
 from allo_dse.mapper.fold.every_fold import fold_choices
 
 from . import programs

@@ -50,7 +50,7 @@ def test_what_keeps_a_side_from_being_compiled_is_an_error(monkeypatch: pytest.M
     def broken(*_: object, **__: object) -> None:
         raise dse.SimulationError("gemm.py:3:1: no room", hint="make room")
 
-    monkeypatch.setattr("allo_dse.eval.equivalence.run.compile_bodies", broken)
+    monkeypatch.setattr("allo_dse.eval.equivalence.compare.compile_bodies", broken)
     with pytest.raises(dse.SimulationError, match=r"gemm\.py:3:1: no room\n  hint: make room"):
         compared(programs.chain(first=5), programs.chain())
 

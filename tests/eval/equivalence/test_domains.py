@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allo_dse.eval.equivalence.compare import Side
 from allo_dse.eval.equivalence.domains import DegreeDomain, FieldDomain, is_prime, random_prime
-from allo_dse.eval.equivalence.run import Side
 from allo_dse.mapper.program import load_program
 
 from . import programs

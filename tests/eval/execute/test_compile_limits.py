@@ -77,7 +77,7 @@ def long_where_branches(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
 
     def compiled(request: Request) -> bytes:
         requests.append(request)
-        return real(Request(tuple(map(longer, request.bodies)), request.variant, request.optimize))
+        return real(Request(tuple(map(longer, request.bodies)), request.record, request.optimize))
 
     monkeypatch.setattr(compile_server, "compiled", compiled)
     monkeypatch.setenv(compile_server.SECONDS_SETTING, "1")

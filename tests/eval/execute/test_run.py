@@ -15,7 +15,7 @@ from hypothesis.strategies import DataObject
 
 import allo_dse as dse
 from allo_dse.common.errors import SimulationError
-from allo_dse.eval.execute.run import run_graph, wiring_of
+from allo_dse.eval.execute.run import initial_state, run_graph, wiring_of
 from allo_dse.lang import install
 from allo_dse.lang.storage import storage_dtype
 from allo_dse.mapper.fold.every_fold import fold_choices
@@ -24,7 +24,6 @@ from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.simulator.engine import engine
 from allo_dse.simulator.engine.engine import compile_bodies
-from allo_dse.simulator.run_time.fifo import PLAIN
 
 from ...compiler import samples
 from ..designs import gemm_fold
@@ -98,7 +97,7 @@ def test_code_is_optimized_where_there_is_much_to_compute() -> None:
     )
     assert much is unknown
     assert little is not much
-    compiled = little._code(PLAIN).compiled, much._code(PLAIN).compiled
+    compiled = little._code(record=False).compiled, much._code(record=False).compiled
     assert compiled[0].signatures == compiled[1].signatures
     assert compiled[0].object_file != compiled[1].object_file
 
@@ -280,3 +279,19 @@ def test_numbers_in_bf16_pass_from_block_to_block(few: int, monkeypatch: pytest.
         total = total + one
     assert c.tolist() == [total, 3, total, float(np.array(0.1).astype(a.dtype))]
     assert (d == TABLE.astype(a.dtype)).all()
+
+
+def test_calls_with_one_state_compute_on_their_own_arrays() -> None:
+    program = small_gemm()
+    state = initial_state(program)
+    cycles: set[tuple[bool, int]] = set()
+    for vmg in (program.vmg, program.vmg, program.vmg.fold(gemm_fold(2, 2, 2)), program.vmg):
+        rng = np.random.default_rng(len(cycles))
+        a, b = (rng.integers(-9, 9, (16, 16)).astype(np.int16) for _ in range(2))
+        c = np.zeros((16, 16), np.int16)
+        result = run_graph(vmg, a, b, c, state=state)
+        cycles.add((vmg is program.vmg, result.cycles))
+        assert np.array_equal(c, a @ b)
+    assert len(cycles) == 2
+    result = run_graph(program.vmg, *operands(16, int16), depths=program.depths_with({}), state=state)
+    assert result.cycles == max(cycles)[1]

@@ -18,6 +18,7 @@ from onnx.reference import ReferenceEvaluator
 
 import allo_dse as dse
 from allo_dse.common.records import replace
+from allo_dse.device.device import NpuDevice
 from allo_dse.networks.compose import Composition, compose
 from allo_dse.networks.export import driver
 from allo_dse.networks.export.export import export
@@ -97,6 +98,30 @@ def test_a_session_on_a_board_computes_what_its_inputs_say(
     done = _run(exported, tmp_path / "lock", "", "--inputs", str(tmp_path / "others.npz"))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"{tmp_path / 'others.npz'}: has no words"
+
+
+def test_programs_of_one_call_are_one_elf(found: Composition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allo's programs are devices of one module; only a rearrangement on the host ends a call."""
+    monkeypatch.setenv("AIECC", f"{sys.executable} -c \"import shutil; shutil.copy('network.mlir', 'network.elf')\"")
+    one, device = compose(found.fronts, runtime="sequence"), NpuDevice.of(found.fronts.device)
+    assert one.exported
+    assert one.latency_us < found.latency_us
+    calls = [run.call for launch in one.launches for run in launch.runs]
+    assert calls == [*([0] * (len(calls) - 1)), 1]
+    export(one, tmp_path)
+    done = _run(tmp_path, tmp_path / "lock")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["checked"] is True
+    assert len(said["calls_us"]) == 2
+    module = (tmp_path / "network.mlir").read_text()
+    assert module.count("aie.device(npu1)") == 1 + len({run.design for launch in one.launches for run in launch.runs})
+    facts = json.loads((tmp_path / "network.json").read_text())
+    # The driver's steps in turn: calls, configurations, programs without the overhead of calls of their own, the host.
+    programs = sum(run["latency_us"] - device.launch_us for launch in facts["launches"] for run in launch["runs"])
+    configured = len(facts["launches"]) * device.board.relaunch_us
+    takes = 2 * device.launch_us + configured + programs + sum(one.moves_us.values())
+    assert facts["latency_us"] == pytest.approx(takes, abs=1)
 
 
 def test_the_driver_needs_nothing_of_this_package(exported: Path) -> None:

@@ -27,8 +27,8 @@ from allo_dse.networks.operators import (
 )
 from allo_dse.networks.operators.execute import difference, interface, loaded, run_program
 from allo_dse.networks.operators.products import fused_work
-from allo_dse.space.choice import random_suggest
 from allo_dse.space.design import Design
+from allo_dse.space.genes import random_suggest
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.study import Study
 

@@ -13,7 +13,6 @@ import allo_dse
 from allo_dse.common.mlir import jit
 from allo_dse.simulator.codegen import bodies, compile_server
 from allo_dse.simulator.codegen.signature import Body
-from allo_dse.simulator.run_time.fifo import PLAIN, Variant
 
 BODY = Body(
     "put",
@@ -47,11 +46,11 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_same_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = compile_server.compiled_bodies([BODY])
-    recording = compile_server.compiled_bodies([BODY], Variant(record=True))
+    recording = compile_server.compiled_bodies([BODY], record=True)
     assert recording.object_file != first.object_file
     monkeypatch.setattr(bodies, "compile_bodies", None)
-    assert compile_server.compiled_bodies([BODY], PLAIN) == first
-    assert compile_server.compiled_bodies([BODY], Variant(record=True)) == recording
+    assert compile_server.compiled_bodies([BODY]) == first
+    assert compile_server.compiled_bodies([BODY], record=True) == recording
 
 
 @pytest.mark.parametrize("changed", ["_mlir_version", "processor"])

@@ -12,7 +12,6 @@ from allo_dse.simulator.codegen.coroutines import INLINED_OPS
 from allo_dse.simulator.codegen.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.simulator.network.network import NetworkBuilder
-from allo_dse.simulator.run_time.fifo import PLAIN, Variant
 
 from ..engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_network
 from ..engine_reference import simulate
@@ -32,15 +31,14 @@ def test_systolic_array_multiplies_and_takes_the_known_cycles(size: int, k: int,
 
 
 def test_an_engine_compiles_what_its_first_run_does_and_the_rest_when_it_is_asked_for() -> None:
-    times = Variant(payload=False)
-    engine = compile_bodies(systolic_bodies(37), first=times)  # which no other test has
+    engine = compile_bodies(systolic_bodies(37), record=True)  # which no other test has
     a, b, c = matrices(2, 37)
     network = systolic_network(engine, a, b, c, depth=2)
-    without = engine.run(network, payload=False)
-    assert list(engine._codes) == [times]
-    with_values = engine.run(network)
-    assert list(engine._codes) == [times, PLAIN]
-    assert with_values.cycles == without.cycles
+    recorded = engine.run(network, record=True)
+    assert list(engine._codes) == [True]
+    plain = engine.run(network)
+    assert list(engine._codes) == [True, False]
+    assert plain.cycles == recorded.cycles
     np.testing.assert_array_equal(c, a @ b)
     first, second = (code.compiled.signatures for code in engine._codes.values())
     assert first == second

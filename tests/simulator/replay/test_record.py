@@ -20,7 +20,6 @@ from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.replay.trace_data import TraceError
-from allo_dse.simulator.run_time.fifo import Variant
 
 from ..engine_bodies import compiled
 from .support import makespans
@@ -34,7 +33,6 @@ from allo_dse.mapper.fold.every_fold import fold_choices
 from studies.gemm_npu import gemm
 
 from .. import engine_cases
-from ..engine import test_pipelines as test_engine_pipelines
 from ..engine import test_polling as test_engine_polling
 from ..engine import test_timing as test_engine_timing
 
@@ -51,7 +49,6 @@ def same(replayed: ReplayResult, ran: RunResult) -> None:
 
 
 DEEP = 64
-RECORDED = Variant(record=True)
 
 
 def check_law(engine: Engine, network: Network, data: st.DataObject, **options: Any) -> None:
@@ -95,22 +92,8 @@ def test_tables_replay_as_they_run(case: engine_cases.Case, data: st.DataObject,
 @given(test_engine_timing.programs(), st.data())
 def test_bodies_replay_as_they_run(program: tuple[Any, ...], data: st.DataObject) -> None:
     bodies, streams, costs = program
-    engine = compiled(bodies, RECORDED)
+    engine = compiled(bodies, record=True)
     check_law(engine, test_engine_timing.network(engine, [(depth, 0) for depth, _ in streams], costs), data)
-
-
-@settings(max_examples=10, deadline=None)
-@given(test_engine_pipelines.networks(), st.data())
-def test_pipelined_bodies_replay_as_they_run(case: tuple[Any, ...], data: st.DataObject) -> None:
-    sequences = [[test_engine_pipelines.gets_first(loop) for loop in s] for s in case[0]]
-    texts = [test_engine_pipelines.body_text(f"task{i}", s, len(case[1])) for i, s in enumerate(sequences)]
-    engine = compiled((Body(f"task{i}", text) for i, (text, _) in enumerate(texts)), RECORDED)
-    b = NetworkBuilder()
-    numbers = b.streams([depth for depth, *_ in case[1]], token_bytes=4)
-    for i, (_, costs) in enumerate(texts):
-        words = engine.signatures[f"task{i}"].words(1, numbers.tolist(), cost_site=b.costs([*costs, 0]))
-        b.tasks(f"task{i}", words)
-    check_law(engine, b.build(), data)
 
 
 def feedback() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.common.records import replace
+from allo_dse.simulator.engine import steady
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.replay.trace_build import Frames, Get, Loop, Put
 from allo_dse.simulator.replay.trace_data import TraceError
 
 from ...support.values import present
 from .support import multirate, regular, systolic, trace_of
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_ones_too() -> Iterator[None]:
+    """Short traces, which are replayed, are extrapolated as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("LOOK_TURNS", "LOOK_TURNS_PER_ENTRY"):
+            patch.setattr(steady, name, 0)
+        yield
 
 
 def check(trace: Trace) -> int:
@@ -123,3 +134,13 @@ def test_what_cannot_be_extrapolated_is_refused() -> None:
     )
     with pytest.raises(TraceError, match="stream b comes to hold more than"):
         late.extrapolate()
+
+
+def test_a_short_trace_is_replayed_and_a_long_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(steady, "LOOK_TURNS", 1_000)
+    short, long = (systolic(4, trip) for trip in (8, 4096))
+    for trace, whole in ((short, True), (long, False)):
+        result = trace.extrapolate()
+        assert (result.computed == trace.event_count) is whole
+        assert result.cycles == trace.replay().cycles

@@ -22,12 +22,13 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.fold.every_fold import unfolded
 from allo_dse.mapper.program import Program
-from allo_dse.space.choice import Choice, Gene, Genes, random_suggest, suggest_from
+from allo_dse.space.choice import Choice
 from allo_dse.space.choices.folds import FoldChoice, TaskFolds
 from allo_dse.space.choices.kernel_folds import KernelFolds
 from allo_dse.space.choices.parameters import ParameterChoice
 from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.design import Draft
+from allo_dse.space.genes import Gene, Genes, random_suggest, suggest_from
 from allo_dse.space.params import ParameterSpace, choices
 from allo_dse.space.space import Space
 

@@ -9,9 +9,9 @@ from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
-from allo_dse.space.choice import random_suggest
 from allo_dse.space.choices.kernel_folds import KernelFolds
 from allo_dse.space.design import Design
+from allo_dse.space.genes import random_suggest
 from allo_dse.space.params import ParameterSpace, choices
 from allo_dse.space.space import Space
 

@@ -17,9 +17,9 @@ from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.eval.backend import Buildable
 from allo_dse.lang import install
 from allo_dse.mapper.program import Program
-from allo_dse.space.choice import suggest_from
 from allo_dse.space.choices.parameters import MOST_TRIED, ParameterChoice, nearest_first
 from allo_dse.space.design import Draft
+from allo_dse.space.genes import suggest_from
 from allo_dse.space.params import Assignment, ParameterSpace, choices
 
 from ...support.programs import vector_add_program

@@ -10,9 +10,9 @@ import pytest
 from allo_dse import Study, minimize
 from allo_dse.common.errors import IllegalFold, StudyError
 from allo_dse.mapper.program import Program
-from allo_dse.space.choice import random_suggest
 from allo_dse.space.choices.folds import TaskFolds
 from allo_dse.space.choices.kernel_folds import KernelFolds
+from allo_dse.space.genes import random_suggest
 from allo_dse.tune.show.reporters import QuietReporter
 
 from ...support.programs import graph_program, vector_add_program

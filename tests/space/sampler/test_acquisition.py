@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.space.choice import Gene, Genes
+from allo_dse.space.genes import Gene, Genes
 from allo_dse.space.sampler.acquisition import Archive, Candidates, _milestone, log_gain, log_normal
 from allo_dse.space.sampler.optuna_sampler import coding_of
 from allo_dse.space.sampler.pareto import FAILED, Individual

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from allo_dse.space.choice import Gene
+from allo_dse.space.genes import Gene
 from allo_dse.space.sampler.evolution import Evolution, EvolutionParameters, Variation
 from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 from allo_dse.space.sampler.pareto import (
@@ -21,9 +21,9 @@ from allo_dse.space.sampler.pareto import (
     domination_ranks,
     front_with,
 )
-from allo_dse.tune.search.exact import Outcome
 from allo_dse.tune.search.lower_bounds import LowerBounds
 from allo_dse.tune.search.proposals import EvolutionProposer
+from allo_dse.tune.search.proposer import Outcome
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.study import Study
 

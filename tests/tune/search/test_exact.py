@@ -15,12 +15,13 @@ from rich.console import Console
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.space.choice import suggest_from
+from allo_dse.space.genes import suggest_from
 from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.run.reproposal import propose_again
-from allo_dse.tune.search.exact import ExactProposer, OpenDesigns, Outcome
+from allo_dse.tune.search.exact import ExactProposer, OpenDesigns
 from allo_dse.tune.search.objectives import minimize, require
+from allo_dse.tune.search.proposer import Outcome
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.show.reporter_of_run import LiveReporter
 from allo_dse.tune.show.reporters import PlainReporter

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.space.choice import Gene, Genes
+from allo_dse.space.genes import Gene, Genes
 from allo_dse.tune.search.promotion import FEWEST, MOST, Losses, MultiFidelityModel, _Scale
 
 RANGES = {"a": Gene(0, 9), "b": Gene(0, 9), "c": Gene(0, 2, "categorical")}

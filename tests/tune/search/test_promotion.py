@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.lang import install
-from allo_dse.space.choice import Gene, Genes
+from allo_dse.space.genes import Gene, Genes
 from allo_dse.space.params import divisors
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.search.pareto_front import pareto_positions

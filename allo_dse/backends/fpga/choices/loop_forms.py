@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.kernel import Kernel
+from allo_dse.compiler.program.compiled import Kernel
 from allo_dse.compiler.schedule.restructure import (
     ALL_ORDERS,
     MOST_CUT,
+    MOST_STRIP,
     Rewrite,
     cuts,
     every_order,
     fusible,
     has_triangles,
     orders,
+    strips,
 )
 from allo_dse.mapper.program import Program
-from allo_dse.space.choice import Ask, Genes, Question, QuestionChoice
+from allo_dse.space.choice import Ask, Question, QuestionChoice
 from allo_dse.space.design import Design, Draft
+from allo_dse.space.genes import Genes
 
 SHAPES = ("as written", "rectangle")
 MERGES = ("apart", "fused")
@@ -26,10 +29,11 @@ MERGES = ("apart", "fused")
 class LoopForms(QuestionChoice):
     """Restructures loops before they are scheduled.
 
-    Genes: `loops.KERNEL.shape` for kernels whose loops have varying bounds, `loops.KERNEL.NEST.fuse` for nests with the
-    rounds of the nest before, and, if a nest's innermost loop carries a value from round to round,
-    `loops.KERNEL.NEST.cut` if some of its statements carry none, and `loops.KERNEL.NEST.LOOPS.order` if another order
-    does not. Programs that customize kernels, and those that are timed on inputs, stay as they are.
+    Genes: `loops.KERNEL.shape` for kernels whose loops have varying bounds, `loops.KERNEL.NEST.strip` for loops around
+    floating-point sums, `loops.KERNEL.NEST.fuse` for nests with the rounds of the nest before, and, if a nest's
+    innermost loop carries a value from round to round, `loops.KERNEL.NEST.cut` if some of its statements carry none,
+    and `loops.KERNEL.NEST.LOOPS.order` if another order does not. Programs that customize kernels, and those that are
+    timed on inputs, stay as they are.
     """
 
     reads = frozenset({"program"})
@@ -54,7 +58,7 @@ class LoopForms(QuestionChoice):
         return replace(draft, program=program.rewritten(tuple(rewrites))) if rewrites else draft
 
     def _restructure(self, program: Program, name: str, rewrites: list[Rewrite], ask: Ask) -> None:
-        """Add the rewrites of a kernel: rectangles, then nests that are fused, or else distributed, then orders."""
+        """Add the rewrites of a kernel: rectangles, strips, fused nests or else distributed ones, then orders."""
 
         def kernel() -> Kernel:
             return next(one for one in program.rewritten(tuple(rewrites)).kernels if one.name == name)
@@ -67,6 +71,10 @@ class LoopForms(QuestionChoice):
         shape = Question.word(f"{gene}.shape", SHAPES, SHAPES)
         if has_triangles(kernel()) and answer("as rectangles", shape) == "rectangle":
             rewrites.append(Rewrite(name, "rectangle"))
+        for nest, widths in reversed(strips(kernel())):
+            strip = Question.number(f"{gene}.{nest}.strip", (0, *widths), MOST_STRIP, 0)
+            if width := int(answer("in strips inside sums", strip)):
+                rewrites.append(Rewrite(name, "strip", nest, width=width))
         gone, fused = 0, set[int]()
         for nest in fusible(kernel()):
             merge = Question.word(f"{gene}.{nest}.fuse", MERGES, MERGES)
@@ -91,4 +99,4 @@ class LoopForms(QuestionChoice):
         raise StudyError("the design's loops have none of the forms that the study chooses from")
 
     def describe(self) -> dict[str, object]:
-        return {"loops": [*SHAPES, *MERGES, "cuts", MOST_CUT, "orders", ALL_ORDERS]}
+        return {"loops": [*SHAPES, *MERGES, "strips", MOST_STRIP, "cuts", MOST_CUT, "orders", ALL_ORDERS]}

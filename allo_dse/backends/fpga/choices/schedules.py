@@ -17,8 +17,16 @@ from msgspec import Struct
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.nest import loops_of, read_nest
-from allo_dse.compiler.program.compiled import ADDERS, REGION, CompiledProgram, Directive, is_region, kernel_of
-from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.compiler.program.compiled import (
+    ADDERS,
+    REGION,
+    CompiledProgram,
+    Directive,
+    Kernel,
+    TaskClass,
+    is_region,
+    kernel_of,
+)
 from allo_dse.compiler.schedule.edges import edge_tensors
 from allo_dse.device.device import FpgaDevice
 from allo_dse.space.choice import Answer, Ask, Question, QuestionChoice, every_way

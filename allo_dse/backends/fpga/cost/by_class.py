@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from allo_dse.compiler.program.compiled import CompiledProgram, Directive
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.decided import Observed
 
@@ -59,9 +58,8 @@ class ClassCosts:
         """
         plan, said = self._plan(task_class, schedule)
         key = (device.key, task_class.kernel, task_class.name, pid, said, run)
-        known = self._known.get(key)
-        if known is None:
+        if key not in self._known:
             observed = observed_of(self._program, task_class, pid, run)
             rounds = self._rounds.setdefault(device.key, KnownRounds(device))
-            known = self._known[key] = planned_cost(task_class, rounds, plan, pid, observed=observed)
-        return known
+            self._known[key] = planned_cost(task_class, rounds, plan, pid, observed=observed)
+        return self._known[key]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear, forms_of
-from allo_dse.compiler.ir.nest import Access, Branch, Loop, Op
+from allo_dse.compiler.ir.nest import Access, Branch, Loop, Op, ops_of, walk
 from allo_dse.eval.execute.decided import matters
 
 from .memory import Split, Storage
@@ -16,29 +15,23 @@ from .plan import Item, Planned
 
 def control_forms(nodes: Iterable[object]) -> Iterator[Linear]:
     """The forms that decide which operations of a body happen: bounds of loops, and conditions."""
-    for node in nodes:
-        if isinstance(node, Branch):
-            if matters(node):
-                yield from forms_of(node.test)
-            yield from control_forms(itertools.chain(*node.sides))
+    for node in walk(nodes):
+        if isinstance(node, Branch) and matters(node):
+            yield from forms_of(node.test)
         elif isinstance(node, Loop):
             yield from (form for form in (node.lower, node.upper) if form is not None)
-            yield from control_forms(node.body)
         elif isinstance(node, Planned):
             yield from node.bounds or ()
-            yield from control_forms(node.body)
 
 
 def asks_data(items: Iterable[Item]) -> bool:
     """Return whether the control flow of a body depends on data."""
-    for item in items:
-        if isinstance(item, Planned) and (item.site >= 0 or asks_data(item.body)):
-            return True
-        if isinstance(item, Branch):
-            is_asked = item.test is None and matters(item)
-            if is_asked or any(asks_data(side) for side in item.sides):  # type: ignore[arg-type]
-                return True
-    return False
+    return any(
+        item.test is None and matters(item)
+        if isinstance(item, Branch)
+        else isinstance(item, Planned) and item.site >= 0
+        for item in walk(items)
+    )
 
 
 def has_loops(item: Item) -> bool:
@@ -55,13 +48,7 @@ def has_loops(item: Item) -> bool:
 
 def stream_ops(item: Item) -> Iterator[Op]:
     """The stream operations in an item, in order."""
-    if isinstance(item, Op):
-        if item.direction is not None:
-            yield item
-        return
-    inside = item.body if isinstance(item, Planned) else itertools.chain(*item.sides)
-    for inner in inside:
-        yield from stream_ops(inner)  # type: ignore[arg-type]
+    return (op for op in ops_of((item,)) if op.direction is not None)
 
 
 def accesses(items: Iterable[Item], values: Mapping[int, range]) -> Iterator[tuple[Access, Mapping[int, range]]]:
@@ -71,8 +58,7 @@ def accesses(items: Iterable[Item], values: Mapping[int, range]) -> Iterator[tup
             if item.access is not None:
                 yield item.access, values
         elif isinstance(item, Planned):
-            own = range(item.first, item.first + item.trips * item.step, item.step)
-            yield from accesses(item.body, values if item.varies else {**values, item.variable: own})
+            yield from accesses(item.body, values if item.varies else {**values, item.variable: item.values})
         else:
             for side in item.sides:
                 yield from accesses(side, values)  # type: ignore[arg-type]
@@ -83,11 +69,14 @@ def partitioned(items: Sequence[Item], storages: Mapping[str, Storage]) -> Mappi
 
     An array of the task is split along a dimension in which every access has a constant index, once loops are unrolled.
     """
+    unrolled = {item.variable for item in walk(items) if isinstance(item, Planned) and item.mode == "unroll"}
     whole: dict[str, list[bool]] = {}
-    for access, unrolled in unrolled_accesses(items, {}):
-        constant = [form is not None and form.variables <= unrolled.keys() for form in access.index]
-        known = whole.setdefault(access.array, constant)
-        whole[access.array] = [a and b for a, b in zip(known, constant, strict=True)]
+    for op in ops_of(items):
+        if op.access is not None:
+            index = (None,) * len(op.access.index) if op.block else op.access.index
+            constant = [form is not None and form.variables <= unrolled for form in index]
+            known = whole.setdefault(op.access.array, constant)
+            whole[op.access.array] = [a and b for a, b in zip(known, constant, strict=True)]
     found = dict(storages)
     for name, constant in whole.items():
         storage = storages[name]
@@ -98,20 +87,3 @@ def partitioned(items: Sequence[Item], storages: Mapping[str, Storage]) -> Mappi
                 storage, splits=tuple(Split("cyclic", n) if own else split for split, own, n in sizes)
             )
     return found
-
-
-def unrolled_accesses(
-    items: Iterable[Item], unrolled: Mapping[int, range]
-) -> Iterator[tuple[Access, Mapping[int, range]]]:
-    """Yield all accesses, each with the values of the unrolled loops around it."""
-    for item in items:
-        if isinstance(item, Op):
-            if item.access is not None:
-                whole = (None,) * len(item.access.index) if item.block else item.access.index
-                yield replace(item.access, index=whole), unrolled
-        elif isinstance(item, Planned):
-            own = {item.variable: range(item.first, item.first + item.trips * item.step, item.step)}
-            inside = {**unrolled, **own} if item.mode == "unroll" else unrolled
-            yield from unrolled_accesses(item.body, inside)
-        else:
-            yield from unrolled_accesses(itertools.chain(*item.sides), unrolled)  # type: ignore[arg-type]

@@ -16,27 +16,41 @@ import numpy as np
 from msgspec import Struct, field
 
 from allo_dse.common.errors import StaticControlError
-from allo_dse.common.records import replace
+from allo_dse.common.records import once, replace
 from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
-from allo_dse.compiler.ir.nest import BY_POWER, WIRING, Access, Array, Branch, Loop, Nest, Node, Op
+from allo_dse.compiler.ir.nest import (
+    BY_POWER,
+    WIRING,
+    Access,
+    Array,
+    Branch,
+    Loop,
+    Nest,
+    Node,
+    Op,
+    loops_of,
+    ops_of,
+    outermost,
+    walk,
+)
 from allo_dse.compiler.program.compiled import (
     ADDERS,
     DATAFLOW,
     STREAM,
     CompiledProgram,
     Directive,
+    TaskClass,
     is_region,
     kept_in_common,
     kernel_of,
     of_region,
     stream_depth,
 )
-from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
 from allo_dse.eval.execute.decided import Observed
 
 from .memory import Split, Storage, Unrolled, addresses_of
-from .simplify import product_by
+from .simplify import product_by, rebuilt
 
 # Errors for data-dependent control: the place, the expression, and a remedy.
 
@@ -68,7 +82,7 @@ def place_of(task_class: TaskClass, loop: int | None = None, op: int | None = No
 
 Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
 _STORAGES_KEPT = 4096
-_WIDTHS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
+WIDTHS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
 
 
 class Planned(Struct, frozen=True):
@@ -100,6 +114,11 @@ class Planned(Struct, frozen=True):
     def varies(self) -> bool:
         """True if its trip count varies."""
         return self.bounds is not None or self.site >= 0
+
+    @property
+    def values(self) -> range:
+        """Values of its variable."""
+        return range(self.first, self.first + self.trips * self.step, self.step)
 
     def at(self, variables: Mapping[int, int]) -> Planned:
         """Return the loop with its trip count for these values of outer loops' variables."""
@@ -193,35 +212,23 @@ class Planner(Struct, frozen=True, eq=False):
 
     def _storage(self, name: str, said: tuple[Directive, ...]) -> Storage:
         """Return an array as its directives shape it: one object per outcome, so that caches on it are shared."""
-        key = name, said
-        storage = self._storages.get(key)
-        if storage is None:
-            array = self.nest.arrays[name]
-            storage = reduce(_stored, said, Storage(array, (None,) * len(array.shape)))
-            if len(self._storages) == _STORAGES_KEPT:
-                self._storages.clear()
-            self._storages[key] = storage
-        return storage
+        array = self.nest.arrays[name]
+        whole = Storage(array, (None,) * len(array.shape))
+        return once(self._storages, (name, said), lambda: reduce(_stored, said, whole), _STORAGES_KEPT)
 
     def _is_about(self, scope: str) -> bool:
         """Return whether directives of a scope concern the class."""
-        if scope not in self._concerns:
-            kernel = kernel_of(scope, self.program)
-            self._concerns[scope] = is_region(scope, self.program) or kernel == self.task_class.kernel
-        return self._concerns[scope]
+        own, program = self.task_class.kernel, self.program
+        return once(self._concerns, scope, lambda: is_region(scope, program) or kernel_of(scope, program) == own)
 
     def _called(self, name: str) -> list[int]:
         """The loops of a name, by position."""
-        if name not in self._loops:
-            self._loops[name] = self.task_class.called(name)
-        return self._loops[name]
+        return once(self._loops, name, lambda: self.task_class.called(name))
 
     def _named(self, directive: Directive) -> list[str]:
         """The arrays a directive names."""
         key = directive.scope, directive.name
-        if key not in self._arrays:
-            self._arrays[key] = list(self._arrays_of(*key))
-        return self._arrays[key]
+        return once(self._arrays, key, lambda: list(self._arrays_of(*key)))
 
     def _arrays_of(self, scope: str, wanted: str) -> Iterator[str]:
         """Yield the arrays of a name: a region's tensors by their own name, in a kernel by that of its argument."""
@@ -284,13 +291,7 @@ def planned(
 
 def sources_in(body: Iterable[Node]) -> Iterator[int]:
     """Return the positions of the source loops in some nodes."""
-    for node in body:
-        if isinstance(node, Branch):
-            yield from sources_in((*node.sides[0], *node.sides[1]))
-        elif isinstance(node, Loop):
-            if node.source is not None:
-                yield node.source
-            yield from sources_in(node.body)
+    return (loop.source for loop in loops_of(body) if loop.source is not None)
 
 
 class _Resolver(Struct, frozen=True):
@@ -301,14 +302,14 @@ class _Resolver(Struct, frozen=True):
     observed: Observed | None = None
 
     def item(self, node: Node, ranges: Ranges) -> Item:
-        if isinstance(node, Branch):
-            sides = tuple(tuple(self.item(inner, ranges) for inner in side) for side in node.sides)
-            return replace(node, sides=sides)
-        return self._loop(node, ranges) if isinstance(node, Loop) else node
+        return (
+            self._loop(node, ranges)
+            if isinstance(node, Loop)
+            else rebuilt(node, lambda inner: self.item(inner, ranges))
+        )
 
     def _loop(self, node: Loop, ranges: Ranges) -> Item:
-        plan = self.plan
-        source = None if node.source is None else plan.sources[node.source]
+        source = None if node.source is None else self.plan.sources[node.source]
         name = "" if source is None else source.name
         known = node.lower is not None and node.upper is not None and node.step > 0
         if not known or not all(form.variables <= ranges.keys() for form in (node.lower, node.upper) if form):
@@ -327,13 +328,19 @@ class _Resolver(Struct, frozen=True):
         body = tuple(self.item(inner, {**ranges, node.variable: values}) for inner in node.body)
         fixed = {v: low for v, (low, high) in ranges.items() if low == high}
         varies = node.lower.value(fixed) is None or node.upper.value(fixed) is None
-        own = plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
-        is_pipelined = node.variable in self.pipelined if self.pipelined else own.interval is not None
+        loop = self._planned(node, name, trips, first, node.step, body)
+        if varies:
+            return replace(loop, bounds=(node.lower, node.upper))
+        return loop if any(map(_has_varying, body)) else _unrolled(loop, self._said(node).unroll)
+
+    def _said(self, node: Loop) -> LoopPlan:
+        return self.plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
+
+    def _planned(self, node: Loop, name: str, trips: int, first: int, step: int, body: tuple[Item, ...]) -> Planned:
+        interval = self._said(node).interval
+        is_pipelined = node.variable in self.pipelined if self.pipelined else interval is not None
         mode: Mode = "pipeline" if is_pipelined else "sequential"
-        bounds = (node.lower, node.upper) if varies else None
-        interval = own.interval or 1
-        loop = Planned(node.variable, name, trips, first, node.step, mode, interval, body, bounds, source=node.source)
-        return loop if varies or any(map(_has_varying, body)) else _unrolled(loop, own.unroll)
+        return Planned(node.variable, name, trips, first, step, mode, interval or 1, body, source=node.source)
 
     def _observed(self, node: Loop, name: str, observed: Observed, ranges: Ranges) -> Planned:
         """Return a loop with the trip counts of a run."""
@@ -341,14 +348,8 @@ class _Resolver(Struct, frozen=True):
         lowest = int(rounds[:, 0].min(initial=0))
         end = int((rounds[:, 0] + rounds[:, 1] * max(1, node.step)).max(initial=lowest + 1))
         body = tuple(self.item(inner, {**ranges, node.variable: (lowest, end - 1)}) for inner in node.body)
-        own = self.plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
-        is_pipelined = node.variable in self.pipelined if self.pipelined else own.interval is not None
-        mode: Mode = "pipeline" if is_pipelined else "sequential"
-        most, step = int(rounds[:, 1].max(initial=0)), max(1, node.step)
-        interval = own.interval or 1
-        return Planned(
-            node.variable, name, most, lowest, step, mode, interval, body, site=node.site, source=node.source
-        )
+        most = int(rounds[:, 1].max(initial=0))
+        return replace(self._planned(node, name, most, lowest, max(1, node.step), body), site=node.site)
 
 
 def _unrolled(loop: Planned, factor: int) -> Planned:
@@ -370,13 +371,11 @@ def _unrolled(loop: Planned, factor: int) -> Planned:
 
 def substituted(item: Item, variable: int, form: Linear) -> Item:
     """The same with a variable replaced by a linear form."""
+    item = rebuilt(item, lambda inner: substituted(inner, variable, form))
     if isinstance(item, Planned):
-        bounds = item.bounds and (item.bounds[0].put_in(variable, form), item.bounds[1].put_in(variable, form))
-        return replace(item, bounds=bounds, body=tuple(substituted(inner, variable, form) for inner in item.body))
+        return replace(item, bounds=item.bounds and tuple(bound.put_in(variable, form) for bound in item.bounds))
     if isinstance(item, Branch):
-        sides = tuple(tuple(substituted(inner, variable, form) for inner in side) for side in item.sides)  # type: ignore[arg-type]
-        test = replaced(item.test, lambda f: f.put_in(variable, form))
-        return replace(item, sides=sides, test=test)
+        return replace(item, test=replaced(item.test, lambda f: f.put_in(variable, form)))
     if item.constant is not None or item.factor is not None:
         known = (one and one.put_in(variable, form) for one in (item.constant, item.factor))
         item = replace(item, **dict(zip(("constant", "factor"), known, strict=True)))
@@ -394,7 +393,7 @@ def _decided(items: tuple[Item, ...], pipeline_loops: int) -> tuple[Item, ...]:
 def _decide(loop: Planned, pipeline_loops: int) -> Planned:
     if loop.mode == "unroll":
         return loop
-    inner = [one for one in loops_in(loop.body) if one.mode != "unroll"]
+    inner = [one for one in outermost(loop.body) if one.mode != "unroll"]
     fixed = not any(map(_has_varying, loop.body))
     may = loop.mode == "pipeline" or pipeline_loops or not loop.name
     if may and (not inner or (loop.mode == "pipeline" and fixed) or _absorbs(loop, inner, pipeline_loops)):
@@ -419,7 +418,7 @@ def _absorbs(loop: Planned, inner: Sequence[Planned], pipeline_loops: int) -> bo
 
 def _rounds_inside(loop: Planned) -> int | None:
     """Rounds of a nest of the source without directives; None if one of its loops has any, or if they vary."""
-    inner = [_rounds_inside(one) for one in loops_in(loop.body) if one.mode != "unroll"]
+    inner = [_rounds_inside(one) for one in outermost(loop.body) if one.mode != "unroll"]
     if loop.mode != "sequential" or loop.varies or not loop.name or None in inner:
         return None
     return loop.trips * max((rounds for rounds in inner if rounds is not None), default=1)
@@ -433,30 +432,20 @@ def _is_perfect(outer: Planned, inner: Planned) -> bool:
     """
     if len(outer.body) > 1:
         return False
-    uses: dict[str, list[tuple[Access, frozenset[int]]]] = {}
-    for access, inside in _accesses(inner.body, frozenset((inner.variable,))):
-        uses.setdefault(access.array, []).append((access, inside))
+    inside = {loop.variable for loop in walk((inner,)) if isinstance(loop, Planned)}
+    uses: dict[str, list[Access]] = {}
+    for op in ops_of((inner,)):
+        if op.access is not None:
+            uses.setdefault(op.access.array, []).append(op.access)
     for found in uses.values():
-        still = [all(f is not None and not f.variables & inside for f in access.index) for access, inside in found]
-        stored = any(access.write for access, _ in found)
-        about = [any(f and outer.variable in f.variables for f in access.index) for access, _ in found]
+        still = [all(f is not None and not f.variables & inside for f in access.index) for access in found]
+        stored = any(access.write for access in found)
+        about = [any(f and outer.variable in f.variables for f in access.index) for access in found]
         if not stored and any(s and a for s, a in zip(still, about, strict=True)):
             return False
-        if stored and all(still) and found[0][0].index and len({access.index for access, _ in found}) == 1:
+        if stored and all(still) and found[0].index and len({access.index for access in found}) == 1:
             return False
     return True
-
-
-def _accesses(items: Iterable[Item], inside: frozenset[int]) -> Iterator[tuple[Access, frozenset[int]]]:
-    """Yield accesses to elements, with the variables of the loops around them."""
-    for item in items:
-        if isinstance(item, Op):
-            if item.access is not None:
-                yield item.access, inside
-        elif isinstance(item, Planned):
-            yield from _accesses(item.body, inside | {item.variable})
-        else:
-            yield from _accesses((*item.sides[0], *item.sides[1]), inside)  # type: ignore[arg-type]
 
 
 def _pipelined(loop: Planned) -> Planned:
@@ -465,9 +454,7 @@ def _pipelined(loop: Planned) -> Planned:
 
 def _has_varying(item: Item) -> bool:
     """Return whether an item contains loops with a varying trip count, which the tool cannot unroll."""
-    if isinstance(item, Branch):
-        return any(_has_varying(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
-    return isinstance(item, Planned) and (item.varies or any(_has_varying(inner) for inner in item.body))
+    return any(isinstance(inner, Planned) and inner.varies for inner in walk((item,)))
 
 
 def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unrolled) -> Iterator[Item]:
@@ -475,8 +462,7 @@ def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unroll
     loads: dict[int, Access] = {}
     for item in items:
         if isinstance(item, Planned):
-            own = {item.variable: range(item.first, item.first + item.trips * item.step, item.step)}
-            inside = {**unrolled, **own} if item.mode == "unroll" else unrolled
+            inside = {**unrolled, item.variable: item.values} if item.mode == "unroll" else unrolled
             yield replace(item, body=tuple(_folded(item.body, tables, inside)))
         elif isinstance(item, Branch):
             sides = tuple(tuple(_folded(side, tables, unrolled)) for side in item.sides)  # type: ignore[arg-type]
@@ -484,7 +470,7 @@ def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unroll
         else:
             if item.access is not None and item.access.array in tables:
                 loads.update(dict.fromkeys(item.outputs, item.access))
-            elif item.name in _WIDTHS and item.inputs[0] in loads:
+            elif item.name in WIDTHS and item.inputs[0] in loads:
                 loads[item.outputs[0]] = loads[item.inputs[0]]
             elif item.constant is not None and item.constant.variables <= unrolled.keys():
                 item = replace(item, name=WIRING)
@@ -510,22 +496,7 @@ def _constants(op: Op, loads: Mapping[int, Access], tables: Mapping[str, Array],
     return set()
 
 
-def loops_in(items: Iterable[Item]) -> list[Planned]:
-    """The loops of a block, those under conditions included, without those inside them."""
-    found: list[Planned] = []
-    for item in items:
-        if isinstance(item, Planned):
-            found.append(item)
-        elif isinstance(item, Branch):
-            found += loops_in([*item.sides[0], *item.sides[1]])  # type: ignore[list-item]
-    return found
-
-
 def _all_unrolled(item: Item) -> Item:
     """Return an item with all loops unrolled, those under conditions included."""
-    if isinstance(item, Planned):
-        return replace(item, mode="unroll", body=tuple(_all_unrolled(inner) for inner in item.body))
-    if isinstance(item, Branch):
-        sides = tuple(tuple(map(_all_unrolled, side)) for side in item.sides)  # type: ignore[arg-type]
-        return replace(item, sides=sides)
-    return item
+    item = rebuilt(item, _all_unrolled)
+    return replace(item, mode="unroll") if isinstance(item, Planned) else item

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from allo_dse.common.records import replace
-from allo_dse.compiler.ir.nest import WIRING, Branch, Loop, Nest, Node, Op, read_nest
+from allo_dse.compiler.ir.nest import WIRING, Branch, Loop, Nest, Node, Op, ops_of, read_nest, walk
 
 _MODULAR = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.andi", "arith.ori", "arith.xori"})
 _EXTENDED = frozenset({"arith.extsi", "arith.extui"})
@@ -18,7 +19,7 @@ def simplified(mlir: str) -> Nest:
     """Return a task body with the operations that the tool builds."""
     nest = read_nest(mlir)
     body, tables = _without_copies(nest)
-    used = {op.access.array for op in _ops(body) if op.access is not None}
+    used = {op.access.array for op in ops_of(body) if op.access is not None}
     arrays = {name: array for name, array in nest.arrays.items() if name in used or not array.values}
     for name, values in tables.items():
         bits = max(value.bit_length() for value in values) + (min(values) < 0)
@@ -31,12 +32,12 @@ def simplified(mlir: str) -> Nest:
 def _without_copies(nest: Nest) -> tuple[tuple[Node, ...], Mapping[str, tuple[int, ...]]]:
     """Return the body without loops that copy a table, and the values of the arrays that nothing else fills."""
     stored: dict[str, int] = {}
-    for op in _ops(nest.body):
+    for op in ops_of(nest.body):
         if op.access is not None and op.access.write:
             stored[op.access.array] = stored.get(op.access.array, 0) + 1
     tables, body = {}, []
     for node in nest.body:
-        ops = list(_ops((node,)))
+        ops = list(ops_of((node,)))
         if isinstance(node, Loop) and node.source is None and len(ops) == 2:
             (load, store) = (op.access for op in ops)
             values = nest.arrays[load.array].values if load and store else ()
@@ -47,14 +48,13 @@ def _without_copies(nest: Nest) -> tuple[tuple[Node, ...], Mapping[str, tuple[in
     return tuple(body), tables
 
 
-def _ops(nodes: Iterable[Node]) -> Iterator[Op]:
-    for node in nodes:
-        if isinstance(node, Op):
-            yield node
-        elif isinstance(node, Loop):
-            yield from _ops(node.body)
-        else:
-            yield from _ops((*node.sides[0], *node.sides[1]))
+def rebuilt(node: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a loop or a condition with changed content; operations stay."""
+    if isinstance(node, Op):
+        return node
+    if isinstance(node, Branch):
+        return replace(node, sides=tuple(tuple(map(change, side)) for side in node.sides))
+    return replace(node, body=tuple(map(change, node.body)))
 
 
 def _once(nodes: Iterable[Node], same: dict[int, int], known: Mapping[Hashable, int]) -> tuple[Node, ...]:
@@ -78,7 +78,7 @@ def _once(nodes: Iterable[Node], same: dict[int, int], known: Mapping[Hashable, 
                 known = {k: v for k, v in known.items() if not (isinstance(k, tuple) and k[0] == node.access.array)}
             found.append(node)
             continue
-        written = {op.access.array for op in _ops((node,)) if op.access is not None and (op.access.write or op.block)}
+        written = {op.access.array for op in ops_of((node,)) if op.access is not None and (op.access.write or op.block)}
         known = {k: v for k, v in known.items() if not (isinstance(k, tuple) and k[0] in written)}
         if isinstance(node, Loop):
             found.append(replace(node, body=_once(node.body, same, known)))
@@ -104,34 +104,22 @@ def _key(op: Op) -> Hashable:
 def _needed_bits(nodes: Iterable[Node]) -> Mapping[int, int]:
     """Return by value how many of its low bits are used, for those whose users are known."""
     needed: dict[int, int] = {}
-    for op in reversed(list(_ops(nodes))):
+    for op in reversed(list(ops_of(nodes))):
         wanted = max((needed.get(v, op.bits) for v in op.outputs), default=op.bits)
         low = wanted if op.name in _MODULAR or op.name in _EXTENDED or op.name == "arith.trunci" else None
         if op.name == "store" or op.direction == "put":
             low = op.bits
         for value in op.inputs:
             needed[value] = max(needed.get(value, 0), 1 << 16 if low is None else low)
-    for branch in _branches(nodes):
-        needed.update(dict.fromkeys((branch.condition, *branch.results[0], *branch.results[1]), 1 << 16))
+    for branch in walk(nodes):
+        if isinstance(branch, Branch):
+            needed.update(dict.fromkeys((branch.condition, *branch.results[0], *branch.results[1]), 1 << 16))
     return needed
 
 
-def _branches(nodes: Iterable[Node]) -> Iterator[Branch]:
-    for node in nodes:
-        if isinstance(node, Branch):
-            yield node
-            yield from _branches((*node.sides[0], *node.sides[1]))
-        elif isinstance(node, Loop):
-            yield from _branches(node.body)
-
-
-def _narrowed(node: Node, needed: Mapping[int, int]) -> Node:
-    if isinstance(node, Loop):
-        return replace(node, body=tuple(_narrowed(inner, needed) for inner in node.body))
-    if isinstance(node, Branch):
-        return replace(node, sides=tuple(tuple(_narrowed(n, needed) for n in side) for side in node.sides))
-    if node.name not in _MODULAR:
-        return node
+def _narrowed(node: Any, needed: Mapping[int, int]) -> Any:
+    if not isinstance(node, Op) or node.name not in _MODULAR:
+        return rebuilt(node, lambda inner: _narrowed(inner, needed))
     bits = min(node.bits, needed.get(node.outputs[0], node.bits))
     return replace(node, bits=bits, operand_bits=tuple(min(n, bits) for n in node.operand_bits))
 

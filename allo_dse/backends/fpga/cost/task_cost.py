@@ -17,9 +17,8 @@ from msgspec import Struct
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear, decided
-from allo_dse.compiler.ir.nest import Access, Branch, Op, read_nest
-from allo_dse.compiler.program.compiled import CompiledProgram, Directive
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.ir.nest import Access, Branch, Op, outermost, read_nest, walk
+from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
 from allo_dse.compiler.program.tensors import SourceLoop
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
@@ -33,7 +32,7 @@ from .loops.round import KnownRounds
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
-from .plan import Item, Plan, Planned, loops_in, place_of, plan_of, planned, refusal
+from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
 from .simplify import simplified
 
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
@@ -152,15 +151,7 @@ def _values(form: Linear | None, extent: int, values: Mapping[int, range]) -> Co
 
 def _sourced(item: Item) -> Iterator[int]:
     """The loops of the source in an item, outermost first."""
-    if isinstance(item, Planned):
-        if item.source is not None:
-            yield item.source
-        for inner in item.body:
-            yield from _sourced(inner)
-    elif not isinstance(item, Op):
-        for side in item.sides:
-            for nested in side:
-                yield from _sourced(nested)  # type: ignore[arg-type]
+    return (loop.source for loop in walk((item,)) if isinstance(loop, Planned) and loop.source is not None)
 
 
 _ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
@@ -291,14 +282,10 @@ def planned_cost(
 
 def _not_pipelined(items: Iterable[Item], asked: Set[int]) -> Iterator[tuple[str, str]]:
     """Yield the loops of these numbers in the source that are not pipelined, each with the reason."""
-    for item in items:
-        if isinstance(item, Branch):
-            yield from _not_pipelined((*item.sides[0], *item.sides[1]), asked)  # type: ignore[arg-type]
-        elif isinstance(item, Planned):
-            if item.source in asked and item.mode == "sequential":
-                inner = next((one.name for one in loops_in(item.body) if one.varies), "")
-                yield item.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled"
-            yield from _not_pipelined(item.body, asked)
+    for item in walk(items):
+        if isinstance(item, Planned) and item.source in asked and item.mode == "sequential":
+            inner = next((one.name for one in outermost(item.body) if one.varies), "")
+            yield item.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled"
 
 
 @lru_cache(maxsize=4096)
@@ -434,8 +421,10 @@ class _Task:
                 parts += [*at_once.parts, *self._straight_line(straight, variables)]
                 at_once, straight, early = AtOnce(), [], 0
             if alone:
-                assert not isinstance(item, Op)
-                parts += self._own_time(item, times, variables, outermost=outermost)
+                if isinstance(item, Planned):
+                    parts += [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
+                elif isinstance(item, Branch):
+                    parts += self._chosen(item, times, variables, outermost=outermost)
                 continue
             loops: tuple[int, ...] = ()
             before = 0
@@ -446,10 +435,7 @@ class _Task:
                 assert isinstance(item, Op)
                 assert item.access is not None
                 array = frozenset((item.access.array,))
-                made, footprint = (
-                    self._moved(item),
-                    Footprint(array, array if item.access.write else frozenset(), array),
-                )
+                made, footprint = self._moved(item), Footprint(array, array if item.access.write else set(), array)
             if at_once.parts and not (self.device.hls.overlaps_loops and at_once.may_join(footprint, made)):
                 parts += at_once.parts
                 at_once = AtOnce()
@@ -477,14 +463,6 @@ class _Task:
         """
         early = self._pipelines[flat.loops[-1].variable].early
         return early and (early - 1 if outermost else early + 1)
-
-    def _own_time(
-        self, item: Planned | Branch, times: int, variables: Mapping[int, int], *, outermost: bool
-    ) -> list[Part]:
-        """A loop that is not pipelined, or a condition around loops."""
-        if isinstance(item, Branch):
-            return self._chosen(item, times, variables, outermost=outermost)
-        return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
 
     def _chosen(self, item: Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
         """Return the loops under a condition: those of its side, or of the slower side if data decides."""
@@ -644,7 +622,9 @@ class _Task:
         control.append(fsm(rules, sum(self._states.values()) + 2 * len(self._pipelines)))
         built = (*self._pipelines.values(), *self._straight.values())
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
-        muxes += sum(self._operand_muxes(users) for users in units.values())
+        # Operands of operators that several loops share are chosen.
+        sharing = (sum(count for _, count in users.values()) for users in units.values() if len(users) > 1)
+        muxes += sum(round(rules.mux_lut_per_input * 3 * count) for count in sharing)
         held = Resources(ff=sum(p.registers for p in built), lut=muxes)
         return Resources.weighted([*parts, *shared, *((one, 1) for one in control), (held, 1)])
 
@@ -659,21 +639,12 @@ class _Task:
                     found[array] = users + 1, stores + (array in effects.stored)
         return found
 
-    def _operand_muxes(self, users: Mapping[Hashable, tuple[Resources, int]]) -> int:
-        """Return the LUTs that choose the operands of operators that several loops share."""
-        sharing = sum(count for _, count in users.values()) if len(users) > 1 else 0
-        return round(self.device.hls.mux_lut_per_input * 3 * sharing)
-
     def _shared(self, users: Mapping[Hashable, tuple[Resources, int]]) -> tuple[Resources, int]:
         """Return the operators of one kind that loops need which run at once, at most."""
         groups = [[users[key] for key in group if key in users] for group in self._at_once]
         alone = [[needed] for needed in users.values()]
-        most = max((group for group in (*groups, *alone) if group), key=lambda group: sum(map(_multipliers, group)))
+        most = max(filter(None, (*groups, *alone)), key=lambda group: sum(one.dsp * n for one, n in group))
         return most[0][0], sum(count for _, count in most)
-
-
-def _multipliers(needed: tuple[Resources, int]) -> int:
-    return needed[0].dsp * needed[1]
 
 
 def _weight(kind: str) -> int:

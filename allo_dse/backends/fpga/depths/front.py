@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -20,11 +21,10 @@ from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.replay.trace_data import TraceError
 from allo_dse.space.design import Design
 
-from ..bounds import SMALLEST_DEPTH
 from ..cost.memory import BRAM18_BITS, fifo_resources, fifo_steps
 from ..mapping import FpgaMapping
-from ..network import FpgaNetwork, fpga_network
-from .solver import DepthSolver, hopeless, most_tokens
+from ..network import SMALLEST_DEPTH, FpgaNetwork, fpga_network
+from .solver import DepthSolver, hopeless, known_depths, most_tokens, solve_depths
 
 DEFAULT_BITS = 32
 Bits = int | Mapping[str, int]
@@ -98,6 +98,11 @@ def fifo_total(device: FpgaDevice, trace: Trace, bits: Bits, depths: Mapping[str
     return Resources.total(
         [fifo_resources(device, width, depths[name]) for name, width in widths if name not in arrays]
     )
+
+
+def fifos_at(design: Design, depths: Mapping[str, int]) -> Resources:
+    """Return the resources of a design's FIFOs at these depths."""
+    return FpgaMapping.of(design).fifos_at(depths)
 
 
 def design_depth_front(mapping: FpgaMapping, max_runs: int = MAX_RUNS) -> DepthFront:
@@ -188,3 +193,17 @@ def _quickest(solver: DepthSolver) -> DepthSolver:
     network = solver.network.network
     latency = np.where(network.fixed_latency < 0, default_latency(1), network.fixed_latency)
     return DepthSolver(replace(solver.network, network=replace(network, fixed_latency=latency)), solver.arrays)
+
+
+def decided_depths(mapping: FpgaMapping, how: Literal["solve", "declared"]) -> dict[str, int]:
+    """Stream depths of an FPGA design by array, where they differ from the declared ones.
+
+    Args:
+        how: where the design does not say, "solve" for the smallest depths that cost no time in the simulator, or no
+            more than the design allows (if its control does not depend on data), "declared" for those of the program.
+    """
+    try:
+        known = known_depths(mapping, how, design_depth_front)
+        return solve_depths(mapping)[0] if known is None else dict(known)
+    except SimulationError:
+        return {}

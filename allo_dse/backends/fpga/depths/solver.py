@@ -21,9 +21,8 @@ from allo_dse.simulator.engine.frames import repeated
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network
 
-from ..bounds import SMALLEST_DEPTH
 from ..mapping import FpgaMapping
-from ..network import FpgaNetwork, fpga_network
+from ..network import SMALLEST_DEPTH, FpgaNetwork, fpga_network
 
 if TYPE_CHECKING:
     from allo_dse.simulator.depths.front import DepthFront
@@ -68,7 +67,7 @@ def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, R
     network = fpga_network(mapping, depths)
     result = table_engine().run(network.network, extrapolate=True)
     if not result.finished:
-        from ..recording import labels_of  # which records runs of this module
+        from ..network import labels_of
 
         result.require_finished(labels_of(mapping, network))
     return network, result
@@ -226,16 +225,10 @@ def most_tokens(mapping: FpgaMapping) -> dict[str, int]:
     return {name: min(deepest, merged * count) for name, count in tokens.items()}
 
 
-def _front(mapping: FpgaMapping) -> DepthFront:
-    from .front import design_depth_front  # with compiled kernels, which few runs need
-
-    return design_depth_front(mapping)
-
-
 def known_depths(
     mapping: FpgaMapping,
     how: Literal["solve", "declared"],
-    front_of: Callable[[FpgaMapping], DepthFront] = _front,
+    front_of: Callable[[FpgaMapping], DepthFront],
 ) -> Mapping[str, int] | None:
     """Return the depths by array that a design sets, or those of least memory within its allowed slowdown.
 
@@ -247,20 +240,6 @@ def known_depths(
         return None
     least = dict.fromkeys((stream.name for stream in mapping.vmg.program.streams), SMALLEST_DEPTH)
     return least | dict(front_of(mapping).within(mapping.slowdown).depths)
-
-
-def decided_depths(mapping: FpgaMapping, how: Literal["solve", "declared"]) -> dict[str, int]:
-    """Stream depths of an FPGA design by array, where they differ from the declared ones.
-
-    Args:
-        how: where the design does not say, "solve" for the smallest depths that cost no time in the simulator, or no
-            more than the design allows (if its control does not depend on data), "declared" for those of the program.
-    """
-    try:
-        known = known_depths(mapping, how)
-        return solve_depths(mapping)[0] if known is None else dict(known)
-    except SimulationError:
-        return {}
 
 
 # Depths at which a design also ends without overlap of rounds.

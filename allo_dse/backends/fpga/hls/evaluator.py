@@ -23,7 +23,8 @@ from allo_dse.eval.golden_data import golden_data
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
-from ..depths.solver import decided_depths, run
+from ..depths.front import decided_depths
+from ..depths.solver import run
 from ..mapping import FpgaMapping
 from ..network import fpga_network
 from ..operator_table import operators_in

@@ -119,14 +119,14 @@ class CSimulation:
 
     def close(self) -> None:
         """End the process and remove the files."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-                if pipe is not None:
-                    pipe.close()
-            self._process = None
+        self._stop()
         self._directory.cleanup()
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            with self._process as process:  # which closes its pipes
+                process.kill()
+            self._process = None
 
     def __call__(self, *arrays: ArrayLike) -> None:
         """Run once; arrays are written in place."""
@@ -165,10 +165,7 @@ class CSimulation:
         self._end(f"the program ended with code {code}: {message[-2000:]}", "")
 
     def _end(self, message: str, hint: str) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        self._stop()
         raise SimulationError(f"C simulation of {self.project.top}: {message}", hint=hint)
 
 

@@ -17,8 +17,8 @@ from allo_dse.common.records import JsonObject
 from allo_dse.device.fpga_model import RESOURCES
 
 from ..depths.solver import run
-from ..evaluator import FpgaSimulator
 from ..mapping import FpgaMapping
+from ..network import NAME, VERSION
 from ..report import HlsReport
 from .project import HlsProject, PredictedLoop, Prediction
 from .retime import Timings, labelled
@@ -35,7 +35,7 @@ def predicted(mapping: FpgaMapping, project: HlsProject) -> Prediction | None:
     except SimulationError:
         return None
     return Prediction(
-        source=f"{FpgaSimulator.name} {FpgaSimulator.version}",
+        source=f"{NAME} {VERSION}",
         latency_cycles=int(result.cycles),
         clock_mhz=mapping.device.clock_ghz * 1e3,
         resources={name: getattr(mapping.total, name) for name in RESOURCES},
@@ -53,14 +53,12 @@ def predicted_loops(mapping: FpgaMapping, project: HlsProject) -> tuple[Predicte
     found: dict[tuple[str, str], PredictedLoop] = {}
     for uses in mapping.vmg.uses.classes:
         for _, task_class, pid in uses:
-            function = project.functions.get(task_class.body.symbol)
-            names = {variable: label for label, variable in labels.get(function or "", {}).items()}
-            for loop in mapping.cost(task_class, pid).loops if function else ():
-                name = names.get(loop.variable)
-                if function is not None and name is not None:
-                    found.setdefault(
-                        (function, name), PredictedLoop(function, name, loop.trips, loop.ii, loop.depth, loop.cycles)
-                    )
+            function = project.functions.get(task_class.body.symbol, "")
+            names = {variable: label for label, variable in labels.get(function, {}).items()}
+            for loop in mapping.cost(task_class, pid).loops if names else ():
+                if name := names.get(loop.variable):
+                    one = PredictedLoop(function, name, loop.trips, loop.ii, loop.depth, loop.cycles)
+                    found.setdefault((function, name), one)
     return tuple(found.values())
 
 
@@ -71,15 +69,11 @@ def comparison(mapping: FpgaMapping, project: HlsProject, report: HlsReport, tim
         return {}
     reported = _reported(mapping, project, timings)
     model = {(one.function, one.name): (one.ii, one.depth) for one in found.loops}
-    places = sorted(
-        dict.fromkeys([*model, *reported]), key=lambda place: list(project.functions.values()).index(place[0])
-    )
-    nothing = (None, None)
-    loops = [
-        {FUNCTION: place[0], LOOP: place[1], "ii": [ii, found_ii], "depth": [depth, found_depth]}
-        for place in places
-        for (ii, depth), (found_ii, found_depth) in [(model.get(place, nothing), reported.get(place, nothing))]
-    ]
+    order, nothing = list(project.functions.values()), (None, None)
+    loops = []
+    for place in sorted({**model, **reported}, key=lambda place: order.index(place[0])):
+        pairs = zip(model.get(place, nothing), reported.get(place, nothing), strict=True)
+        loops.append({FUNCTION: place[0], LOOP: place[1], **dict(zip(("ii", "depth"), map(list, pairs), strict=True))})
     stated = {name: getattr(report.resources, name) for name in RESOURCES}
     resources = {name: [found.resources[name], value] for name, value in stated.items() if value is not None}
     return {"cycles": found.latency_cycles, "loops": loops, "resources": resources}
@@ -90,9 +84,9 @@ def _reported(mapping: FpgaMapping, project: HlsProject, timings: Timings) -> Ma
     labels = labelled(mapping.vmg.program, project)
     found = {}
     for task_class in mapping.vmg.program.task_classes:
-        function = project.functions.get(task_class.body.symbol)
+        function = project.functions.get(task_class.body.symbol, "")
         own = timings.get((task_class.kernel, task_class.name), {})
-        for label, variable in labels.get(function or "", {}).items():
-            if function is not None and variable in own:
+        for label, variable in labels.get(function, {}).items():
+            if variable in own:
                 found[function, label] = (own[variable].ii, own[variable].depth)
     return found

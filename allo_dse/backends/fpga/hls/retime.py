@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from allo_dse.common.records import JsonObject, replace
 from allo_dse.compiler.ir.nest import loops_of, read_nest
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 
 from ..cost.task_cost import Measured
 from ..mapping import FpgaMapping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from allo_dse.common.errors import AlloDseError
 
@@ -52,9 +52,12 @@ class Cycles:
 UNKNOWN = Cycles()
 
 
-def first_known(one: int | None, other: int | None) -> int | None:
-    """A number of two reports, of which either may lack it."""
-    return other if one is None else one
+P = TypeVar("P", bound="Resources | HlsLoop | HlsFifo | Module | HlsReport")
+
+
+def completed(known: P, other: P, *names: str) -> P:
+    """Return a part of a report with another report's values of some fields where it has none of its own."""
+    return replace(known, **{name: getattr(other, name) for name in names if getattr(known, name) is None})
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Resources:
 
     def filled(self, other: Resources) -> Resources:
         """These amounts, and another report's where they are None."""
-        return Resources(**{name: first_known(getattr(self, name), getattr(other, name)) for name in RESOURCES})
+        return completed(self, other, *RESOURCES)
 
     def __str__(self) -> str:
         known = ((name, getattr(self, name)) for name in RESOURCES)
@@ -289,12 +292,8 @@ class HlsReport:
 
     def utilization(self) -> dict[str, float]:
         """Share of the device's resources in use, per resource that the report gives both numbers of."""
-        shares = {}
-        for name in RESOURCES:
-            used, limit = getattr(self.resources, name), getattr(self.available, name)
-            if used is not None and limit:
-                shares[name] = used / limit
-        return shares
+        pairs = ((name, getattr(self.resources, name), getattr(self.available, name)) for name in RESOURCES)
+        return {name: used / limit for name, used, limit in pairs if used is not None and limit}
 
     def to_dict(self) -> dict[str, object]:
         """Plain data: dictionaries, lists, numbers and strings."""
@@ -306,27 +305,23 @@ class HlsReport:
 
     def by_loop(self) -> pandas.DataFrame:
         """One row per loop: module, loop, level, trip count, ii, ii_target, depth, latency, kind, source, violation."""
-        rows = []
-        why = {(v.module, v.loop): v.reason or v.kind for v in self.violations if v.loop and v.kind.startswith("II")}
-        for outer in self.loops:
-            for level, loop in outer.walk():
-                rows.append(
-                    {
-                        "module": loop.module,
-                        "loop": loop.name,
-                        "level": level,
-                        "trip_min": loop.trip_count.min,
-                        "trip_max": loop.trip_count.max,
-                        "ii": loop.ii,
-                        "ii_target": loop.ii_target,
-                        "depth": loop.depth,
-                        "latency_min": loop.latency.min,
-                        "latency_max": loop.latency.max,
-                        "kind": loop.kind,
-                        "source": loop.source,
-                        "ii_violation": why.get((loop.module, loop.name), ""),
-                    }
-                )
+        why = {(v.module, v.loop): v.reason or v.kind for v in self.ii_violations if v.loop}
+        rows: list[dict[str, object]] = [
+            {
+                "module": loop.module,
+                "loop": loop.name,
+                "level": level,
+                "trip_min": loop.trip_count.min,
+                "trip_max": loop.trip_count.max,
+                **{name: getattr(loop, name) for name in ("ii", "ii_target", "depth")},
+                "latency_min": loop.latency.min,
+                "latency_max": loop.latency.max,
+                **{name: getattr(loop, name) for name in ("kind", "source")},
+                "ii_violation": why.get((loop.module, loop.name), ""),
+            }
+            for outer in self.loops
+            for level, loop in outer.walk()
+        ]
         return _frame(rows)
 
     def by_fifo(self) -> pandas.DataFrame:
@@ -377,12 +372,13 @@ def _text(report: HlsReport) -> str:
 
 
 def _usage(report: HlsReport) -> str:
-    parts = []
     shares = report.utilization()
-    for name in RESOURCES:
-        amount = getattr(report.resources, name)
-        if amount is not None:
-            parts.append(f"{name} {amount:,}" + (f" ({shares[name]:.1%})" if name in shares else ""))
+    amounts = ((name, getattr(report.resources, name)) for name in RESOURCES)
+    parts = (
+        f"{name} {amount:,}" + (f" ({shares[name]:.1%})" if name in shares else "")
+        for name, amount in amounts
+        if amount is not None
+    )
     return ", ".join(parts) or "?"
 
 
@@ -393,19 +389,15 @@ def _cosim_text(cosim: Cosim) -> str:
 
 
 def _loop_lines(report: HlsReport) -> list[str]:
-    rows: list[tuple[str, ...]] = [("  loop", "module", "trip", "II", "depth", "cycles")]
-    for outer in report.loops:
-        rows += [_loop_row(level, loop) for level, loop in outer.walk()]
-    if len(rows) == 1:
+    rows = [_loop_row(level, loop) for outer in report.loops for level, loop in outer.walk()]
+    if not rows:
         return []
-    widths = [max(len(row[i]) for row in rows[: LOOPS_SHOWN + 1]) for i in range(6)]
-    text = [
-        "  ".join([cell.ljust(w) for cell, w in zip(row[:2], widths, strict=False)])
-        + "  "
-        + "  ".join(cell.rjust(w) for cell, w in zip(row[2:], widths[2:], strict=True))
-        for row in rows
-    ]
-    return [text[0], *_limited(text[1:], LOOPS_SHOWN)]
+    rows = [("  loop", "module", "trip", "II", "depth", "cycles"), *rows]
+    widths = [max(map(len, column)) for column in zip(*rows[: LOOPS_SHOWN + 1], strict=True)]
+    head, *text = (
+        "  ".join([*map(str.ljust, row[:2], widths[:2]), *map(str.rjust, row[2:], widths[2:])]) for row in rows
+    )
+    return [head, *_limited(text, LOOPS_SHOWN)]
 
 
 def _loop_row(level: int, loop: HlsLoop) -> tuple[str, ...]:

@@ -25,9 +25,9 @@ from .report import (
     Module,
     Resources,
     Violation,
-    first_known,
+    completed,
 )
-from .text_report import bound_operators, merged_operators, read_summary_report, read_text_report
+from .text_report import amounts_of, bound_operators, merged_operators, read_summary_report, read_text_report
 from .text_tables import cycles, parse_text, real, whole
 
 # `csynth.xml` of Vivado HLS 2018.3 to Vitis HLS 2025.
@@ -71,6 +71,7 @@ def text(element: Element | None, path: str) -> str:
     return (found.text or "").strip() if found is not None else ""
 
 
+_OVERALL = "SummaryOfOverallLatency"
 _LOOP_FIELDS = frozenset({"TripCount", "Latency", "PipelineDepth", "PipelineII", "IterationLatency"})
 _NO_VIOLATION = ("", "-")
 
@@ -91,7 +92,6 @@ def read_xml_report(path: Path, data: bytes) -> HlsReport:
     modules, violations = _modules(root, top)
     fifos, tool_fifos = _fifos(root)
     performance = root.find("PerformanceEstimates")
-    overall = performance.find("SummaryOfOverallLatency") if performance is not None else None
     notes = () if root.find("ModuleInformation") is not None else ("the report has no modules but the top function",)
     return HlsReport(
         files=(str(path),),
@@ -103,8 +103,8 @@ def read_xml_report(path: Path, data: bytes) -> HlsReport:
         uncertainty_ns=real(text(user, "ClockUncertainty")),
         estimated_ns=real(text(performance, "SummaryOfTimingAnalysis/EstimatedClockPeriod")),
         kind=text(performance, "PipelineType"),
-        latency=_latency(overall),
-        interval=Cycles(min=whole(text(overall, "Interval-min")), max=whole(text(overall, "Interval-max"))),
+        latency=_latency(performance),
+        interval=_range(performance, f"{_OVERALL}/Interval-"),
         resources=_resources(root.find("AreaEstimates/Resources")),
         available=_resources(root.find("AreaEstimates/AvailableResources")),
         modules=modules,
@@ -132,16 +132,13 @@ def _modules(root: Element, top: str) -> tuple[tuple[Module, ...], tuple[Violati
 
 def _module(element: Element, name: str, sources: dict[str, str], instances: tuple[Instance, ...]) -> Module:
     performance = element.find("PerformanceEstimates")
-    overall = performance.find("SummaryOfOverallLatency") if performance is not None else None
     loops = performance.find("SummaryOfLoopLatency") if performance is not None else None
-    interval = cycles(text(overall, "PipelineInitiationInterval"))
-    if not interval.known:
-        interval = Cycles(min=whole(text(overall, "Interval-min")), max=whole(text(overall, "Interval-max")))
+    interval = cycles(text(performance, f"{_OVERALL}/PipelineInitiationInterval"))
     return Module(
         name=name,
-        kind=text(overall, "PipelineType") or text(performance, "PipelineType"),
-        latency=_latency(overall),
-        interval=interval,
+        kind=text(performance, f"{_OVERALL}/PipelineType") or text(performance, "PipelineType"),
+        latency=_latency(performance),
+        interval=interval if interval.known else _range(performance, f"{_OVERALL}/Interval-"),
         estimated_ns=real(text(performance, "SummaryOfTimingAnalysis/EstimatedClockPeriod")),
         resources=_resources(element.find("AreaEstimates/Resources")),
         loops=_loops(loops, name, sources),
@@ -175,19 +172,22 @@ def _loops(parent: Element | None, module: str, sources: dict[str, str]) -> tupl
 
 
 def _trip_count(loop: Element) -> Cycles:
-    low, high = text(loop, "TripCount/range/min"), text(loop, "TripCount/range/max")
-    return Cycles(min=whole(low), max=whole(high)) if low or high else cycles(text(loop, "TripCount"))
+    has_range = any(text(loop, f"TripCount/range/{end}") for end in ("min", "max"))
+    return _range(loop, "TripCount/range/") if has_range else cycles(text(loop, "TripCount"))
 
 
-def _latency(overall: Element | None) -> Cycles:
-    low, mean, high = (whole(text(overall, f"{case}-caseLatency")) for case in ("Best", "Average", "Worst"))
-    return Cycles(min=low, avg=mean, max=high)
+def _range(element: Element | None, path: str) -> Cycles:
+    """Return the numbers of the two elements whose paths end with `min` and `max`."""
+    return Cycles(min=whole(text(element, f"{path}min")), max=whole(text(element, f"{path}max")))
+
+
+def _latency(performance: Element | None) -> Cycles:
+    cases = ("Best", "Average", "Worst")
+    return Cycles(*(whole(text(performance, f"{_OVERALL}/{case}-caseLatency")) for case in cases))
 
 
 def _resources(element: Element | None) -> Resources:
-    dsp = text(element, "DSP") or text(element, "DSP48E")
-    names = {"bram18": "BRAM_18K", "ff": "FF", "lut": "LUT", "uram": "URAM"}
-    return Resources(dsp=whole(dsp), **{name: whole(text(element, tag)) for name, tag in names.items()})
+    return amounts_of({child.tag.lower(): text(child, ".") for child in element} if element is not None else {})
 
 
 def _violations(element: Element | None, module: str) -> list[Violation]:
@@ -370,10 +370,7 @@ def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
             modules[module.name] = module if known is None else _merged_module(known, module)
     own = next((detail for detail in details if detail.top == report.top), report)
     return replace(
-        report,
-        clock_ns=report.clock_ns or own.clock_ns,
-        uncertainty_ns=report.uncertainty_ns or own.uncertainty_ns,
-        estimated_ns=report.estimated_ns or own.estimated_ns,
+        completed(report, own, "clock_ns", "uncertainty_ns", "estimated_ns"),
         modules=tuple(modules.values()),
         fifos=tuple(_merged_fifo(fifo, fifos) for fifo in report.fifos) or tuple(fifos.values()),
         operators=merged_operators(report.operators, (one for detail in details for one in detail.operators)),
@@ -383,8 +380,7 @@ def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
 
 def _merged_module(known: Module, other: Module) -> Module:
     return replace(
-        known,
-        estimated_ns=known.estimated_ns or other.estimated_ns,
+        completed(known, other, "estimated_ns"),
         loops=_merged_loops(known.loops, other.loops) if known.loops else other.loops,
         instances=other.instances or known.instances,
     )
@@ -396,10 +392,8 @@ def _merged_loops(known: tuple[HlsLoop, ...], others: tuple[HlsLoop, ...]) -> tu
         return known
     return tuple(
         replace(
-            loop,
-            ii=first_known(loop.ii, other.ii),
+            completed(loop, other, "ii", "depth"),
             ii_target=other.ii_target,
-            depth=first_known(loop.depth, other.depth),
             loops=_merged_loops(loop.loops, other.loops),
         )
         for loop, other in zip(known, others, strict=True)
@@ -410,12 +404,7 @@ def _merged_fifo(known: HlsFifo, others: Mapping[tuple[str, str], HlsFifo]) -> H
     """Complete a FIFO from XML with the width, depth and registers that only text reports have."""
     names = (known.name, known.name.removesuffix("_U"))
     other = next((others[known.module, name] for name in names if (known.module, name) in others), known)
-    return replace(
-        known,
-        width=first_known(known.width, other.width),
-        depth=first_known(known.depth, other.depth),
-        resources=known.resources.filled(other.resources),
-    )
+    return replace(completed(known, other, "width", "depth"), resources=known.resources.filled(other.resources))
 
 
 def read_cosim_report(path: Path, text: str) -> HlsReport:
@@ -450,7 +439,7 @@ def _cosim(path: Path, row: dict[str, str]) -> Cosim:
 
 def _cycles(row: dict[str, str], name: str) -> Cycles:
     cells = {column.rsplit(" ", 1)[-1]: value for column, value in row.items() if column.startswith(name)}
-    return Cycles(min=whole(cells.get("min")), avg=whole(cells.get("avg")), max=whole(cells.get("max")))
+    return Cycles(*(whole(cells.get(case)) for case in ("min", "avg", "max")))
 
 
 # Reports of place and route: `*_export.xml`, `export_impl.xml`, `*_utilization_*.rpt`.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 
 from .report import (
@@ -128,20 +129,14 @@ def _between(row: dict[str, str], *names: str) -> Cycles:
 
 
 def _total(parsed: TextReport, name: str) -> Resources:
-    for row in _records(parsed, "Utilization Estimates", "Summary"):
-        if row.get("name", "").strip().lower() == name:
-            return _resources(row)
-    return Resources()
+    rows = _records(parsed, "Utilization Estimates", "Summary")
+    return next((amounts_of(row) for row in rows if row.get("name", "").strip().lower() == name), NO_AMOUNTS)
 
 
-def _resources(row: dict[str, str]) -> Resources:
-    return Resources(
-        bram18=whole(row.get("bram_18k")),
-        dsp=whole(row.get("dsp", row.get("dsp48e"))),
-        ff=whole(row.get("ff")),
-        lut=whole(row.get("lut")),
-        uram=whole(row.get("uram")),
-    )
+def amounts_of(row: Mapping[str, str]) -> Resources:
+    """Return the resources in cells by the tool's names of them, in lower case."""
+    dsp = whole(row.get("dsp") or row.get("dsp48e"))
+    return Resources(whole(row.get("bram_18k")), dsp, *(whole(row.get(name)) for name in ("ff", "lut", "uram")))
 
 
 def _instances(parsed: TextReport) -> tuple[Instance, ...]:
@@ -185,16 +180,10 @@ def nested(rows: Sequence[tuple[int, HlsLoop]]) -> tuple[HlsLoop, ...]:
     at = 0
     while at < len(rows):
         level, loop = rows[at]
-        end = at + 1
-        while end < len(rows) and rows[end][0] > level:
-            end += 1
-        outer.append(_with_loops(loop, nested(rows[at + 1 : end])))
-        at = end
+        inside = list(takewhile(lambda row, level=level: row[0] > level, rows[at + 1 :]))  # type: ignore[misc]
+        outer.append(replace(loop, loops=nested(inside)))
+        at += 1 + len(inside)
     return tuple(outer)
-
-
-def _with_loops(loop: HlsLoop, loops: tuple[HlsLoop, ...]) -> HlsLoop:
-    return replace(loop, loops=loops) if loops else loop
 
 
 def _fifos(parsed: TextReport, module: str) -> tuple[HlsFifo, ...]:
@@ -204,7 +193,7 @@ def _fifos(parsed: TextReport, module: str) -> tuple[HlsFifo, ...]:
             module=module,
             depth=whole(row.get("depth")),
             width=whole(row.get("bits")),
-            resources=_resources(row),
+            resources=amounts_of(row),
         )
         for row in _records(parsed, "Utilization Estimates", "Detail", "FIFO")
         if row.get("name", "").strip() and row["name"].strip() != "Total"
@@ -213,8 +202,7 @@ def _fifos(parsed: TextReport, module: str) -> tuple[HlsFifo, ...]:
 
 def _operators(parsed: TextReport, module: str) -> Iterator[HlsOperator]:
     for row in _records(parsed, "Utilization Estimates", "Detail", "Instance"):
-        name, rtl_module = row.get("instance", "").strip(), row.get("module", "")
-        found = named_operator(name, rtl_module, module, _resources(row))
+        found = named_operator(row.get("instance", "").strip(), row.get("module", ""), module, amounts_of(row))
         if found is not None:
             yield found
 
@@ -316,14 +304,12 @@ def _summary_loop(cells: dict[str, str], name: str, module: str) -> HlsLoop:
 
 
 def _module(row: _Row) -> Module:
-    names = {"bram18": "bram", "dsp": "dsp", "ff": "ff", "lut": "lut", "uram": "uram"}
-    amounts = {ours: _amount(row.cells.get(column)) for ours, column in names.items()}
     return Module(
         name=row.name,
         kind=row.kind,
         latency=cycles(row.cells.get("latency (cycles)")),
         interval=cycles(row.cells.get("interval")),
-        resources=Resources(**amounts),
+        resources=Resources(*(_amount(row.cells.get(name)) for name in ("bram", "dsp", "ff", "lut", "uram"))),
         loops=nested(row.loops),
         instances=tuple(row.instances),
     )

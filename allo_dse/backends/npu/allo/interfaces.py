@@ -33,9 +33,11 @@ PORTS_PER_CORE = 2
 
 
 class Interface(Struct, frozen=True, eq=False):
-    """A tensor argument of a node.
+    """A tensor argument of a node, or of the function of a group of nodes, with the tiles of each.
 
     Attributes:
+        node: the first of the group.
+        place: position of its task in the body.
         tensor: its position among the region's tensors.
         port: as one of the tasks uses it.
         tiles: places of its tiles in the tensor's grid of tiles, in 4 dimensions: (groups, tiles per group, 4). Tiles
@@ -44,6 +46,7 @@ class Interface(Struct, frozen=True, eq=False):
     """
 
     node: int
+    place: int
     tensor: int
     is_input: bool
     port: TensorPort
@@ -88,22 +91,6 @@ def one_iteration(tree: Tree, start: int = 0) -> list[tuple[Task, IntArray]]:
     return [(task, (rounds + leaves).reshape(-1)) for task, leaves in one_iteration(tree.child, start)]
 
 
-class _Argument(Struct, frozen=True, eq=False):
-    """One argument of the function of a group of nodes.
-
-    Attributes:
-        place: position of its task in the body.
-        tiles: as of an interface, for each node: (nodes, groups, tiles per group, 4).
-    """
-
-    place: int
-    tensor: int
-    is_input: bool
-    port: TensorPort
-    tiles: Places
-    leaves: IntArray
-
-
 def tensor_order(program: CompiledProgram) -> tuple[int, ...]:
     """Return the positions of the region's tensors in Allo's order: kernel by kernel, read tensors first."""
     numbers = {tensor.name: number for number, tensor in enumerate(program.tensors)}
@@ -117,27 +104,22 @@ def tensor_order(program: CompiledProgram) -> tuple[int, ...]:
 def node_interfaces(vmg: VMG) -> Iterator[list[Interface] | PortShortage]:
     """The interfaces of every node, node by node."""
     for first_node, group in vmg.numbered_groups:
-        arguments = _merged(_arguments(vmg, group), first_node)
+        arguments = _merged(_arguments(vmg, group, first_node), first_node)
         for number in range(group.count):
             if isinstance(arguments, PortShortage):
                 yield arguments
             else:
-                yield [_interface(one, first_node, number) for one in arguments]
+                yield [replace(one, node=first_node + number, tiles=one.tiles[number]) for one in arguments]
 
 
-def _interface(argument: _Argument, first_node: int, number: int) -> Interface:
-    a = argument
-    return Interface(first_node + number, a.tensor, a.is_input, a.port, a.tiles[number], a.leaves)
-
-
-def _arguments(vmg: VMG, group: NodeGroup) -> list[_Argument]:
+def _arguments(vmg: VMG, group: NodeGroup, first_node: int) -> list[Interface]:
     """Return the arguments of a group's function in order: task by task of the body, read ones first."""
     program = vmg.program
     tensors = {tensor.name: number for number, tensor in enumerate(program.tensors)}
     uses: dict[Task, list[tuple[int, IntArray]]] = {}
     for place, (task, leaves) in enumerate(one_iteration(group.tree)):
         uses.setdefault(task, []).append((place, leaves))
-    result: list[_Argument] = []
+    result: list[Interface] = []
     for task, own in uses.items():
         groups = request_groups(vmg, group.tree, task.kernel)
         ports = program.kernels[task.kernel].classes[task.cls].used_ports
@@ -147,22 +129,22 @@ def _arguments(vmg: VMG, group: NodeGroup) -> list[_Argument]:
             places = places.reshape(group.count, len(own), groups, -1, 4)
             tensor = tensors[port.tensor.name]
             result += [
-                _Argument(place, tensor, not port.writes, port, places[:, number], leaves[number])
+                Interface(first_node, place, tensor, not port.writes, port, places[:, number], leaves[number])
                 for number, (place, _) in enumerate(own)
             ]
     return sorted(result, key=lambda one: one.place)
 
 
-def _merged(arguments: list[_Argument], first_node: int) -> list[_Argument] | PortShortage:
+def _merged(arguments: list[Interface], first_node: int) -> list[Interface] | PortShortage:
     """Return the arguments after Allo has merged as many as the core's ports require.
 
     It merges arguments for one tensor, the first of all first, whatever their direction, until both directions fit.
     """
-    alike: dict[tuple[int, bool, int], list[_Argument]] = {}
+    alike: dict[tuple[int, bool, int], list[Interface]] = {}
     for one in arguments:
         alike.setdefault((one.tensor, one.is_input, one.tiles.shape[1]), []).append(one)
     count = {way: sum(one.is_input == way for one in arguments) for way in (True, False)}
-    result: list[_Argument] = []
+    result: list[Interface] = []
     for members in alike.values():
         kept = len(members)
         while kept > 1 and max(count.values()) > PORTS_PER_CORE:
@@ -177,7 +159,7 @@ def _merged(arguments: list[_Argument], first_node: int) -> list[_Argument] | Po
     return PortShortage(first_node, is_input, count[is_input], names)
 
 
-def _joined(members: list[_Argument]) -> _Argument:
+def _joined(members: list[Interface]) -> Interface:
     if len(members) == 1:
         return members[0]
     tiles = np.concatenate([one.tiles for one in members], axis=2)

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.eval.target import Rule
 from allo_dse.mapper.violation import Violation
 
-from .rule import Subject
+from .rule import AlloRule, Subject, rule
 
 MOST_TASKS = 262_144
 """Allo folds task by task in Python. With the export's `allo_folding.py` its time is linear: 20 s for 32,768 tasks, so
@@ -63,45 +62,37 @@ OPERATIONS: Mapping[str, str] = {
 """Tile operations without code for the AI engine."""
 
 
-class Constructs:
+@rule(
+    "allo_source",
+    'allo.ir.infer, allo.ir.builder with typing rules "cpp-style"; allo.dataflow.move_stream_to_interface',
+    folded=False,
+)
+def constructs(subject: Subject) -> Iterator[Violation]:
     """Constructs that Allo's front end rejects, with their place and a replacement."""
-
-    name, folded = "allo_source", False
-    source = 'allo.ir.infer, allo.ir.builder with typing rules "cpp-style"; allo.dataflow.move_stream_to_interface'
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        for one in subject.program.constructs:
-            if one.kind in CONSTRUCTS:
-                yield Violation(self.name, f"{one.location}", 1, 0, f"`{one.text}`: {CONSTRUCTS[one.kind]}")
+    for one in subject.program.constructs:
+        if one.kind in CONSTRUCTS:
+            yield Violation("allo_source", f"{one.location}", 1, 0, f"`{one.text}`: {CONSTRUCTS[one.kind]}")
 
 
-class Operations:
+@rule("allo_source", "allo.backend.aie.utils.inject_external_kernels", folded=False)
+def operations(subject: Subject) -> Iterator[Violation]:
     """Tile operations that have no code for the AI engine."""
-
-    name, folded = "allo_source", False
-    source = "allo.backend.aie.utils.inject_external_kernels"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        found: dict[tuple[str, str], str] = {}
-        for kernel in subject.program.kernels:
-            for cls in kernel.classes:
-                for op in cls.work:
-                    if op.kind in OPERATIONS:
-                        found[op.kind, str(op.location or kernel.name)] = OPERATIONS[op.kind]
-        for (kind, where), hint in found.items():
-            yield Violation(self.name, where, 1, 0, f"`allo.{kind}` has no code for the AI engine in Allo: {hint}")
+    found: dict[tuple[str, str], str] = {}
+    for kernel in subject.program.kernels:
+        for cls in kernel.classes:
+            for op in cls.work:
+                if op.kind in OPERATIONS:
+                    found[op.kind, str(op.location or kernel.name)] = OPERATIONS[op.kind]
+    for (kind, where), hint in found.items():
+        yield Violation("allo_source", where, 1, 0, f"`allo.{kind}` has no code for the AI engine in Allo: {hint}")
 
 
-class TaskCount:
+@rule("allo_tasks", "allo.backend.aie.mapping.ComputationGraph: bundle_multi, chain", folded=False)
+def task_count(subject: Subject) -> Iterator[Violation]:
     """Folding takes time for every task."""
-
-    name, folded = "allo_tasks", False
-    source = "allo.backend.aie.mapping.ComputationGraph: bundle_multi, chain"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        if subject.vmg.task_count > MOST_TASKS:
-            detail = "Allo folds task by task, for minutes; use larger tiles"
-            yield Violation(self.name, subject.program.name, subject.vmg.task_count, MOST_TASKS, detail)
+    if subject.vmg.task_count > MOST_TASKS:
+        detail = "Allo folds task by task, for minutes; use larger tiles"
+        yield Violation("allo_tasks", subject.program.name, subject.vmg.task_count, MOST_TASKS, detail)
 
 
 def buffer_kinds(program: CompiledProgram) -> dict[str, tuple[str, str]]:
@@ -112,79 +103,71 @@ def buffer_kinds(program: CompiledProgram) -> dict[str, tuple[str, str]]:
     return {tensor.name: (str(tensor.dtype), "out" if written[tensor.name] else "in") for tensor in used}
 
 
-class HostBuffers:
+@rule("host_buffers", "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence", folded=False)
+def host_buffers(subject: Subject) -> Iterator[Violation]:
     """Tensors of one element type and direction are packed into one buffer, or several while there are any left.
 
     Buffers go to the kinds by turns. Allo leaves out those that no tensor is packed into, and counts them nevertheless.
     """
-
-    name, folded = "host_buffers", False
-    source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        kinds = Counter(buffer_kinds(subject.program).values())
-        said = ", ".join(f"{dtype} {way}" for dtype, way in kinds)
-        if len(kinds) > MOST_HOST_BUFFERS:
-            detail = f"one per element type and direction: {said}"
-            yield Violation(self.name, "the host", len(kinds), MOST_HOST_BUFFERS, detail)
-            return
-        buffers = [range(first, MOST_HOST_BUFFERS, len(kinds)) for first in range(len(kinds))]
-        used = {slot for own, count in zip(buffers, kinds.values(), strict=True) for slot in own[:count]}
-        if used and max(used) >= len(used):
-            detail = f"Allo leaves one of them empty, and miscounts: those with more tensors come first, of {said}"
-            yield Violation(self.name, "the host", max(used) + 1, len(used), detail)
+    kinds = Counter(buffer_kinds(subject.program).values())
+    said = ", ".join(f"{dtype} {way}" for dtype, way in kinds)
+    if len(kinds) > MOST_HOST_BUFFERS:
+        detail = f"one per element type and direction: {said}"
+        yield Violation("host_buffers", "the host", len(kinds), MOST_HOST_BUFFERS, detail)
+        return
+    buffers = [range(first, MOST_HOST_BUFFERS, len(kinds)) for first in range(len(kinds))]
+    used = {slot for own, count in zip(buffers, kinds.values(), strict=True) for slot in own[:count]}
+    if used and max(used) >= len(used):
+        detail = f"Allo leaves one of them empty, and miscounts: those with more tensors come first, of {said}"
+        yield Violation("host_buffers", "the host", max(used) + 1, len(used), detail)
 
 
-class Tensors:
+@rule(
+    "allo_tensor_rank",
+    "allo.memory.DTensor.set_access_pattern; CodeGenerator.aie_codegen, runtime sequence",
+    folded=False,
+)
+def tensors(subject: Subject) -> Iterator[Violation]:
     """Descriptors are made for vectors and matrices, and every tensor of the region has one."""
-
-    name, folded = "allo_tensor_rank", False
-    source = "allo.memory.DTensor.set_access_pattern; CodeGenerator.aie_codegen, runtime sequence"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        used = {port.tensor.name for cls in subject.program.task_classes for port in cls.used_ports}
-        for tensor in subject.program.tensors:
-            if len(tensor.shape) > MOST_DIMENSIONS:
-                yield Violation(self.name, f"tensor {tensor.name}", len(tensor.shape), MOST_DIMENSIONS)
-            if not tensor.shape:
-                detail = "a single value: give the region a vector of one element"
-                yield Violation(self.name, f"tensor {tensor.name}", 1, 0, detail)
-            if tensor.name not in used:
-                detail = (
-                    "no kernel reads or writes it, and Allo needs a use of each: leave it out of the region's arguments"
-                )
-                yield Violation("allo_unused_tensor", f"tensor {tensor.name}", 1, 0, detail)
+    used = {port.tensor.name for cls in subject.program.task_classes for port in cls.used_ports}
+    for tensor in subject.program.tensors:
+        if len(tensor.shape) > MOST_DIMENSIONS:
+            yield Violation("allo_tensor_rank", f"tensor {tensor.name}", len(tensor.shape), MOST_DIMENSIONS)
+        if not tensor.shape:
+            detail = "a single value: give the region a vector of one element"
+            yield Violation("allo_tensor_rank", f"tensor {tensor.name}", 1, 0, detail)
+        if tensor.name not in used:
+            detail = (
+                "no kernel reads or writes it, and Allo needs a use of each: leave it out of the region's arguments"
+            )
+            yield Violation("allo_unused_tensor", f"tensor {tensor.name}", 1, 0, detail)
 
 
-class KernelShapes:
+@rule("allo_kernel_shapes", "allo.backend.aie.utils.inject_external_kernels", folded=False)
+def kernel_shapes(subject: Subject) -> Iterator[Violation]:
     """A kernel that is not named by its shape takes one shape in the whole program.
 
     So it is with sums and products of tiles, and for XDNA2 with matrix products; for XDNA1 Allo has kernels by shape
     (ALLO_EXTERNAL_KERNEL_DIR).
     """
-
-    name, folded = "allo_kernel_shapes", False
-    source = "allo.backend.aie.utils.inject_external_kernels"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        kinds = {"add", "mul"} if subject.device.architecture == "xdna1" else {"add", "mul", "matmul"}
-        shapes: dict[str, set[tuple[int, ...]]] = {}
-        for cls in subject.program.task_classes:
-            for op in cls.work:
-                if op.kind in kinds:
-                    types = "->".join(dict.fromkeys((str(op.dtypes[0]), str(op.dtypes[-1]))))
-                    shapes.setdefault(f"allo.{op.kind} of {types}", set()).add(op.shape)
-        for kernel_name, different in shapes.items():
-            if len(different) > 1:
-                detail = ", ".join("x".join(map(str, shape)) for shape in sorted(different))
-                yield Violation(self.name, kernel_name, len(different), 1, detail)
+    kinds = {"add", "mul"} if subject.device.architecture == "xdna1" else {"add", "mul", "matmul"}
+    shapes: dict[str, set[tuple[int, ...]]] = {}
+    for cls in subject.program.task_classes:
+        for op in cls.work:
+            if op.kind in kinds:
+                types = "->".join(dict.fromkeys((str(op.dtypes[0]), str(op.dtypes[-1]))))
+                shapes.setdefault(f"allo.{op.kind} of {types}", set()).add(op.shape)
+    for kernel_name, different in shapes.items():
+        if len(different) > 1:
+            detail = ", ".join("x".join(map(str, shape)) for shape in sorted(different))
+            yield Violation("allo_kernel_shapes", kernel_name, len(different), 1, detail)
 
 
-PROGRAM_RULES: tuple[Rule, ...] = (
-    Constructs(),
-    Operations(),
-    Tensors(),
-    HostBuffers(),
-    KernelShapes(),
-    TaskCount(),
+PROGRAM_RULES: tuple[AlloRule, ...] = (
+    constructs,
+    operations,
+    tensors,
+    host_buffers,
+    kernel_shapes,
+    task_count,
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup, short_node_name
+from allo_dse.mapper.violation import Violation
 
 from ..movement.movement import StreamFlow
 from .interfaces import Interface, PortShortage, fifo_counts, node_interfaces, tensor_order
@@ -106,3 +107,19 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
                 return group, node
             node -= group.count
         raise IndexError(node)
+
+
+class AlloRule(Struct):
+    """A rule of Allo, as `eval.target.Rule`."""
+
+    name: str
+    source: str
+    folded: bool
+    check: Callable[[Subject], Iterator[Violation]]
+
+
+def rule(
+    name: str, source: str, *, folded: bool = True
+) -> Callable[[Callable[[Subject], Iterator[Violation]]], AlloRule]:
+    """Make a rule of a function that yields a mapping's violations; arguments as in `eval.target.Rule`."""
+    return partial(AlloRule, name, source, folded)

@@ -13,23 +13,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from allo_dse.compiler.program.kernel import TaskClass, TileOp
+from allo_dse.compiler.program.compiled import TaskClass, TileOp
 from allo_dse.compiler.program.tensors import StreamOp
-from allo_dse.eval.target import Rule
+from allo_dse.device.device import NpuDevice
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.groups import NodeGroup
 from allo_dse.mapper.violation import Violation
 
 from ..movement.movement import LOCKS_PER_END, StreamFlow
 from .interfaces import PORTS_PER_CORE, PortShortage, body_of, one_iteration
 from .placer import Core, NotPlaced, by_position
 from .program_rules import PROGRAM_RULES
-from .rule import Subject
+from .rule import AlloRule, Subject, rule
 from .stream_rules import (
-    ChainedLoops,
-    ChainedTensors,
-    RolledStreams,
-    TokenOrder,
+    chained_loops,
+    chained_tensors,
     crowded_memory_tile,
     is_vectorised,
+    rolled_streams,
+    token_order,
     turned_streams,
 )
 from .transfers import NoTransfer, TransferPlan, full_queues, unanswered
@@ -204,39 +206,31 @@ SECONDS_PER_ROUNDS_CUBED = 3e-9
 """Time for two nodes. Measured: 21 pairs with 512 rounds take 8 s, with 1,024 rounds 78 s."""
 
 
-class CorePorts:
+@rule("allo_core_ports", "allo.backend.aie.mapping.ComputationGraph.get_global_io")
+def core_ports(subject: Subject) -> Iterator[Violation]:
     """A node has two tensors in each direction; arguments for one tensor are merged only when there are more."""
-
-    name, folded = "allo_core_ports", True
-    source = "allo.backend.aie.mapping.ComputationGraph.get_global_io"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        for own in subject.interfaces:
-            if isinstance(own, PortShortage):
-                where = subject.node_name(own.node)
-                yield Violation(self.name, where, own.needed, PORTS_PER_CORE, ", ".join(own.tensors))
-                return
+    for own in subject.interfaces:
+        if isinstance(own, PortShortage):
+            where = subject.node_name(own.node)
+            yield Violation("allo_core_ports", where, own.needed, PORTS_PER_CORE, ", ".join(own.tensors))
+            return
 
 
-class Transfers:
+@rule("allo_transfers", "allo.backend.aie.mlir_codegen.CodeGenerator.map_data_transfer")
+def transfers(subject: Subject) -> Iterator[Violation]:
     """Tiles that do not lie next to each other need a transfer each, and each of them ports."""
-
-    name, folded = "allo_transfers", True
-    source = "allo.backend.aie.mlir_codegen.CodeGenerator.map_data_transfer"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        refusal = subject.transfers
-        if isinstance(refusal, NoTransfer):
-            first, short = refusal.stream[0], refusal.shortage
-            detail = f"Allo has no ports left for {subject.node_name(first.node)}"
-            if refusal.parts:
-                detail = f"Allo spreads its transfer over {refusal.parts} channels, and rows of tiles do not divide so"
-            elif short is None:
-                detail += f"; {_ADJACENT}"
-            else:
-                detail += f": {short}; {_one_tile_per_core(subject, short.by_tensor) or _ADJACENT}"
-            needed, limit = (short.needed, short.limit) if short is not None else (1, 0)
-            yield Violation(self.name, f"tensor {first.port.tensor.name}", needed, limit, detail)
+    refusal = subject.transfers
+    if isinstance(refusal, NoTransfer):
+        first, short = refusal.stream[0], refusal.shortage
+        detail = f"Allo has no ports left for {subject.node_name(first.node)}"
+        if refusal.parts:
+            detail = f"Allo spreads its transfer over {refusal.parts} channels, and rows of tiles do not divide so"
+        elif short is None:
+            detail += f"; {_ADJACENT}"
+        else:
+            detail += f": {short}; {_one_tile_per_core(subject, short.by_tensor) or _ADJACENT}"
+        needed, limit = (short.needed, short.limit) if short is not None else (1, 0)
+        yield Violation("allo_transfers", f"tensor {first.port.tensor.name}", needed, limit, detail)
 
 
 _ADJACENT = "tiles lie next to each other where nodes take them by turns (cyclic), not where each has a block"
@@ -257,126 +251,118 @@ def _one_tile_per_core(subject: Subject, by_tensor: Mapping[str, int]) -> str:
     return ""
 
 
-class Rounds:
+@rule("allo_rounds", "MulticastInterface._contiguous_data_transfer in allo.backend.aie.mlir_codegen.CodeGenerator")
+def rounds(subject: Subject) -> Iterator[Violation]:
     """Allo compares nodes with possibly adjacent tiles round by round; a round is an iteration of a bundle.
 
     For every round of the one, Allo goes through those of the other, and looks each up in a list of those it has seen.
     """
-
-    name, folded = "allo_rounds", True
-    source = "MulticastInterface._contiguous_data_transfer in allo.backend.aie.mlir_codegen.CodeGenerator"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        runs = subject.transfers
-        if not isinstance(runs, tuple):
-            return
-        rounds: dict[str, list[int]] = {}
-        for run in runs:
-            rounds.setdefault(run.sample.port.tensor.name, []).extend(len(s[0].tiles) for s in run.streams)
-        seconds = sum((len(own) - 1) * max(own) ** 3 for own in rounds.values()) * SECONDS_PER_ROUNDS_CUBED
-        if seconds > MOST_COMPARING_S:
-            most = max(map(max, rounds.values()))
-            detail = f"Allo compares nodes round by round, of which there are up to {most:,}; use larger tiles"
-            yield Violation(self.name, "tensors", math.ceil(seconds), MOST_COMPARING_S, detail)
+    runs = subject.transfers
+    if not isinstance(runs, tuple):
+        return
+    rounds: dict[str, list[int]] = {}
+    for run in runs:
+        rounds.setdefault(run.sample.port.tensor.name, []).extend(len(s[0].tiles) for s in run.streams)
+    seconds = sum((len(own) - 1) * max(own) ** 3 for own in rounds.values()) * SECONDS_PER_ROUNDS_CUBED
+    if seconds > MOST_COMPARING_S:
+        most = max(map(max, rounds.values()))
+        detail = f"Allo compares nodes round by round, of which there are up to {most:,}; use larger tiles"
+        yield Violation("allo_rounds", "tensors", math.ceil(seconds), MOST_COMPARING_S, detail)
 
 
-class Requests:
+@rule("allo_requests", "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence")
+def requests(subject: Subject) -> Iterator[Violation]:
     """Limits of the host's queue: requests queued at once must fit, and every wait needs a result on its way."""
-
-    name, folded = "allo_requests", True
-    source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        runs = subject.transfers
-        if not isinstance(runs, tuple):
-            return
-        queue = next(full_queues(runs), None)
-        if queue is not None:
-            detail = "per iteration of the outermost bundle; tiles that are needed again are requested again"
-            yield Violation(self.name, queue.where, queue.needed, queue.limit, detail)
-            return
-        group = unanswered(runs)
-        if group is not None:
-            detail = f"Allo waits for a result once it has requested {group} iterations, and none is on its way"
-            yield Violation(self.name, "the host", 1, 0, detail)
+    runs = subject.transfers
+    if not isinstance(runs, tuple):
+        return
+    queue = next(full_queues(runs), None)
+    if queue is not None:
+        detail = "per iteration of the outermost bundle; tiles that are needed again are requested again"
+        yield Violation("allo_requests", queue.where, queue.needed, queue.limit, detail)
+        return
+    group = unanswered(runs)
+    if group is not None:
+        detail = f"Allo waits for a result once it has requested {group} iterations, and none is on its way"
+        yield Violation("allo_requests", "the host", 1, 0, detail)
 
 
-class Fifos:
+@rule("core_locks", "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos")
+def fifos(subject: Subject) -> Iterator[Violation]:
     """Every stream that is not merged by a bundle is an object FIFO, with two locks at each end."""
-
-    name, folded = "core_locks", True
-    source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        out: dict[int, list[StreamFlow]] = {}
-        for stream in subject.fifos:
-            out.setdefault(stream.source, []).append(stream)
-        many = {node: streams for node, streams in out.items() if any(s.count > 1 for s in streams)}
-        limit = subject.device.core.locks
-        for node, streams in many.items():
-            group, _ = subject.group_of(node)
-            tensors = next(len(tiles.users) for tiles in subject.view.groups if tiles.group is group)
-            needed = LOCKS_PER_END * (tensors + sum(s.count for s in streams))
-            if needed > limit:
-                detail = ", ".join(f"{s.count} FIFOs of {s.stream}" for s in streams)
-                yield Violation(self.name, subject.node_name(node), needed, limit, detail)
-                return
-
-
-class Placement:
-    """Nodes that exchange tokens are placed in strings, which must not run out of columns."""
-
-    name, folded = "allo_placement", True
-    source = "allo.backend.aie.mlir_codegen.CodeGenerator.map_core_func_to_physical_tiles"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        refusal = subject.cores
-        if isinstance(refusal, NotPlaced):
-            detail = (
-                "Allo finds no core for it: it lays nodes that exchange tokens side by side, column by column, and "
-                "those that do so in a circle twice; fewer nodes, or fewer streams between them, leave room"
-            )
-            yield Violation(self.name, subject.node_name(refusal.node), 1, 0, detail)
-
-
-class Memory:
-    """FIFOs are at the cores where Allo puts them, and every array that a task declares or computes has its place."""
-
-    name, folded = "core_memory", True
-    source = "allo.backend.aie.mlir_codegen.CodeGenerator: aie_codegen, build_core_function; allo_opt"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        if isinstance(subject.cores, NotPlaced) or not isinstance(subject.plan, TransferPlan):
+    out: dict[int, list[StreamFlow]] = {}
+    for stream in subject.fifos:
+        out.setdefault(stream.source, []).append(stream)
+    many = {node: streams for node, streams in out.items() if any(s.count > 1 for s in streams)}
+    limit = subject.device.core.locks
+    for node, streams in many.items():
+        group, _ = subject.group_of(node)
+        tensors = next(len(tiles.users) for tiles in subject.view.groups if tiles.group is group)
+        needed = LOCKS_PER_END * (tensors + sum(s.count for s in streams))
+        if needed > limit:
+            detail = ", ".join(f"{s.count} FIFOs of {s.stream}" for s in streams)
+            yield Violation("core_locks", subject.node_name(node), needed, limit, detail)
             return
-        largest = max(core_memory(subject, subject.cores, FIFO_DEPTH), key=lambda own: own.total)
-        limit = subject.device.core.memory_bytes
-        if largest.total > limit:
-            yield Violation(self.name, subject.node_name(largest.node), largest.total, limit, str(largest))
 
 
-class ProgramMemory:
+@rule("allo_placement", "allo.backend.aie.mlir_codegen.CodeGenerator.map_core_func_to_physical_tiles")
+def placement(subject: Subject) -> Iterator[Violation]:
+    """Nodes that exchange tokens are placed in strings, which must not run out of columns."""
+    refusal = subject.cores
+    if isinstance(refusal, NotPlaced):
+        detail = (
+            "Allo finds no core for it: it lays nodes that exchange tokens side by side, column by column, and "
+            "those that do so in a circle twice; fewer nodes, or fewer streams between them, leave room"
+        )
+        yield Violation("allo_placement", subject.node_name(refusal.node), 1, 0, detail)
+
+
+@rule("core_memory", "allo.backend.aie.mlir_codegen.CodeGenerator: aie_codegen, build_core_function; allo_opt")
+def memory(subject: Subject) -> Iterator[Violation]:
+    """FIFOs are at the cores where Allo puts them, and every array that a task declares or computes has its place."""
+    if isinstance(subject.cores, NotPlaced) or not isinstance(subject.plan, TransferPlan):
+        return
+    largest = max(core_memory(subject, subject.cores, FIFO_DEPTH), key=lambda own: own.total)
+    limit = subject.device.core.memory_bytes
+    if largest.total > limit:
+        yield Violation("core_memory", subject.node_name(largest.node), largest.total, limit, str(largest))
+
+
+@rule("program_memory", "allo.backend.aie.mapping.ComputationGraph.refactor (construct_kernel)")
+def program_memory(subject: Subject) -> Iterator[Violation]:
     """Each task of a chain has code of its own on the core; a bundle is a loop."""
+    limit = subject.device.core.program_bytes
+    for node, group in subject.vmg.numbered_groups:
+        least, tasks = round(_LEAST_CODE * group_code_bytes(subject.vmg, group)), len(one_iteration(body_of(group)))
+        if least > limit:
+            detail = (
+                f"{tasks} tasks of a chain, each with code of its own, of at least so much; a shorter chain (larger "
+                "tiles along it, or the axis over more cores) or a bundle, which is a loop, needs less"
+            )
+            yield Violation("program_memory", subject.node_name(node), least, limit, detail)
+            return
 
-    name, folded = "program_memory", True
-    source = "allo.backend.aie.mapping.ComputationGraph.refactor (construct_kernel)"
 
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        limit = subject.device.core.program_bytes
-        for node, group in subject.vmg.numbered_groups:
-            tasks = [subject.program.kernels[t.kernel].classes[t.cls] for t, _ in one_iteration(body_of(group))]
-            needed = code_bytes(tasks)
-            if needed > limit:
-                detail = (
-                    f"{len(tasks)} tasks of a chain, each with code of its own; a shorter chain (larger tiles along "
-                    "it, or the axis over more cores) or a bundle, which is a loop, needs less"
-                )
-                yield Violation(self.name, subject.node_name(node), needed, limit, detail)
-                return
+def crowded_program(vmg: VMG, device: NpuDevice) -> str:
+    """Return a warning where the code of a core may not fit its program memory; empty if it surely does."""
+    code, limit = max(group_code_bytes(vmg, group) for group in vmg.groups), device.core.program_bytes
+    if _MOST_CODE * code <= limit:
+        return ""
+    least, most = _LEAST_CODE * code, _MOST_CODE * code
+    return f"Allo's program may not fit a core: an estimated {least:,.0f} to {most:,.0f} of {limit:,} bytes"
+
+
+def group_code_bytes(vmg: VMG, group: NodeGroup) -> int:
+    """Return the estimated bytes of code of each node of a group; see `code_bytes`."""
+    tasks = (task for task, _ in one_iteration(body_of(group)))
+    return code_bytes([vmg.program.kernels[task.kernel].classes[task.cls] for task in tasks])
 
 
 # Bytes of a core's program. Allo's authors chain up to 64 products of two tiles (cornell-zhang/allo, pull request 377).
-# Beside what is there once, 96 to 192 bytes are left for a task if 64 of them fit and 128 do not. The numbers below
-# give 136, their geometric mean. Functions of the kernel library and loops are assumed; docs/allo_target.md.
+# The numbers below estimate 13.7 KB for that, which fits 16 KB: so a program has at most 1.19 times its estimate. Half
+# of it is left if a task takes 64 bytes, four lock operations, three pointers and a call, in instructions of 2 to 16
+# bytes (Xilinx/llvm-aie). Functions of the kernel library and loops are assumed; docs/allo_target.md.
+_LEAST_CODE, _MOST_CODE = 0.5, 1.19
 _START_BYTES, _PRODUCT_BYTES, _FUNCTION_BYTES = 600, 3500, 700
 _CALL_BYTES, _LOCK_BYTES, _LOOP_BYTES = 64, 18, 300
 
@@ -398,44 +384,40 @@ def code_bytes(classes: Sequence[TaskClass]) -> int:
     return total + sum(functions.values())
 
 
-class StreamLayouts:
+@rule("allo_stream_layout", "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos; utils.Stream")
+def stream_layouts(subject: Subject) -> Iterator[Violation]:
     """Operands and results of matrix products that pass through streams change their layout in a memory tile."""
-
-    name, folded = "allo_stream_layout", True
-    source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos; utils.Stream"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        turned = turned_streams(subject.program, subject.device.architecture)
-        flows = [flow for flow in by_position(subject.vmg, subject.fifos) if flow.stream in turned]
-        both = next((flow for flow in flows if turned[flow.stream]), None)
-        plan, cores = subject.plan, subject.cores
-        if both is not None:
-            detail = "a result of one product is an operand of the next, and Allo turns a stream's layout once"
-            yield Violation(self.name, f"stream {both.stream}", 1, 0, detail)
-        elif isinstance(plan, TransferPlan) and not isinstance(cores, NotPlaced) and flows:
-            ports = [plan.memory_ports(tile) for tile in range(plan.memory_tiles)]
-            crowded = crowded_memory_tile(flows, cores, ports)
-            if crowded is not None:
-                detail = (
-                    f"from {subject.node_name(crowded.source)}: its layout changes in a memory tile, and Allo finds "
-                    "none with a channel left; fewer cores for what is multiplied, or fewer tensors, leave some"
-                )
-                yield Violation(self.name, f"stream {crowded.stream}", 1, 0, detail)
+    turned = turned_streams(subject.program, subject.device.architecture)
+    flows = [flow for flow in by_position(subject.vmg, subject.fifos) if flow.stream in turned]
+    both = next((flow for flow in flows if turned[flow.stream]), None)
+    plan, cores = subject.plan, subject.cores
+    if both is not None:
+        detail = "a result of one product is an operand of the next, and Allo turns a stream's layout once"
+        yield Violation("allo_stream_layout", f"stream {both.stream}", 1, 0, detail)
+    elif isinstance(plan, TransferPlan) and not isinstance(cores, NotPlaced) and flows:
+        ports = [plan.memory_ports(tile) for tile in range(plan.memory_tiles)]
+        crowded = crowded_memory_tile(flows, cores, ports)
+        if crowded is not None:
+            detail = (
+                f"from {subject.node_name(crowded.source)}: its layout changes in a memory tile, and Allo finds "
+                "none with a channel left; fewer cores for what is multiplied, or fewer tensors, leave some"
+            )
+            yield Violation("allo_stream_layout", f"stream {crowded.stream}", 1, 0, detail)
 
 
-ALLO_RULES: tuple[Rule, ...] = (
+ALLO_RULES: tuple[AlloRule, ...] = (
     *PROGRAM_RULES,
-    CorePorts(),
-    Transfers(),
-    Rounds(),
-    Requests(),
-    Fifos(),
-    RolledStreams(),
-    ChainedLoops(),
-    ChainedTensors(),
-    Placement(),
-    StreamLayouts(),
-    TokenOrder(),
-    Memory(),
-    ProgramMemory(),
+    core_ports,
+    transfers,
+    rounds,
+    requests,
+    fifos,
+    rolled_streams,
+    chained_loops,
+    chained_tensors,
+    placement,
+    stream_layouts,
+    token_order,
+    memory,
+    program_memory,
 )

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass, TileOp
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, TileOp
 from allo_dse.compiler.program.tensors import IntArray, StreamPort
 from allo_dse.mapper.graph.groups import Repeat, Seq, Task, Tree, leaf_tasks
 from allo_dse.mapper.graph.ports import ClassPorts
@@ -22,43 +21,40 @@ from ..movement.movement import StreamFlow
 from ..movement.round_wiring import LocalStream, Wiring
 from .interfaces import body_of, fifos_inside
 from .placer import Core
-from .rule import Subject
+from .rule import Subject, rule
 from .transfers import MEMORY_TILE_PORTS
 
 
-class RolledStreams:
+@rule("allo_rolled_streams", "allo.backend.aie.mapping.ComputationGraph: chain, refactor")
+def rolled_streams(subject: Subject) -> Iterator[Violation]:
     """`allo.meta_for` stays a loop: in chains of tasks that exchange tokens, no stream is picked by its variable.
 
     Streams that bundles have merged are one, and can be in the loop of a task that exchanges others.
     """
+    for group, wiring in _wirings(subject):
+        inside = _rolled_inside(subject.program, group, wiring)
+        stream = inside or _rolled_outside(subject, group, wiring)
+        if stream is not None:
+            detail = f"Allo does not build {stream}: a loop picks it, in a chain of tasks that exchange tokens"
+            yield Violation("allo_rolled_streams", subject.node_name(group.first_node), 1, 0, detail)
+            return
 
-    name, folded = "allo_rolled_streams", True
-    source = "allo.backend.aie.mapping.ComputationGraph: chain, refactor"
 
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        for group, wiring in _wirings(subject):
-            inside = _rolled_inside(subject.program, group, wiring)
-            stream = inside or self._rolled_outside(subject, group, wiring)
-            if stream is not None:
-                detail = f"Allo does not build {stream}: a loop picks it, in a chain of tasks that exchange tokens"
-                yield Violation(self.name, subject.node_name(group.first_node), 1, 0, detail)
-                return
-
-    def _rolled_outside(self, subject: Subject, group: GroupTiles, wiring: Wiring) -> str | None:
-        """Return a stream array with several FIFOs to other nodes in one loop of the node's tasks."""
-        if not wiring.streams:
-            return None
-        fifos: Counter[tuple[str, str]] = Counter()
-        for flow in subject.fifos:
-            for direction, node in (("put", flow.source), ("get", flow.target)):
-                if node == group.first_node:
-                    fifos[flow.stream, direction] += flow.count
-        for use in group.round.classes:
-            own = subject.vmg.graph.ports.of_task(use.task)
-            for port in (own.streams[position] for position in sorted(own.rolled)):
-                if fifos[port.stream.name, port.direction] > 1:
-                    return port.stream.name
+def _rolled_outside(subject: Subject, group: GroupTiles, wiring: Wiring) -> str | None:
+    """Return a stream array with several FIFOs to other nodes in one loop of the node's tasks."""
+    if not wiring.streams:
         return None
+    fifos: Counter[tuple[str, str]] = Counter()
+    for flow in subject.fifos:
+        for direction, node in (("put", flow.source), ("get", flow.target)):
+            if node == group.first_node:
+                fifos[flow.stream, direction] += flow.count
+    for use in group.round.classes:
+        own = subject.vmg.graph.ports.of_task(use.task)
+        for port in (own.streams[position] for position in sorted(own.rolled)):
+            if fifos[port.stream.name, port.direction] > 1:
+                return port.stream.name
+    return None
 
 
 def _wirings(subject: Subject) -> Iterator[tuple[GroupTiles, Wiring]]:
@@ -79,38 +75,30 @@ def _rolled_inside(program: CompiledProgram, group: GroupTiles, wiring: Wiring) 
     return next((name for name in found if fifos_inside(program, group.group, name) > 1), None)
 
 
-class ChainedLoops:
+@rule("allo_chained_loops", "allo.backend.aie.mapping.ComputationGraph.refactor")
+def chained_loops(subject: Subject) -> Iterator[Violation]:
     """A token that chained tasks exchange becomes a buffer, so it is put and got in one loop, or in none.
 
     A loop that does nothing but hand on a tile is dissolved into the loop that takes it.
     """
-
-    name, folded = "allo_chained_loops", True
-    source = "allo.backend.aie.mapping.ComputationGraph.refactor"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        for group, wiring in _wirings(subject):
-            for stream in wiring.streams:
-                if not _is_buffer(body_of(group.group), wiring, stream):
-                    name = wiring.classes[stream.put_leaf].streams[stream.put].stream.name
-                    detail = f"Allo does not build {name}: chained tasks put and get it in different loops"
-                    yield Violation(self.name, subject.node_name(group.first_node), 1, 0, detail)
-                    return
-
-
-class ChainedTensors:
-    """Tasks with tensors are in the innermost loop of a chain's bundles, or only hand a tile on to one that is."""
-
-    name, folded = "allo_chained_loops", True
-    source = "allo.backend.aie.mlir_codegen.CodeGenerator.build_core_function, nest depths of arguments"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        for group, wiring in _wirings(subject):
-            tensor = _tensor_outside(subject, group, wiring)
-            if tensor is not None:
-                detail = f"Allo does not build {tensor}: its task is in a chain with a loop, and not in that loop"
-                yield Violation(self.name, subject.node_name(group.first_node), 1, 0, detail)
+    for group, wiring in _wirings(subject):
+        for stream in wiring.streams:
+            if not _is_buffer(body_of(group.group), wiring, stream):
+                name = wiring.classes[stream.put_leaf].streams[stream.put].stream.name
+                detail = f"Allo does not build {name}: chained tasks put and get it in different loops"
+                yield Violation("allo_chained_loops", subject.node_name(group.first_node), 1, 0, detail)
                 return
+
+
+@rule("allo_chained_loops", "allo.backend.aie.mlir_codegen.CodeGenerator.build_core_function, nest depths of arguments")
+def chained_tensors(subject: Subject) -> Iterator[Violation]:
+    """Tasks with tensors are in the innermost loop of a chain's bundles, or only hand a tile on to one that is."""
+    for group, wiring in _wirings(subject):
+        tensor = _tensor_outside(subject, group, wiring)
+        if tensor is not None:
+            detail = f"Allo does not build {tensor}: its task is in a chain with a loop, and not in that loop"
+            yield Violation("allo_chained_loops", subject.node_name(group.first_node), 1, 0, detail)
+            return
 
 
 def _tensor_outside(subject: Subject, group: GroupTiles, wiring: Wiring) -> str | None:
@@ -177,34 +165,30 @@ def _depth(tree: Tree, leaf: int) -> int:
     raise IndexError(leaf)
 
 
-class TokenOrder:
+@rule("allo_token_order", "allo.backend.aie.mapping.ComputationGraph.bundle_multi (streams take the first task's name)")
+def token_order(subject: Subject) -> Iterator[Violation]:
     """Streams that a bundle has merged into one FIFO are read in the order in which they are written.
 
         bundle [src_3, src_2, src_1, src_0]   read by p[0].get(), p[1].get(), ...     delivers 3 first
 
     Mesh folds keep the order by construction (`JointFold`); graphs folded node by node are compared token by token.
     """
-
-    name, folded = "allo_token_order", True
-    source = "allo.backend.aie.mapping.ComputationGraph.bundle_multi (streams take the first task's name)"
-
-    def check(self, subject: Subject) -> Iterator[Violation]:
-        if subject.vmg.mesh_fold is not None:
-            return
-        puts, gets = _streams_in_order(subject, "put"), _streams_in_order(subject, "get")
-        for link in subject.fifos:
-            if link.count > 1:  # FIFOs of their own
-                continue
-            put, got = puts.get((link.stream, link.source)), gets.get((link.stream, link.target))
-            if put is None or got is None:
-                continue
-            put, got = put[np.isin(put, got)], got[np.isin(got, put)]
-            if len(put) == len(got) and not np.array_equal(put, got):
-                first = int(np.flatnonzero(put != got)[0])
-                name = subject.program.stream_name
-                detail = f"is read as {name(int(got[first]))} where {name(int(put[first]))} was written before"
-                where = f"{subject.node_name(link.source)} to {subject.node_name(link.target)}"
-                yield Violation(self.name, f"{where}, FIFO of {link.stream}", 1, 0, detail)
+    if subject.vmg.mesh_fold is not None:
+        return
+    puts, gets = _streams_in_order(subject, "put"), _streams_in_order(subject, "get")
+    for link in subject.fifos:
+        if link.count > 1:  # FIFOs of their own
+            continue
+        put, got = puts.get((link.stream, link.source)), gets.get((link.stream, link.target))
+        if put is None or got is None:
+            continue
+        put, got = put[np.isin(put, got)], got[np.isin(got, put)]
+        if len(put) == len(got) and not np.array_equal(put, got):
+            first = int(np.flatnonzero(put != got)[0])
+            name = subject.program.stream_name
+            detail = f"is read as {name(int(got[first]))} where {name(int(put[first]))} was written before"
+            where = f"{subject.node_name(link.source)} to {subject.node_name(link.target)}"
+            yield Violation("allo_token_order", f"{where}, FIFO of {link.stream}", 1, 0, detail)
 
 
 def _streams_in_order(subject: Subject, direction: str) -> dict[tuple[str, int], IntArray]:

@@ -32,6 +32,8 @@ SHIM_PORTS = 2
 """Channels per direction that Allo counts with: `allo.backend.aie.utils.Config`."""
 
 
+Ports = tuple[int, int]
+"""Ports of a tile, for sending and for receiving."""
 Size = tuple[int, ...]
 Adjacent = tuple[tuple[Stream, ...], Size]
 """Streams whose tiles lie next to each other, and how many tiles they make up in each of the 4 dimensions."""
@@ -100,21 +102,6 @@ _CHANNELS = {
 
 
 @dataclass(eq=False)
-class _Ports:
-    """Ports taken on a tile."""
-
-    send: int = 0
-    receive: int = 0
-
-    def has(self, send: int, receive: int, limit: int) -> bool:
-        return self.send + send <= limit and self.receive + receive <= limit
-
-    def take(self, send: int, receive: int) -> None:
-        self.send += send
-        self.receive += receive
-
-
-@dataclass(eq=False)
 class TransferPlan:
     """Transfers on the memory and shim tiles of an array.
 
@@ -125,8 +112,8 @@ class TransferPlan:
     memory_tiles: int
     shims: int
     runs: list[TransferRun] = field(default_factory=list)
-    _memory: list[_Ports] = field(default_factory=list)
-    _shim: list[_Ports] = field(default_factory=list)
+    _memory: list[Ports] = field(default_factory=list)
+    _shim: list[Ports] = field(default_factory=list)
     _turn: int = 0
 
     def add_tensors(self, tensors: Iterable[Sequence[Interface]]) -> None:
@@ -184,43 +171,36 @@ class TransferPlan:
     def _assign(self, streams: tuple[Stream, ...], size: tuple[int, ...]) -> bool:
         """Take ports on a memory tile and a shim tile; False when there are none."""
         is_input = streams[0][0].is_input
-        send = len(streams) if is_input else 1
-        receive = 1 if is_input else sum(map(len, streams))
-        memory = self._memory_tile(send, receive)
+        through_memory = (len(streams), 1) if is_input else (1, sum(map(len, streams)))
+        through_shim = (1, 0) if is_input else (0, 1)
+        memory = _tile(self._memory, self.memory_tiles, through_memory, MEMORY_TILE_PORTS, self._turn)
         if memory is None:
             return False
-        shim = self._shim_tile(is_input)
+        self._turn = memory + 1
+        shim = _tile(self._shim, self.shims, through_shim, SHIM_PORTS)
         if shim is None:
             return False
-        self._memory[memory].take(send, receive)
-        self._shim[shim].take(int(is_input), int(not is_input))
+        self._memory[memory] = _added(self._memory[memory], through_memory)
+        self._shim[shim] = _added(self._shim[shim], through_shim)
         self.runs.append(TransferRun(shim, memory, streams, size))
         return True
 
-    def memory_ports(self, tile: int) -> tuple[int, int]:
+    def memory_ports(self, tile: int) -> Ports:
         """Ports taken on a memory tile, for sending and for receiving."""
-        own = self._memory[tile] if tile < len(self._memory) else _Ports()
-        return own.send, own.receive
+        return self._memory[tile] if tile < len(self._memory) else (0, 0)
 
-    def _memory_tile(self, send: int, receive: int) -> int | None:
-        """Return an unused memory tile while there are any, then used ones in turn; None if none has enough ports."""
-        if len(self._memory) < self.memory_tiles and max(send, receive) <= MEMORY_TILE_PORTS:
-            self._memory.append(_Ports())
-            self._turn = len(self._memory)
-            return len(self._memory) - 1
-        for offset in range(len(self._memory)):
-            number = (self._turn + offset) % len(self._memory)
-            if self._memory[number].has(send, receive, MEMORY_TILE_PORTS):
-                self._turn = (number + 1) % len(self._memory)
-                return number
-        return None
 
-    def _shim_tile(self, is_input: bool) -> int | None:
-        if len(self._shim) < self.shims:
-            self._shim.append(_Ports())
-            return len(self._shim) - 1
-        free = (n for n, own in enumerate(self._shim) if own.has(int(is_input), int(not is_input), SHIM_PORTS))
-        return next(free, None)
+def _tile(taken: list[Ports], most: int, needed: Ports, limit: int, turn: int = 0) -> int | None:
+    """Return an unused tile while there are any, then used ones from `turn` on; None if none has enough ports."""
+    if len(taken) < most and max(needed) <= limit:
+        taken.append((0, 0))
+        return len(taken) - 1
+    order = ((turn + offset) % len(taken) for offset in range(len(taken)))
+    return next((number for number in order if max(_added(taken[number], needed)) <= limit), None)
+
+
+def _added(taken: Ports, needed: Ports) -> Ports:
+    return taken[0] + needed[0], taken[1] + needed[1]
 
 
 def spread(tensors: Sequence[list[Adjacent]], shims: int) -> Iterator[list[Adjacent]]:

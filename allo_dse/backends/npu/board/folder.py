@@ -16,8 +16,8 @@ from allo_dse.device.device import NpuDevice
 from allo_dse.eval.backend import Artifacts, Files, Reference, Sources
 from allo_dse.eval.design_folder import MOST_GOLDEN_ELEMENTS, tensor_facts
 from allo_dse.eval.equivalence.exported import PROGRAM
+from allo_dse.eval.inputs import asked, directions
 from allo_dse.eval.tolerances import limits_of, tolerances_of
-from allo_dse.eval.verify import asked, directions
 from allo_dse.space.design import Design
 
 from ..movement.layout_plan import layouts_on

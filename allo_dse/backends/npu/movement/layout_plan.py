@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import LayoutStep, LayoutUse, TensorPort
 from allo_dse.mapper.graph.ports import Direction
 from allo_dse.mapper.graph.program_graph import ProgramGraph

@@ -14,10 +14,11 @@ from msgspec import Struct
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.mapper.graph.groups import NodeGroup
+from allo_dse.mapper.graph.ports import schedule_round
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 
 from .movement import StreamFlow
-from .round_wiring import Wiring, group_wirings
+from .round_wiring import Wiring, group_wirings, uses_of
 
 # Ends of streams at the nodes of groups, and where they meet.
 
@@ -43,12 +44,19 @@ class Met(NamedTuple):
     target: IntArray
 
 
-def meet(first_nodes: Sequence[int], puts: Sequence[Ends], gets: Sequence[Ends]) -> Met:
-    """Return the streams with both ends at nodes of some groups; each end at its first node."""
-    put, source = _joined(first_nodes, puts)
-    get, target = _joined(first_nodes, gets)
+def meet(graph: ProgramGraph, groups: Sequence[tuple[int, NodeGroup, int]]) -> Met:
+    """Return the streams between nodes of some groups; each end at its first node.
+
+    Args:
+        groups: each with the number of its first node, and with how many of its first leaves count.
+    """
+    firsts = [first for first, _, _ in groups]
+    puts, gets = zip(*(group.once(stream_ends, graph, leaves) for _, group, leaves in groups), strict=True)
+    put, source = _joined(firsts, puts)
+    get, target = _joined(firsts, gets)
     stream, at_put, at_get = np.intersect1d(put, get, assume_unique=True, return_indices=True)
-    return Met(stream, source[at_put], target[at_get])
+    between = source[at_put] != target[at_get]
+    return Met(stream[between], source[at_put][between], target[at_get][between])
 
 
 def _joined(first_nodes: Sequence[int], ends: Sequence[Ends]) -> tuple[IntArray, IntArray]:
@@ -78,29 +86,15 @@ def link_streams(graph: ProgramGraph, groups: Sequence[tuple[int, NodeGroup]]) -
     wirings = tuple(tuple(group.once(group_wirings, graph)) for _, group in groups)
     if not any(wiring.open_ends for own in wirings for wiring, _ in own):
         return StreamLinks(wirings, ())
-    puts, gets = zip(*(group.once(_open_ends, graph) for _, group in groups), strict=True)
-    met = meet([first for first, _ in groups], puts, gets)
+    met = meet(graph, [(first, group, schedule_round(group.tree).length) for first, group in groups])
     return StreamLinks(wirings, tuple(_between(graph.program, met)))
 
 
-def _open_ends(group: NodeGroup, graph: ProgramGraph) -> tuple[Ends, Ends]:
-    """Return the ends at which a group's nodes put into streams to other nodes, and get from streams of others."""
-    found: dict[str, list[tuple[IntArray, IntArray]]] = {"put": [], "get": []}
-    for wiring, nodes in group.once(group_wirings, graph):
-        if not wiring.open_ends:
-            continue
-        first = min(end.leaves[0] for end in wiring.open_ends)
-        last = max(end.leaves[-1] for end in wiring.open_ends)
-        tasks = group.leaves.tasks(first, last + 1)[nodes]
-        for kernel, leaves, families in wiring.open_families:
-            pids = graph.program.pids(kernel, tasks[:, [leaf - first for leaf in leaves]].reshape(-1))
-            rows = np.repeat(nodes, len(leaves))
-            for family in families:
-                streams = family.streams(graph.program, pids).reshape(-1)
-                found[family.port.direction].append((streams, np.tile(rows, len(family.members))))
-    none = np.zeros(0, np.int64)
-    puts, gets = (Ends.of(*map(np.concatenate, zip((none, none), *own, strict=True))) for own in found.values())
-    return puts, gets
+def stream_ends(group: NodeGroup, graph: ProgramGraph, leaves: int) -> tuple[Ends, Ends]:
+    """Return the ends at which the first tasks of a group's nodes put into streams, and get from streams."""
+    uses = group.once(uses_of, graph, leaves)
+    puts, gets = (uses.only(uses.is_put == way) for way in (True, False))
+    return Ends.of(puts.stream, puts.node), Ends.of(gets.stream, gets.node)
 
 
 def _between(program: CompiledProgram, met: Met) -> Iterator[StreamFlow]:

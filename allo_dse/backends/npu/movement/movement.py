@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from allo_dse.common.records import JsonObject
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.mapper.graph.ports import Direction, PortKey
 from allo_dse.mapper.violation import Violation
 

@@ -18,8 +18,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
 from allo_dse.mapper.graph.groups import ArrayLeaves, MeshLeaves, NodeGroup, Repeat, Tree
 from allo_dse.mapper.graph.ports import PortKey, port_key, schedule_round

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from allo_dse.compiler.program.tensors import IntArray, StreamPort
 from allo_dse.mapper.graph.groups import MeshLeaves, NodeGroup
-from allo_dse.mapper.graph.ports import ClassPorts, ClassUse, PortFamily, PortKey, Round, port_families, schedule_round
+from allo_dse.mapper.graph.ports import ClassPorts, ClassUse, PortKey, Round, schedule_round
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 
 
@@ -59,14 +60,6 @@ class Wiring(Struct, frozen=True, eq=False, dict=True):
     classes: tuple[ClassPorts, ...]
 
     @cached_property
-    def open_families(self) -> list[tuple[int, tuple[int, ...], list[PortFamily]]]:
-        """The open ends of each kernel's tasks at the same positions of the round: kernel, positions, ports."""
-        alike: dict[tuple[int, tuple[int, ...]], list[StreamPort]] = {}
-        for end in self.open_ends:
-            alike.setdefault((end.use.task.kernel, end.leaves), []).append(end.port)
-        return [(kernel, leaves, port_families(ports)) for (kernel, leaves), ports in alike.items()]
-
-    @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """Blocks of memory between the tasks; streams that tasks update in place one after another are one block.
 
@@ -96,14 +89,51 @@ class Wiring(Struct, frozen=True, eq=False, dict=True):
         return tuple(result)
 
 
-class _Ends(Struct, frozen=True):
-    """Ends of streams in one direction: parallel arrays, and what each `kind` stands for: class, position, port."""
+class StreamUses(NamedTuple):
+    """Uses of streams by nodes: parallel arrays, and what each `kind` stands for: class, position of the port, port."""
 
     node: IntArray
     leaf: IntArray
     stream: IntArray
     kind: IntArray
     kinds: list[tuple[ClassUse, int, StreamPort]]
+
+    @property
+    def is_put(self) -> NDArray[np.bool_]:
+        return np.array([port.direction == "put" for _, _, port in self.kinds], np.bool_)[self.kind]
+
+    def only(self, chosen: NDArray[np.bool_] | IntArray) -> StreamUses:
+        """Return some uses, by flag or by position."""
+        return StreamUses(self.node[chosen], self.leaf[chosen], self.stream[chosen], self.kind[chosen], self.kinds)
+
+
+def uses_of(group: NodeGroup, graph: ProgramGraph, leaves: int) -> StreamUses:
+    """Return the uses of streams by the first tasks of each node of a group, node by node and task by task."""
+    found = _uses(graph, schedule_round(group.tree), group.leaves.tasks(0, leaves))
+    return found.only(np.lexsort((found.leaf, found.node)))
+
+
+def _uses(graph: ProgramGraph, turn: Round, tasks: IntArray) -> StreamUses:
+    """Return the uses of streams by nodes that execute `tasks`: (nodes, leaves), of whole rounds."""
+    columns: list[list[IntArray]] = [[np.zeros(0, np.int64)] for _ in range(4)]
+    kinds: list[tuple[ClassUse, int, StreamPort]] = []
+    rounds = np.arange(tasks.shape[1] // turn.length)[:, None] * turn.length
+    for use in turn.classes:
+        own = graph.ports.of_task(use.task)
+        if not own.families:
+            continue
+        leaves = (rounds + use.in_round).reshape(-1)
+        pids = graph.program.pids(use.task.kernel, tasks[:, leaves].reshape(-1))
+        node, leaf = np.repeat(np.arange(len(tasks)), len(leaves)), np.tile(leaves, len(tasks))
+        for family in own.families:
+            count = len(family.members)
+            kind = len(kinds) + np.repeat(np.arange(count), len(node))
+            values = np.tile(node, count), np.tile(leaf, count), family.streams(graph.program, pids).reshape(-1), kind
+            for column, of_family in zip(columns, values, strict=True):
+                column.append(of_family)
+            kinds += [(use, member, own.streams[member]) for member in family.members]
+    node, leaf, stream, kind = map(np.concatenate, columns)
+    return StreamUses(node, leaf, stream, kind, kinds)
 
 
 def group_wirings(group: NodeGroup, graph: ProgramGraph) -> list[tuple[Wiring, IntArray]]:
@@ -139,10 +169,9 @@ def _inner_loops(loops: tuple[int, ...], length: int) -> int:
 
 def _wire(graph: ProgramGraph, turn: Round, tasks: IntArray) -> list[tuple[Wiring, IntArray]]:
     """The wirings of nodes that execute `tasks` (nodes, round length) in a round."""
-    puts, gets = _ends(graph, turn, tasks, "put"), _ends(graph, turn, tasks, "get")
-    program = graph.program
-    put_key = puts.node * program.stream_count + puts.stream
-    get_key = gets.node * program.stream_count + gets.stream
+    uses = _uses(graph, turn, tasks)
+    puts, gets = uses.only(uses.is_put), uses.only(~uses.is_put)
+    put_key, get_key = (ends.node * graph.program.stream_count + ends.stream for ends in (puts, gets))
     partner, met = _partners(put_key, get_key)
     put_met, get_met = partner[met], np.flatnonzero(met)
     order = np.lexsort((puts.leaf[put_met], gets.leaf[get_met], gets.node[get_met]))
@@ -181,36 +210,13 @@ def _partners(put_key: IntArray, get_key: IntArray) -> tuple[IntArray, NDArray[n
     return partner, put_key[partner] == get_key
 
 
-def _ends(graph: ProgramGraph, turn: Round, tasks: IntArray, direction: str) -> _Ends:
-    columns: list[list[IntArray]] = [[], [], [], []]
-    kinds: list[tuple[ClassUse, int, StreamPort]] = []
-    program, ports = graph.program, graph.ports
-    for use in turn.classes:
-        own = ports.of_task(use.task)
-        if not own.families[direction]:
-            continue
-        pids = program.pids(use.task.kernel, tasks[:, use.in_round].reshape(-1))
-        node, leaf = np.repeat(np.arange(len(tasks)), len(use.in_round)), np.tile(use.in_round, len(tasks))
-        for family in own.families[direction]:
-            count = len(family.members)
-            kind = len(kinds) + np.repeat(np.arange(count), len(node))
-            streams = family.streams(program, pids).reshape(-1)
-            for column, values in zip(
-                columns, (np.tile(node, count), np.tile(leaf, count), streams, kind), strict=True
-            ):
-                column.append(values)
-            kinds += [(use, member, own.streams[member]) for member in family.members]
-    node, leaf, stream, kind = (np.concatenate(c) if c else np.empty(0, np.int64) for c in columns)
-    return _Ends(node, leaf, stream, kind, kinds)
-
-
 def _round_bytes(port: StreamPort) -> int:
     """Bytes of all tokens that a task puts; those that fit the stream where that is data-dependent."""
     tokens = port.tokens if port.tokens is not None else port.stream.depth
     return tokens * port.stream.token_bytes
 
 
-def _open_ends(ends: _Ends, positions: IntArray) -> list[OpenEnd]:
+def _open_ends(ends: StreamUses, positions: IntArray) -> list[OpenEnd]:
     leaves: dict[int, list[int]] = {}
     for kind, leaf in zip(ends.kind[positions].tolist(), ends.leaf[positions].tolist(), strict=True):
         leaves.setdefault(kind, []).append(leaf)

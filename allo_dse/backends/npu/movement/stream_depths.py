@@ -29,7 +29,7 @@ from allo_dse.simulator.network.tables import Table
 
 from .movement import Channel
 from .periods import GroupSchedule
-from .streams import LeafUses, Links, Steps, leaf_steps, write_steps
+from .streams import LeafUses, Links, Steps, leaf_steps, slots, write_steps
 
 PERIODS = 3
 """A period leaves every FIFO as it found it, or hands on to the next what that one hands on too."""
@@ -165,10 +165,15 @@ class _Search(Struct, frozen=True, dict=True):
         return builder.build()
 
     def run(self, depth: Mapping[str, int]) -> RunResult:
-        depths = np.repeat(np.array([depth[name] for _, _, name in self.channels], np.int64), 2)
-        initial = depths.copy()
-        initial[::2] = 0
-        return table_engine().run(replace(self._network, depth=depths, initial=initial), extrapolate=True)
+        depths, initial = slots([depth[name] for _, _, name in self.channels])
+        found = table_engine().rerun(self._network.at(depths, initial), self._last.get("run"))
+        self._last["run"] = found
+        return found
+
+    @cached_property
+    def _last(self) -> dict[str, RunResult]:
+        """The last run, whose memory the next one uses."""
+        return {}
 
     def full(self, result: RunResult) -> set[str]:
         return {name for _, (_, _, name) in self._waiting(result, room=True)}

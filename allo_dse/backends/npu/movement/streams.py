@@ -7,21 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from math import gcd
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.mapper.graph.groups import NodeGroup
-from allo_dse.mapper.graph.ports import port_families
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.simulator.network.tables import Table
 
-from .links import Ends, Met, meet
+from .links import Met, meet
 from .movement import Channel
-from .periods import Flags, GroupSchedule, period_table
+from .periods import Flags, GroupSchedule
+from .round_wiring import uses_of
 
 # Steps of a task on its channels.
 #
@@ -155,6 +153,12 @@ def _parts(uses: Sequence[Use]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]]
     return tuple((tuple(gets), tuple(puts)) for gets, puts in parts)
 
 
+def slots(depths: Sequence[int]) -> tuple[IntArray, IntArray]:
+    """Return the depths and first tokens of FIFOs' streams: of each the filled slots, then the free ones."""
+    free = np.repeat(np.array(depths, np.int64), 2)
+    return free, free * (np.arange(len(free)) % 2)
+
+
 class NodeLinks(Struct, frozen=True):
     """Channels of the nodes of one group.
 
@@ -181,17 +185,6 @@ class Links(Struct, frozen=True):
     depth: dict[Channel, int]
 
 
-class _Uses(NamedTuple):
-    """The exchanges of the nodes of a group in one period, in parallel arrays by node, leaf and port."""
-
-    stream: IntArray
-    array: IntArray
-    row: IntArray
-    leaf: IntArray
-    is_put: NDArray[np.bool_]
-    tokens: IntArray
-
-
 def stream_links(graph: ProgramGraph, schedules: Sequence[GroupSchedule], connected: bool = True) -> Links:
     """Find the leaves that exchange tokens with other nodes, from the streams that the first period's tasks use.
 
@@ -201,43 +194,10 @@ def stream_links(graph: ProgramGraph, schedules: Sequence[GroupSchedule], connec
     if not connected or not any(task_class.stream_ports for s in schedules for task_class in s.class_list):
         return Links([NodeLinks.none(schedule) for schedule in schedules], {})
     firsts = np.cumsum([0, *(schedule.group.count for schedule in schedules)]).tolist()
-    puts, gets = ([s.group.once(_ends, graph, s.periods, way) for s in schedules] for way in (True, False))
-    met = meet(firsts[:-1], puts, gets)
-    between = met.source != met.target
-    met = Met(*(column[between] for column in met))
+    met = meet(graph, [(first, s.group, len(s.classes)) for first, s in zip(firsts, schedules, strict=False)])
     depth: dict[Channel, int] = {}
     numbered = zip(schedules, firsts, strict=False)
     return Links([_group_links(graph, s, met, first, firsts[-1], depth) for s, first in numbered], depth)
-
-
-def _uses(group: NodeGroup, graph: ProgramGraph, periods: int) -> _Uses:
-    """The stream ports of one period of every node, and how many tokens each moves."""
-    program, schedule = graph.program, period_table(graph).schedule(group, periods)
-    position = {kernel.name: number for number, kernel in enumerate(program.kernels)}
-    tasks = group.leaves.tasks(0, len(schedule.classes))
-    rows = np.arange(group.count)
-    parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 5]
-    for number, task_class in enumerate(schedule.class_list):
-        leaves = np.flatnonzero(schedule.classes == number)
-        pids = program.pids(position[task_class.kernel], tasks[:, leaves].reshape(-1))
-        for family in port_families(task_class.stream_ports):
-            members = len(family.members)
-            streams = family.streams(program, pids).reshape(-1)
-            at_row, at_leaf = np.tile(np.repeat(rows, len(leaves)), members), np.tile(leaves, group.count * members)
-            port = family.port
-            is_put = np.full(len(streams), port.direction == "put")
-            # A task with an unknown number of tokens moves as many as the task at the other end.
-            tokens = graph.tokens[streams] if port.tokens is None else np.full(len(streams), max(port.tokens, 1))
-            parts.append((streams, at_row, at_leaf, is_put, tokens))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    stream, row, leaf, is_put, tokens = (column[np.lexsort((columns[2], columns[1]))] for column in columns)
-    return _Uses(stream, program.arrays_of(stream), row, leaf, is_put.astype(np.bool_), tokens)
-
-
-def _ends(group: NodeGroup, graph: ProgramGraph, periods: int, is_put: bool) -> Ends:
-    uses = group.once(_uses, graph, periods)
-    own = uses.is_put == is_put
-    return Ends.of(uses.stream[own], uses.row[own])
 
 
 def _group_links(
@@ -249,13 +209,14 @@ def _group_links(
         met: the streams between nodes.
         nodes: how many there are.
     """
-    group, uses = schedule.group, schedule.group.once(_uses, graph, schedule.periods)
+    group, uses = schedule.group, schedule.group.once(uses_of, graph, len(schedule.classes))
     if not len(met.stream) or not len(uses.stream):
         return NodeLinks.none(schedule)
     at = np.searchsorted(met.stream, uses.stream)
     at[at == len(met.stream)] = 0
     found = np.flatnonzero(met.stream[at] == uses.stream)
-    at, row, array, is_put = at[found], uses.row[found], uses.array[found], uses.is_put[found]
+    at, uses = at[found], uses.only(found)
+    row, array, is_put = uses.node, graph.program.arrays_of(uses.stream), uses.is_put
     peer = np.where(is_put, met.target[at], met.source[at])
     # A node's channels are numbered in the order in which it first uses them.
     code = ((row * len(graph.program.streams) + array) * nodes + peer) * 2 + is_put
@@ -271,7 +232,10 @@ def _group_links(
         channels[own].append(channel)
         depth[channel] = stream.depth
     here = slice(0, int(np.searchsorted(row, 1)))
-    own_uses = uses.leaf[found], is_put, place[inverse], uses.tokens[found]
+    # A task with an unknown number of tokens moves as many as the task at the other end.
+    declared = np.array([port.tokens is not None and max(port.tokens, 1) for _, _, port in uses.kinds])[uses.kind]
+    tokens = declared if declared.all() else np.where(declared, declared, graph.tokens[uses.stream])
+    own_uses = uses.leaf, is_put, place[inverse], tokens
     told = np.stack([column[here] for column in own_uses]).astype(np.int64)
     return NodeLinks(channels, group.once(_leaf_uses, len(schedule.classes), told.tobytes()))
 

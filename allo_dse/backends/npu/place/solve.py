@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from allo_dse.mapper.violation import Violation
 
 from .placed_design import Infeasible, PlacedDesign
-from .preferences import Preferences
+from .preferences import cheapest
 from .problem import Placement, Problem
 from .router import routed
 
@@ -59,4 +59,4 @@ def _apart(problem: Problem) -> Placement | None:
     limits = problem.limits.core_limits
     if problem.streams or any(needs[what] > limits[what] for needs in problem.needs for what in needs):
         return None
-    return Placement(Preferences(problem).cheapest(), tuple(transfer.column for transfer in problem.transfers), ())
+    return Placement(cheapest(problem), tuple(transfer.column for transfer in problem.transfers), ())

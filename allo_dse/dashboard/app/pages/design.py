@@ -54,12 +54,6 @@ _VERDICTS = {"yes": ("verified", "good"), **{verdict: (words, "bad") for verdict
 
 
 def register(app: Dash, context: Context) -> None:
-    _showing(app, context)
-    _exporting(app, context)
-    _compiling(app, context)
-
-
-def _showing(app: Dash, context: Context) -> None:
     board = context.board
 
     @app.callback(
@@ -100,10 +94,6 @@ def _showing(app: Dash, context: Context) -> None:
             raise PreventUpdate
         return known
 
-
-def _exporting(app: Dash, context: Context) -> None:
-    board = context.board
-
     @app.callback(
         Output("download", "data"),
         Output("export-error", "children"),
@@ -124,8 +114,6 @@ def _exporting(app: Dash, context: Context) -> None:
                 return no_update, error.with_hint
         return send_bytes(content, name), ""
 
-
-def _compiling(app: Dash, context: Context) -> None:
     @app.callback(
         Output("program-version", "data"),
         Output("compile-error", "children"),

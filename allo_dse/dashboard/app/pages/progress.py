@@ -31,12 +31,6 @@ MAX_FAILED, MAX_MESSAGES, MAX_MESSAGE = 100, 8, 160
 
 
 def register(app: Dash, context: Context) -> None:
-    _drawing(app, context)
-    _history(app, context)
-    _importance(app, context)
-
-
-def _drawing(app: Dash, context: Context) -> None:
     board = context.board
 
     @app.callback(Output("proofs", "children"), Input("version", "data"), prevent_initial_call=True)
@@ -85,10 +79,6 @@ def _drawing(app: Dash, context: Context) -> None:
                 figures.workers_figure(spans, paint),
             )
 
-
-def _history(app: Dash, context: Context) -> None:
-    board = context.board
-
     @app.callback(
         Output("history", "figure"),
         Output("hypervolume", "figure"),
@@ -110,10 +100,6 @@ def _history(app: Dash, context: Context) -> None:
                 figures.history_figure(board, objective, theme(look), against=against, hidden=hidden),
                 figures.hypervolume_figure(board, theme(look), against=against, hidden=hidden),
             )
-
-
-def _importance(app: Dash, context: Context) -> None:
-    board = context.board
 
     @lru_cache(maxsize=16)
     def shares(run: int, objective: str, _size: int) -> dict[str, float]:

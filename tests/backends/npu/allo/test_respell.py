@@ -16,10 +16,10 @@ from allo_dse.eval.target import MODEL
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import Program
-from allo_dse.space.choice import random_suggest
 from allo_dse.space.choices.kernel_folds import KernelFolds
 from allo_dse.space.choices.parameters import ParameterChoice
 from allo_dse.space.design import Draft
+from allo_dse.space.genes import random_suggest
 from allo_dse.space.params import ParameterSpace
 from tests.space.support import MadePrograms
 from tests.support.programs import INT16, attention_program, gemm_program

@@ -21,7 +21,8 @@ from allo_dse.device.device import Device
 from allo_dse.eval.backend import Sources
 from allo_dse.eval.design_folder import artifacts_of, design_files, write_files
 from allo_dse.eval.execute.run import run_graph
-from allo_dse.eval.verify import as_computable, asked
+from allo_dse.eval.inputs import asked
+from allo_dse.eval.reference import as_computable
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.program import Program

@@ -10,8 +10,7 @@ import pytest
 from allo_dse.backends.npu.evaluator import NpuBounds, NpuSimulator
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.place.placed_design import PlacedDesign
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TileOp
+from allo_dse.compiler.program.compiled import CompiledProgram, TileOp
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.every_fold import fold_choices

@@ -15,10 +15,9 @@ from ortools.sat.python import cp_model
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.movement import StreamFlow
 from allo_dse.backends.npu.place.array import ArrayLimits, Link, Tile
-from allo_dse.backends.npu.place.by_models import JointModel
+from allo_dse.backends.npu.place.by_models import JointModel, PlacementModel
 from allo_dse.backends.npu.place.placed_design import Hop, Infeasible, PlacedDesign, Port
-from allo_dse.backends.npu.place.placement_model import PlacementModel
-from allo_dse.backends.npu.place.preferences import Preferences
+from allo_dse.backends.npu.place.preferences import cheapest, wire_costs
 from allo_dse.backends.npu.place.problem import NodeNeed, Problem
 from allo_dse.backends.npu.place.solve import solve
 from allo_dse.common.cp_sat import answer
@@ -241,15 +240,12 @@ def test_agrees_with_trying_everything(problem: Problem) -> None:
 @settings(max_examples=40, deadline=None)
 @given(problems())
 def test_without_streams_no_assignment_is_cheaper(problem: Problem) -> None:
-    wishes = Preferences(problem)
-    cores = problem.limits.cores
-    costs = [
-        sum(cost[tile] for cost, tile in zip(wishes.costs, tiles, strict=True))
-        for tiles in permutations(cores, len(problem.nodes))
-    ]
-    found = wishes.cheapest()
+    costs, cores = wire_costs(problem).tolist(), problem.limits.cores
+    every = permutations(range(len(cores)), len(problem.nodes))
+    least = min(sum(cost[at] for cost, at in zip(costs, places, strict=True)) for places in every)
+    found = cheapest(problem)
     assert len(set(found)) == len(problem.nodes)
-    assert sum(cost[tile] for cost, tile in zip(wishes.costs, found, strict=True)) == min(costs)
+    assert sum(cost[cores.index(tile)] for cost, tile in zip(costs, found, strict=True)) == least
 
 
 @settings(max_examples=25, deadline=None)

@@ -97,9 +97,8 @@ class _Reader:
     def block(self, items: Iterable[Item], unrolled: Unrolled) -> None:
         for item in items:
             if isinstance(item, Planned):
-                values = range(item.first, item.first + item.trips * item.step, item.step)
-                self.ranges[item.variable] = min(values, default=0), max(values, default=0)
-                self.block(item.body, {**unrolled, item.variable: values})
+                self.ranges[item.variable] = min(item.values, default=0), max(item.values, default=0)
+                self.block(item.body, {**unrolled, item.variable: item.values})
             elif isinstance(item, Branch):
                 self._either(item.sides, unrolled)  # type: ignore[arg-type]
             elif item.access is not None and not item.block:
@@ -150,11 +149,11 @@ class _Reader:
 
     def _know(self, element: Element) -> None:
         self.known.add(element)
-        self.seen.setdefault(element[0], {}).setdefault(_shape(element), set()).add(element)
+        self.seen.setdefault(element[0], {}).setdefault(shape_of(element), set()).add(element)
 
     def _possibly_same(self, element: Element) -> list[Element]:
         """Return the other elements that were seen, and are not known to differ from this one."""
-        own = _shape(element)
+        own = shape_of(element)
         return [
             other
             for shape, others in self.seen.get(element[0], {}).items()
@@ -164,7 +163,7 @@ class _Reader:
         ]
 
 
-def _shape(element: Element) -> Shape:
+def shape_of(element: Element) -> Shape:
     return tuple(None if form is None else (form.terms, form.derived) for form in element[1])
 
 

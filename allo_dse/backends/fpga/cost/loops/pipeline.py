@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear
-from allo_dse.compiler.ir.nest import Op
+from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
 
 from ..memory import Storage, addresses_of, split
@@ -129,10 +130,10 @@ def _around(lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], l
     arrays: Set[str] = set(rounds)
     while arrays != (kept := {a for a, _ in across} & {b for _, b in across}):
         arrays, across = kept, {(a, b) for a, b in across if a in kept and b in kept}
-    found, interval = None, least
-    while late := _too_long(lengths, rounds, arrays, interval):
-        found, interval = late, interval + 1
-    return (interval, found) if found else None
+    enough = range(sum(lengths.values()) + 1)  # no cycle is longer than the sum of all ways
+    interval = bisect_left(enough, True, least, key=lambda at: _too_long(lengths, rounds, arrays, at) is None)
+    late = _too_long(lengths, rounds, arrays, interval - 1) if interval > least else None
+    return (interval, late) if late else None
 
 
 def _too_long(
@@ -353,11 +354,10 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int])
 
 def _is_loop_like(item: Item) -> bool:
     """Return whether an item needs a loop of its own: blocks move between array and stream element by element."""
-    if isinstance(item, Op):
-        return item.block > 0
-    if isinstance(item, Planned):
-        return item.mode != "unroll" or any(_is_loop_like(inner) for inner in item.body)
-    return any(_is_loop_like(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
+    return any(
+        inner.block > 0 if isinstance(inner, Op) else isinstance(inner, Planned) and inner.mode != "unroll"
+        for inner in walk((item,))
+    )
 
 
 def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) -> Pipelined:

@@ -7,17 +7,17 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, combinations, pairwise, product
 from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import once, replace
 from allo_dse.compiler.ir.affine import Linear, Test, decided, forms_of
-from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, ops_of
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.device.device import FpgaDevice
 
 from ..items import accesses
@@ -64,10 +64,6 @@ def told_apart(levels: Iterable[tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]
     return (tuple(writer.written(items, {})) for items in shared)
 
 
-def _values(loop: Planned) -> range:
-    return range(loop.first, loop.first + loop.trips * loop.step, loop.step)
-
-
 def _shared(items: Iterable[Item], known: dict[range, list[int]], around: tuple[int, ...]) -> Iterator[Item]:
     """The items with one variable for loops of the same values that are not inside each other.
 
@@ -76,7 +72,7 @@ def _shared(items: Iterable[Item], known: dict[range, list[int]], around: tuple[
     """
     for item in items:
         if isinstance(item, Planned):
-            same = known.setdefault(_values(item), [])
+            same = known.setdefault(item.values, [])
             variable, body = next((v for v in same if v not in around), item.variable), item.body
             if variable not in same:
                 same.append(variable)
@@ -159,7 +155,7 @@ def _conditions(items: Iterable[Item], unrolled: Unrolled) -> Iterator[tuple[Tes
     """The conditions in some items, with the unrolled loops around each."""
     for item in items:
         if isinstance(item, Planned):
-            yield from _conditions(item.body, {**unrolled, item.variable: _values(item)})
+            yield from _conditions(item.body, {**unrolled, item.variable: item.values})
         elif isinstance(item, Branch):
             yield item.test, unrolled
             yield from _conditions((*item.sides[0], *item.sides[1]), unrolled)  # type: ignore[arg-type]
@@ -242,7 +238,7 @@ class _Writer(Struct, frozen=True):
                 yield item
 
     def _parts(self, loop: Planned) -> Iterator[range]:
-        values, own = _values(loop), self.cuts.get(loop.variable, ())
+        values, own = loop.values, self.cuts.get(loop.variable, ())
         starts = [n for n, value in enumerate(values) if n == 0 or loop.variable in self.every or value in own]
         yield from (values[start:end] for start, end in pairwise([*starts, len(values)]))
 
@@ -320,7 +316,7 @@ class Round:
         """Arrays with one element that the level around the inner loop begins anew, and stores once after it."""
         if not self.before:
             return frozenset()
-        first, last = (list(_ops(level[-1])) for level in (self.before, self.after))
+        first, last = (list(ops_of(level[-1])) for level in (self.before, self.after))
         stores = [op for op in last if (op.access is not None and op.access.write) or op.direction == "put"]
         begun = {op.access.array for op in first if op.access is not None and op.access.write}
         return self._updated & begun if len(stores) <= 1 else frozenset()
@@ -345,7 +341,7 @@ class Round:
     @property
     def arrays(self) -> frozenset[str]:
         """Arrays that the round uses."""
-        return frozenset(op.access.array for op in _ops(self._everything) if op.access is not None)
+        return frozenset(op.access.array for op in ops_of(self._everything) if op.access is not None)
 
     @cached_property
     def _inside(self) -> tuple[Use, ...]:
@@ -397,10 +393,9 @@ class Round:
         for array, group in groups.items():
             storage = storages[array]
             key = (storage.array, storage.splits, storage.in_registers, which)
-            busiest = self._busiest.get(key)
-            if busiest is None:
-                busiest = self._busiest[key] = busiest_bank(storage, group)
-            found[array] = math.ceil(busiest / storage.ports(self.device))
+            if key not in self._busiest:
+                self._busiest[key] = busiest_bank(storage, group)
+            found[array] = math.ceil(self._busiest[key] / storage.ports(self.device))
         return found
 
     def units(self, *, fabric: bool) -> tuple[tuple[Unit, int], ...]:
@@ -452,17 +447,6 @@ class Round:
             walk.block(self.after[walk.level])
 
 
-def _ops(items: Iterable[Item]) -> Iterator[Op]:
-    for item in items:
-        if isinstance(item, Op):
-            yield item
-        elif isinstance(item, Planned):
-            yield from _ops(item.body)
-        else:
-            for side in item.sides:
-                yield from _ops(side)  # type: ignore[arg-type]
-
-
 @dataclass(frozen=True, eq=False)
 class KnownRounds:
     """The different nests and rounds of a program's loops on a device, in whatever schedules."""
@@ -502,9 +486,7 @@ class KnownRounds:
         for place, (node, sources) in enumerate(zip(body, self._sources[own], strict=True)):
             said = tuple((number, plan.loops[number]) for number in sources if number in plan.loops)
             key = (own, place, said, tuple(pids.values()))
-            if key not in self._nests:
-                if len(self._nests) == _NESTS_KEPT:
-                    self._nests.clear()
-                self._nests[key] = planned((node,), plan, pids, self.device.hls.pipeline_loops)
-            found += self._nests[key]
+            made = partial(planned, (node,), plan, pids, self.device.hls.pipeline_loops)
+            nest: tuple[Item, ...] = once(self._nests, key, made, _NESTS_KEPT)
+            found += nest
         return tuple(found)

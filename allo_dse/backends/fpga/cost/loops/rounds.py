@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import StaticControlError
 from allo_dse.compiler.ir.affine import everywhere, forms_of
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.eval.execute.decided import Asked, Observed
 
 from ..plan import place_of, refusal
@@ -98,25 +98,17 @@ class Rounds(Struct, frozen=True):
         for event in reversed(alike.values()):
             first = min(first, event.level + 1)
             for test, _ in event.tests:
+                if isinstance(test, Asked) and self.observed is None:
+                    raise refusal(
+                        "whether this stream operation happens depends on data", place_of(self.task_class, op=event.op)
+                    )
                 if isinstance(test, Asked):
-                    self._require_observed(event)
                     first = 0
                     continue
                 used = {variable for form in forms_of(test) for variable in form.variables}
                 levels = [n for n, at in enumerate(loop.flat.loops) if at.variable in used]
                 first = min([first, *levels])
         return first
-
-    def _require_observed(self, event: StreamEvent) -> None:
-        """Reject a data-dependent condition around a stream operation if no run decides it.
-
-        Raises:
-            StaticControlError: always for those.
-        """
-        if self.observed is None:
-            raise refusal(
-                "whether this stream operation happens depends on data", place_of(self.task_class, op=event.op)
-            )
 
     def _reached(
         self, level: int, after: bool, position: Sequence[NDArray[np.int64]], spans: list[int], first: int

@@ -24,7 +24,7 @@ from allo_dse.eval.execute.decided import Asked
 
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
-from .effects import Element, apart
+from .effects import Element, Shape, apart, shape_of
 from .events import Guard, StreamEvent
 from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
 
@@ -47,9 +47,6 @@ class _Held(Struct):
     waits: bool
     kept: int
     last: int = 0
-
-
-_Form = tuple[tuple[object, object] | None, ...]
 
 
 @dataclass
@@ -90,7 +87,7 @@ class Walk:
     guard: bool = False
     clocked: set[Element] = field(default_factory=set)
     order: list[Element] = field(default_factory=list)
-    _alike: defaultdict[str, dict[_Form, dict[Element, None]]] = field(default_factory=lambda: defaultdict(dict))
+    _alike: defaultdict[str, dict[Shape, dict[Element, None]]] = field(default_factory=lambda: defaultdict(dict))
     pipelined: set[int] = field(default_factory=set)
     level: int = 0
     tests: tuple[Guard, ...] = ()
@@ -278,7 +275,7 @@ class Walk:
 
     def _perhaps(self, element: Element) -> list[Element]:
         """The elements stored in this round that may be this one."""
-        own, found = _without_constants(element), [element] if element in self.stored else []
+        own, found = shape_of(element), [element] if element in self.stored else []
         for form, others in self._alike[element[0]].items():
             if form != own or None in form:
                 found += [o for o in others if o != element and o in self.stored and not apart(o, element)]
@@ -288,7 +285,7 @@ class Walk:
         self.stored[element] = time
         self._stores[element[0]] += 1
         self.order.append(element)
-        self._alike[element[0]].setdefault(_without_constants(element), {})[element] = None
+        self._alike[element[0]].setdefault(shape_of(element), {})[element] = None
         if clocked:
             self.clocked.add(element)
 
@@ -477,10 +474,6 @@ class Walk:
 
 def _ns(time: Time, usable: float) -> float:
     return time[0] * usable + time[1]
-
-
-def _without_constants(element: Element) -> _Form:
-    return tuple(None if form is None else (form.terms, form.derived) for form in element[1])
 
 
 def _ahead(second: Element, third: Element, copies: int) -> Element:

@@ -18,12 +18,11 @@ from allo_dse.compiler.ir.nest import Op
 from allo_dse.device.device import FpgaDevice
 
 from ..operators import FREE, multiply_add
-from ..plan import Item, Planned
+from ..plan import WIDTHS, Item, Planned
 from .effects import Element
 
 Time: TypeAlias = tuple[int, float]
 _KINDS = {"arith.addi": "sum", "arith.subi": "sum", "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor"}
-_WIDTHS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
 
 
 class Sum(Struct, frozen=True):
@@ -94,7 +93,7 @@ def kind_of(op: Op) -> str | None:
 
 def passes_on(op: Op) -> bool:
     """Return whether an operation only changes the width of a sum."""
-    return op.name in _WIDTHS
+    return op.name in WIDTHS
 
 
 def multiply_adds(items: Iterable[Item], device: FpgaDevice) -> dict[int, Op]:

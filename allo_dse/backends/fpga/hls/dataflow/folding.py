@@ -19,9 +19,8 @@ from ..cpp.linear import Linear
 from ..cpp.streams import Carrier
 from .edge_movers import EdgeMovers
 from .functions import Parameter, TaskFunction, tensor_text
-from .kept_tiles import KeptTiles, Slot
 from .tensor_plan import ClassPlan, PortPlan
-from .tile_movers import TileMover
+from .tile_movers import KeptTiles, Slot, TileMover
 from .top import Top, declare_stream
 
 

@@ -9,8 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import ir, nested_ops
-from allo_dse.compiler.program.compiled import Directive
-from allo_dse.compiler.program.kernel import ExternalCall
+from allo_dse.compiler.program.compiled import Directive, ExternalCall
 from allo_dse.compiler.program.tensors import StreamArray, Tensor
 
 from ..cpp.expressions import Element, Names, element_of, element_of_dtype, identifier
@@ -97,12 +96,6 @@ def array_pragmas_of(
     return tuple(text for name in known for text in pragmas.array(name, variable, dims))
 
 
-def copy_out(frame: Frame, argument: ir.Value) -> None:
-    """Send results at the end of the task."""
-    if argument in frame.body.results:
-        frame.body.line(frame.body.results[argument])
-
-
 def _copy(frame: Frame, port: PortPlan, array: Array, stream: str, *, load: bool) -> str:
     """The call of a function that fills an array from a stream, or sends what it holds."""
     parameters = by_reference(array.element, "part", port.dims), f"hls::stream< {port.word} > &words"
@@ -171,8 +164,9 @@ def task_function(
         parameters += _bind_tensor(frame, position, tensors[position], wanted[position])
     _bind_state(frame, states)
     translate(body, plan.function)
-    for position in order:
-        copy_out(frame, tensors[position])
+    for position in order:  # send results at the end of the task
+        if tensors[position] in body.results:
+            body.line(body.results[tensors[position]])
     parameters += own_streams
     text = "\n".join(body.lines)
     used = tuple(p for p in parameters if p.kind != "pid" or re.search(rf"\bp{p.number}\b", text))

@@ -104,16 +104,23 @@ def over_tile(
         inside: what is done at an address, so deep inside.
     """
     address = "place[tile]"
-    loops: list[str] = []
     for dim, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
         if extent > 1:
-            counter, last = counter_of(dim), dim == len(extents) - 1
-            address += f" + {counter}" + (f" * {stride}" if stride > 1 else "")
-            loops.append(loop(depth + len(loops), counter, extent, lanes if last else 1))
-    deepest = depth + len(loops)
-    pipelined = ["#pragma HLS pipeline II=1"] if loops else []
+            address += f" + {counter_of(dim)}" + (f" * {stride}" if stride > 1 else "")
+    return _over(depth, extents, lanes, lambda deepest: inside(address, deepest))
+
+
+def _over(
+    depth: int, extents: Sequence[int], lanes: int, inside: Callable[[int], list[str]], *, pipelined: bool = False
+) -> list[str]:
+    """Loops over the words of a box; a loop around them is `pipelined` where there are none."""
+    dims = [dim for dim, extent in enumerate(extents) if extent > 1]
+    deepest = depth + len(dims)
+    steps = [lanes if dim == len(extents) - 1 else 1 for dim in dims]
+    loops = [loop(depth + n, counter_of(dim), extents[dim], steps[n]) for n, dim in enumerate(dims)]
+    pragmas = ["#pragma HLS pipeline II=1"] if loops or pipelined else []
     closed = ["  " * level + "}" for level in range(deepest - 1, depth - 1, -1)]
-    return [*loops, *pipelined, *inside(address, deepest), *closed]
+    return [*loops, *pragmas, *inside(deepest), *closed]
 
 
 def over_part(port: PortPlan, array: str, stream: str, depth: int, *, load: bool) -> list[str]:
@@ -122,23 +129,20 @@ def over_part(port: PortPlan, array: str, stream: str, depth: int, *, load: bool
     Args:
         array: what holds the part. depth: of the outermost loop.
     """
-    loops, place = list[str](), array
-    for dim in port.kept:
-        counter, last = counter_of(dim), dim == len(port.box.extents) - 1
-        loops.append(loop(depth + len(loops), counter, port.box.extents[dim], port.lanes if last else 1))
-        place += f"[{counter}]"
-    deepest = depth + len(loops)
-    indent, pipelined = "  " * deepest, ["#pragma HLS pipeline II=1"] if deepest > 1 else []
-    closed = ["  " * level + "}" for level in range(deepest - 1, depth - 1, -1)]
-    if port.lanes == 1:
-        moved = f"{indent}{place} = {stream}.read();" if load else f"{indent}{stream}.write({place});"
-        return [*loops, *pipelined, moved, *closed]
-    lane, each = f"{place[:-1]} + lane]", [loop(deepest, "lane", port.lanes), "#pragma HLS unroll"]
-    if load:
-        words = [f"{indent}const {port.word} word = {stream}.read();", *each, f"{indent}  {lane} = word[lane];"]
-        return [*loops, *pipelined, *words, f"{indent}}}", *closed]
-    words = [f"{indent}{port.word} word;", *each, f"{indent}  word[lane] = {lane};", f"{indent}}}"]
-    return [*loops, *pipelined, *words, f"{indent}{stream}.write(word);", *closed]
+    place = array + "".join(f"[{counter_of(dim)}]" for dim in port.kept)
+
+    def moved(deepest: int) -> list[str]:
+        indent = "  " * deepest
+        if port.lanes == 1:
+            return [f"{indent}{place} = {stream}.read();" if load else f"{indent}{stream}.write({place});"]
+        lane, each = f"{place[:-1]} + lane]", [loop(deepest, "lane", port.lanes), "#pragma HLS unroll"]
+        if load:
+            word = f"{indent}const {port.word} word = {stream}.read();"
+            return [word, *each, f"{indent}  {lane} = word[lane];", f"{indent}}}"]
+        sent = [f"{indent}  word[lane] = {lane};", f"{indent}}}", f"{indent}{stream}.write(word);"]
+        return [f"{indent}{port.word} word;", *each, *sent]
+
+    return _over(depth, port.box.extents, port.lanes, moved, pipelined=depth > 1)
 
 
 @dataclass

@@ -21,8 +21,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.compiled import STREAM, CompiledProgram, Directive
-from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.compiler.program.compiled import STREAM, CompiledProgram, Directive, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, Tensor, TensorPort
 
 from ..cpp.expressions import element_of_dtype

@@ -6,12 +6,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.kernel import TaskClass, tile_of
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, tile_of
 from allo_dse.compiler.program.tensors import IndexMap, StreamArray, Tensor
 
 from ..cpp.expressions import Names, element_of_dtype, identifier, interface_type
@@ -44,9 +45,9 @@ class Argument(Struct, frozen=True):
     tensor: int
     text: str
     element: str
-    is_value: bool
-    writes: bool
     size: int
+    is_value: bool = False
+    writes: bool = False
     extents: tuple[int, ...] = ()
     pragmas: tuple[str, ...] = ()
     stream: Arrival | None = None
@@ -91,22 +92,20 @@ class Top:
 
     def argument(self, tensor: Tensor, wanted: str, *, writes: bool, raw: bool = False) -> str:
         """Add a pointer argument; returns its name."""
-        name = self.names.new(wanted)
         element = str(element_of_dtype(tensor.dtype)) if raw else interface_type(tensor.dtype)
-        text = f"{'' if writes else 'const '}{element} *{name}"
-        size = max(1, math.prod(tensor.shape))
-        self.arguments.append(
-            Argument(name, tensors_of(self.program).index(tensor), text, element, False, writes, size)
-        )
+        text = f"{'' if writes else 'const '}{element} *{{}}"
+        return self._added(tensor, wanted, text, element=element, writes=writes)
+
+    def _added(self, tensor: Tensor, wanted: str, text: str, **more: Any) -> str:
+        """Add an argument for a tensor, declared by `text` with `{}` for its name; returns that."""
+        name, number = self.names.new(wanted), tensors_of(self.program).index(tensor)
+        values = {"element": str(element_of_dtype(tensor.dtype)), "size": max(1, math.prod(tensor.shape)), **more}
+        self.arguments.append(Argument(name, number, text.format(name), **values))
         return name
 
     def stream(self, tensor: Tensor, wanted: str, how: Arrival, *, writes: bool) -> str:
         """Add a tensor that is an AXI stream; returns its name."""
-        name, element = self.names.new(wanted), str(element_of_dtype(tensor.dtype))
-        number, size = tensors_of(self.program).index(tensor), math.prod(tensor.shape)
-        text = f"{how.stream} &{name}"
-        self.arguments.append(Argument(name, number, text, element, False, writes, size, stream=how))
-        return name
+        return self._added(tensor, wanted, f"{how.stream} &{{}}", writes=writes, stream=how)
 
     def memory(self, plan: ClassPlan, port: PortPlan, wanted: str, tile: int = 0, *, writes: bool) -> str:
         """Add a tensor in memory on the chip; returns its name.
@@ -119,16 +118,14 @@ class Top:
         place = (tensor.name, tile if common and common.is_tiled else 0)
         if common and place in self.memories:
             return self.memories[place]
-        name, element = self.names.new(tensor.name if common else wanted), str(element_of_dtype(tensor.dtype))
-        text = tensor_text(tensor, name, writes=writes or common is not None)
-        number, size = tensors_of(self.program).index(tensor), math.prod(tensor.shape)
+        writes = writes or common is not None
+        text = tensor_text(tensor, "{}", writes=writes)
+        name = self._added(tensor, tensor.name if common else wanted, text, writes=writes, extents=tensor.shape)
         pragmas = array_pragmas_of(self.pragmas(plan.task_class), plan, port, name, range(len(tensor.shape)))
         if common:
             self.memories[place] = name
             pragmas = (*pragmas, f"stream variable={name} type=unsync")
-        self.arguments.append(
-            Argument(name, number, text, element, False, writes or common is not None, size, tensor.shape, pragmas)
-        )
+        self.arguments[-1] = replace(self.arguments[-1], pragmas=pragmas)
         return name
 
     def value(self, tensor: Tensor) -> str:
@@ -137,9 +134,7 @@ class Top:
         for argument in self.arguments:
             if argument.tensor == number:
                 return argument.name
-        name, element = self.names.new(tensor.name), str(element_of_dtype(tensor.dtype))
-        self.arguments.append(Argument(name, number, f"{element} {name}", element, True, False, 1))
-        return name
+        return self._added(tensor, tensor.name, f"{element_of_dtype(tensor.dtype)} {{}}", is_value=True)
 
 
 def declare_streams(top: Top, used: Sequence[StreamArray]) -> None:
@@ -216,16 +211,12 @@ def _call(top: Top, number: int, group: Group, function: TaskFunction, offset: S
     arguments = [_argument(top, number, group, parameter, pid, offset) for parameter in function.parameters]
     name = function.symbol
     if function.has_state:
-        name += f"<{_linear_pid(group.plan, [p.const for p in pid])}>"
+        name += f"<{int(np.ravel_multi_index(tuple(p.const for p in pid), group.plan.kernel.mesh))}>"
     top.lines.append(f"{'  ' * depth}ALLO_PROCESS({', '.join([name, *arguments])});")
 
 
 def _plus(start: int, text: str) -> Linear:
     return Linear(start + int(text)) if text.isdigit() else Linear(start, {text: 1})
-
-
-def _linear_pid(plan: ClassPlan, pid: Sequence[int]) -> int:
-    return int(np.ravel_multi_index(tuple(pid), plan.kernel.mesh))
 
 
 def _argument(
@@ -246,17 +237,12 @@ def _argument(
     if parameter.kind in ("in", "out"):
         return top.tiles[number, parameter.kind, tensor.name + str(parameter.number)].of(offset)
     task = identifier("_".join([tensor.name, plan.kernel.name, *(str(p.const) for p in pid)]))
-    wanted = tensor.name if _only_user(top, plan, tensor) else task
+    users = [kernel for kernel in top.program.kernels if tensor in kernel.args]
+    wanted = tensor.name if users == [plan.kernel] and plan.kernel.task_count == 1 else task
     if port.access == "onchip":
         tile = int(tile_of(port.port, np.array([[p.const for p in pid]], np.int64))[0])
         return top.memory(plan, port, wanted, tile, writes=port.copies_out)
     return top.argument(tensor, wanted, writes=port.copies_out, raw=port.access == "shared")
-
-
-def _only_user(top: Top, plan: ClassPlan, tensor: Tensor) -> bool:
-    """Return whether a tensor has only one pointer because a kernel of one task is its only user."""
-    users = [k for k in top.program.kernels if tensor in k.args]
-    return users == [plan.kernel] and plan.kernel.task_count == 1
 
 
 def stream_index(index: IndexMap, pid: Sequence[Linear]) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import ir, nested_ops
-from allo_dse.compiler.program.compiled import DATAFLOW, STREAM, CompiledProgram, Directive, stream_depth
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import DATAFLOW, STREAM, CompiledProgram, Directive, TaskClass, stream_depth
 from allo_dse.compiler.program.tensors import SourceLocation
 
 from ..cpp.expressions import identifier

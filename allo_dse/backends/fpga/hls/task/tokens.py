@@ -63,8 +63,7 @@ def _put(body: Body, op: ir.Operation) -> None:
 
 def _get_block(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
-    view = body.views[op.operands[1]]
-    body.flush(frozenset([view.array]))
+    body.flush(frozenset([body.views[op.operands[1]].array]))
     if argument.carrier.by_element:
         _copy_block(body, op, lambda place, at: f"{place} = {stream}.read();")
         return
@@ -118,8 +117,7 @@ def _try_get(body: Body, op: ir.Operation) -> None:
 
 def _try_get_block(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
-    view = body.views[op.operands[1]]
-    body.flush(frozenset([view.array]))
+    body.flush(frozenset([body.views[op.operands[1]].array]))
     token, success = body.names.new("token"), body.names.new("ok")
     body.line(f"{argument.carrier.token} {token};")
     body.line(f"const bool {success} = {stream}.read_nb({token});")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allo_dse.backends.fpga.cost.loops import pipeline as pipelines
 from allo_dse.backends.fpga.cost.loops.effects import effects_of
 from allo_dse.backends.fpga.cost.loops.pipeline import Flat, build
 from allo_dse.backends.fpga.cost.loops.round import KnownRounds
@@ -254,3 +255,18 @@ def test_what_stands_around_an_inner_loop_is_on_the_way_of_what_rounds_hand_on()
     product, total = (present(U280.operator("f32", name)).latency for name in ("mul", "add_fabric"))
     assert around.trips == inside.trips == 8 * 128
     assert product + total <= around.ii == inside.ii
+
+
+@settings(max_examples=50)
+@given(st.data(), st.lists(st.integers(1, 4), min_size=2, max_size=4), st.integers(1, 30))
+def test_the_interval_of_cycles_over_arrays_is_the_least(data: st.DataObject, rounds: list[int], least: int) -> None:
+    """It may be thousands, as of stencils whose loops are unrolled: it is not counted up to."""
+    names = "abcd"[: len(rounds)]
+    ways = data.draw(st.dictionaries(st.tuples(st.sampled_from(names), st.sampled_from(names)), st.integers(1, 60)))
+    distances = dict(zip(names, rounds, strict=True))
+    found = pipelines._around(ways, distances, least)
+    across = {a for a, b in ways if a != b} & {b for a, b in ways if a != b}
+    counted = least
+    while pipelines._too_long(ways, distances, across, counted):
+        counted += 1
+    assert (found[0] if found else least) == counted

@@ -21,7 +21,7 @@ from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import DERIVE, Choice, Compare, Derived, Linear, Test, decided, everywhere
 from allo_dse.compiler.ir.nest import Access, Branch, Loop, Node, Op
-from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.decided import Observed, data_sites

@@ -1,5 +1,6 @@
 """`df.build` as Allo has it: checks a mapping as `ComputationGraph.bundle_multi` and `chain` do, then "builds"."""
 
+import math
 import os
 import sys
 import time
@@ -29,10 +30,18 @@ def build(func, target="vitis_hls", project="top.prj", mapping_primitives=None, 
     program = load_program(func)
     check(program, mapping_primitives or [], device_type)
     Path(project).mkdir(exist_ok=True)
-    (Path(project) / "top.mlir").write_text("module {}\n")
+    (Path(project) / "top.mlir").write_text(text(program, device_type))
     if mode == "build fails":
         raise RuntimeError("Failed to compile the MLIR-AIE code")
     return Module(program.vmg.apply(mapping_primitives) if mapping_primitives else program.vmg, mode)
+
+
+def text(program, device):
+    """What of Allo's module others read: the device, an alias, the arguments of its sequence."""
+    given = ", ".join(f"%arg{at}: memref<{math.prod(t.shape)}x{t.dtype.name}>" for at, t in enumerate(program.tensors))
+    lines = ["#map = affine_map<(d0) -> (d0)>", "module {", f"  aie.device({device.partition('_')[0]}) {{"]
+    lines += [f"    aiex.runtime_sequence({given}) {{", "    }", "  }", "}"]
+    return "\n".join(lines)
 
 
 def tags(program):

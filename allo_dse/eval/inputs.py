@@ -1,0 +1,122 @@
+"""Tensors that a run takes and gives, random inputs, and smaller instances of a program."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from allo_dse.common.errors import StudyError, of_the_study
+from allo_dse.common.records import Array
+from allo_dse.compiler.model.arguments import numpy_dtype
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import Tensor
+from allo_dse.mapper.program import Program
+from allo_dse.space.params import Assignment
+
+LOST = "nothing is lost: correct it, and the same command verifies the front"
+
+
+Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
+"""Maps parameters to the changes for a smaller instance with the same mesh."""
+
+
+_REDUCED: WeakKeyDictionary[Program, tuple[Smaller, Program]] = WeakKeyDictionary()
+"""The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
+and each is run and proved."""
+
+
+Reference = Callable[..., object]
+"""Computes the expected outputs from the inputs, with NumPy."""
+
+
+def reduced(program: Program, verify_with: Smaller) -> Program:
+    """Return the smaller instance of a program that a study names.
+
+    Raises:
+        StudyError: when it cannot be made, which is not the design's fault.
+    """
+    known = _REDUCED.get(program)
+    if known is not None and known[0] is verify_with:
+        return known[1]
+    with of_the_study("verify_with", LOST):
+        small_one = program.with_params(**verify_with(Assignment(program.params)))
+    for kernel, small in zip(program.kernels, small_one.kernels, strict=True):
+        if kernel.mesh != small.mesh:
+            raise StudyError(
+                f"verify_with changes the mesh of {kernel.name} from {kernel.mesh} to {small.mesh}",
+                hint="a reduced instance must have the same number of tasks along every axis",
+            )
+    _REDUCED[program] = verify_with, small_one
+    return small_one
+
+
+def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
+    """Return the names of the tensors that are only read, and of those that are written."""
+    written = {port.tensor.name for port in program.tensor_ports if port.writes}
+    names = [tensor.name for tensor in program.tensors]
+    return [name for name in names if name not in written], [name for name in names if name in written]
+
+
+def asked(program: CompiledProgram, reference: Reference | None = None) -> list[str]:
+    """Return the names of the tensors that a reference takes, in order, with values before a run.
+
+    These are the tensors that the program reads. Tensors that it also writes are passed all or none: they are left out,
+    and zero, if the reference has parameters for the others only (parameters with defaults are its own).
+    """
+    only = directions(program)[0]
+    read = {port.tensor.name for port in program.tensor_ports if port.reads}
+    every = [tensor.name for tensor in program.tensors if tensor.name in read or tensor.name in only]
+    return every if reference is None or _arguments(reference) == len(every) else only
+
+
+def _arguments(function: Reference) -> int:
+    """Return the number of positional arguments that a function must have."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in positional and one.default is one.empty for one in found)
+
+
+def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:
+    """Random inputs and zeroed outputs."""
+    rng = np.random.default_rng(seed)
+    return {
+        t.name: _random(t, rng) if t.name in inputs else np.zeros(t.shape, numpy_dtype(t.dtype))
+        for t in program.tensors
+    }
+
+
+def _random(tensor: Tensor, rng: np.random.Generator) -> Array:
+    dtype = tensor.dtype
+    if dtype.is_float:
+        return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
+    low, high = (-(1 << dtype.bits - 1), 1 << dtype.bits - 1) if dtype.is_signed else (0, 1 << dtype.bits)
+    return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
+
+
+def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:
+    """Random inputs above zero, floats of magnitudes from 1/16 to 1, integers that fit three bits; zeroed outputs.
+
+    At the end of each axis are the largest and the smallest in turn, which a maximum or minimum without its last step
+    would miss.
+    """
+    rng = np.random.default_rng([seed, 1])
+    found = {}
+    for tensor in program.tensors:
+        dtype = tensor.dtype
+        made: Array = np.zeros(tensor.shape)
+        if tensor.name in inputs:
+            most = min(8, 1 << max(1, dtype.bits - dtype.is_signed))
+            made = np.exp2(rng.uniform(-4, 0, tensor.shape)) if dtype.is_float else rng.integers(0, most, tensor.shape)
+            for axis in range(made.ndim):
+                end = np.moveaxis(made, axis, 0)[-1:]
+                in_turn = np.indices(end.shape).sum(axis=0) % 2 == 0
+                powers = rng.uniform(0, 1, end.shape) - 5 * ~in_turn
+                end[...] = np.exp2(powers) if dtype.is_float else np.where(in_turn, most - 1, 0)
+        found[tensor.name] = made.astype(numpy_dtype(dtype))
+    return found

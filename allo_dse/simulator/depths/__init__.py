@@ -1,0 +1,5 @@
+"""FIFO depths of networks: fronts of cycles against memory.
+
+Imports: common, simulator.network, simulator.replay.
+Imported by: backends, cli.
+"""
