@@ -9,6 +9,7 @@ Task bodies are compiled once and shared by all programs whose bodies have the s
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -413,19 +414,15 @@ def _arguments(group: ClassTasks, run: Run) -> list[Any]:
     """Pid, tiles, state, vendor kernels and FIFOs of each task of a class, in the order of its body's parameters."""
     tiles = [Tiles(run.tensors[name], offset, strides) for name, offset, strides in group.tiles]
     task_class = group.task_class
-    state = [_own_rows(array) for array in run.state.variables[task_class.kernel, task_class.name]]
+    state = []
+    for array in run.state.variables[task_class.kernel, task_class.name]:  # a row per task
+        strides = tuple(math.prod(array.shape[axis + 2 :]) for axis in range(array.ndim - 1))
+        state.append(Tiles(array, np.arange(len(array)) * array[0].size, strides))
     streams = [
         number if isinstance(binding, StreamArray) else run.wiring.fifo[number]
         for binding, number in zip(task_class.body.streams, group.streams, strict=True)
     ]
     return [*group.pid, *tiles, *state, *run.externals.addresses(task_class), *streams]
-
-
-def _own_rows(array: Array) -> Tiles:
-    """One row per task of an array of rows."""
-    size = array[0].size
-    strides = tuple(int(np.prod(array.shape[axis + 2 :])) for axis in range(array.ndim - 1))
-    return Tiles(array, np.arange(len(array)) * size, strides)
 
 
 def _token_bytes(program: CompiledProgram, engine: Engine) -> IntArray:

@@ -19,7 +19,7 @@ from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
 
-from ..memory import Storage, addresses_of, split
+from ..memory import IntArray, Storage, addresses_of, split
 from ..operators import LIGHT_NS, Unit
 from ..plan import Item, Planned
 from .binding import Addresses, muxes
@@ -66,11 +66,12 @@ def carried(
     for array in effects.carried:
         uses = [(op, unrolled) for op, unrolled in effects.uses if op.access and op.access.array == array]
         stores, loads = ([use for use in uses if use[0].name == name] for name in ("store", "load"))
-        pairs = [(s, ld, d) for s, ld in product(stores, loads) if (d := _between(s, ld, loops)) is not None]
-        if pairs:
-            nearest = min(d for _, _, d in pairs)
-            lost = frozenset(_indices(stores)) - frozenset(_indices(store for store, _, _ in pairs))
-            loaded = _indices(load for _, load, _ in pairs)
+        rounds = _distances(stores, loads, loops)
+        if rounds.any():
+            nearest = int(rounds[rounds > 0].min())
+            kept = _indices(store for store, some in zip(stores, rounds, strict=True) if some.any())
+            lost = frozenset(_indices(stores)) - frozenset(kept)
+            loaded = _indices(loads[load] for _, load in np.argwhere(rounds))
             in_memory = array not in registers and nearest == 1 and _is_single(stores, loads, variables)
             chosen = array in begun or in_memory
             found.append(Carried(array, nearest, array in registers, loaded, lost, chosen))
@@ -167,6 +168,35 @@ def memory_interval(
     return worst, name
 
 
+def _distances(stores: Sequence[Use], loads: Sequence[Use], loops: tuple[Planned, ...]) -> IntArray:
+    """Return the rounds from each store to the next load of the same element, at least; 0 where there is none.
+
+    Copies of unrolled loops are many, and their pairs more. Indices of one form differ in constants, and only the
+    differences of these decide.
+    """
+    found = np.zeros((len(stores), len(loads)), np.int64)
+    for (mine, ours), (theirs, others) in product(_alike(stores), _alike(loads)):
+        apart = (ours[:, None] - others).reshape(found[np.ix_(mine, theirs)].size, -1)
+        _, first, which = np.unique(apart, axis=0, return_index=True, return_inverse=True)
+        pairs = list(product(mine, theirs))
+        rounds = [_between(stores[a], loads[b], loops) or 0 for a, b in (pairs[one] for one in first)]
+        found[np.ix_(mine, theirs)] = np.take(rounds, which).reshape(len(mine), len(theirs))
+    return found
+
+
+def _alike(uses: Sequence[Use]) -> Iterable[tuple[list[int], IntArray]]:
+    """Return positions of uses whose indices have one form, with their constants: int[uses, 1 + dimensions]."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for position, use in enumerate(uses):
+        forms = tuple(form and replace(form, constant=0) for form in _index(use))
+        groups[forms, frozenset(use[1].items())].append(position)
+    for positions in groups.values():
+        yield (
+            positions,
+            np.array([[0, *(form.constant if form else 0 for form in _index(uses[one]))] for one in positions]),
+        )
+
+
 def _between(store: Use, load: Use, loops: tuple[Planned, ...]) -> int | None:
     """Rounds from a store to the next load of the same element, at least; None when there is none."""
     stride, strides = 1, {}
@@ -238,15 +268,12 @@ def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]
 
     The shared part is None if that is unknown.
     """
-    (one, mine), (other, theirs) = store, load
-    assert one.access is not None
-    assert other.access is not None
-    for a, b in zip(one.access.index, other.access.index, strict=True):
-        first, second = split(a, mine), split(b, theirs)
+    for a, b in zip(_index(store), _index(load), strict=True):
+        first, second = split(a, store[1]), split(b, load[1])
         if first is None or second is None or first[1] != second[1]:
             yield None, set()
         else:
-            places = (addresses_of([part[0]], unrolled) for part, unrolled in ((first, mine), (second, theirs)))
+            places = (addresses_of([part[0]], unrolled) for part, (_, unrolled) in ((first, store), (second, load)))
             yield first[1], set(np.unique(np.subtract.outer(*places)).tolist())
 
 
@@ -296,10 +323,6 @@ class Pipelined(Struct, frozen=True):
         late = depth - self.depth
         events = tuple(replace(e, stage=max(0, e.stage + late)) if e.kind == "put" else e for e in self.events)
         return replace(self, ii=ii, depth=depth, limit="report", events=events, span=ii)
-
-    def instances(self, kind: str) -> int:
-        """Return the number of operators of a kind."""
-        return next((self.built(unit, n) for unit, n in self.units if unit.kind == kind), 0)
 
     def built(self, unit: Unit, copies: int) -> int:
         """Return how many operators are built for the copies of an operation in a round."""
@@ -394,11 +417,15 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
     once = flat.round
     early = max(once.port_cycles(storages, "early").values(), default=0)
     chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
-    kept = sum(
-        storages[array].array.bits * Addresses.of(loads).loads
+    counts = [
+        (storages[array].array.bits, Addresses.of(loads).loads)
         for array, loads in once.early_addresses.items()
         if not storages[array].in_registers
-    )
+    ]
+    chosen += round(
+        once.device.hls.mux_lut_per_input * sum(count for _, count in counts)
+    )  # they take turns at the ports
+    kept = sum(bits * count for bits, count in counts)
     kept += sum(storages[array].array.bits for array in promoted)
     return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 
