@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .design import Design
 
 
-FEWEST_PROBES, PROBES = 8, 64  # random designs from which the size of a space is estimated
+FEWEST_PROBES, PROBES = 16, 64  # random designs from which the size of a space is estimated
 SURE = 3.0  # standard errors
 MOST = 1e150  # designs that an estimate tells apart: squares of their numbers are finite
 
@@ -142,13 +142,13 @@ class Space:
         """Return the number of designs that the space generates, or None if it exceeds `limit`.
 
         It is None too if a choice has more options that lead to no design. Nothing is counted if an estimate exceeds
-        the limit by more than `SURE` standard errors.
+        twice the limit by more than `SURE` standard errors.
 
         Args:
             over: returns whether to give up.
         """
-        about, error = self.estimate(limit)
-        if about - SURE * error > limit:
+        about, error = self.estimate(2 * limit)
+        if about - SURE * error > 2 * limit:
             return None
         total = self._count(0, self.start, limit, over)
         return total if total <= limit else None
