@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from allo_dse.tune.show.reporters import QuietReporter
-from allo_dse.tune.show.run_view import View
+from allo_dse.tune.show.run_view import RunView
 from allo_dse.tune.study import load_studies, parse_settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +26,7 @@ EVERYTHING = 10**9
 class Stopwatch(QuietReporter):
     """Takes the time when the search ends: placing the front and writing its designs is not part of it."""
 
-    def update(self, view: View, last: bool = False) -> None:
+    def update(self, view: RunView, last: bool = False) -> None:
         if last:
             self.wall, self.cpu = time.perf_counter(), time.process_time()
 

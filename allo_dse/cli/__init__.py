@@ -9,16 +9,13 @@ Imported by: allo_dse.
 
 import sys
 from types import SimpleNamespace
-from typing import Any
+
+from allo_dse.common.imports import standing_in
 
 # Rich imports attrs to print its classes, and Typer's help Markdown: a fourth of the time of `--help`, for neither.
-_spared: dict[str, Any] = {"attr": None, "rich.markdown": SimpleNamespace(Markdown=None)}
-_spared = {name: _spared[name] for name in _spared.keys() - sys.modules.keys()}
-sys.modules.update(_spared)
-import rich.pretty  # noqa: E402, F401
+with standing_in({"attr": None, "rich.markdown": SimpleNamespace(Markdown=None)}):
+    import rich.pretty  # noqa: F401
 
-if "--help" in sys.argv:
-    import typer.rich_utils  # noqa: F401
-for _name in _spared:
-    del sys.modules[_name]
-from .main import main as main  # noqa: E402
+    if "--help" in sys.argv:
+        import typer.rich_utils  # noqa: F401
+from .main import main as main

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -56,7 +55,7 @@ def run_status(table: RunTable, pid: int | None) -> JsonObject:
         },
         "front_size": len(table.front),
         "hypervolume": None if math.isnan(volume) else volume,
-        "certificate": None if table.facts.certificate is None else msgspec.to_builtins(table.facts.certificate),
+        "certificate": msgspec.to_builtins(table.facts.certificate),
         "verified": sum(v.ok for v in table.verified.values()),
         "wrong": [key for key, v in table.verified.items() if not v.ok],
         "resume": table.facts.command_line,
@@ -124,6 +123,8 @@ def _log_age(table: RunTable) -> float | None:
 
 def print_design(table: RunTable, row: int, to: Console) -> None:
     """A design for a person."""
+    from allo_dse.dashboard.data.analysis import measured
+
     facts, verification = design_facts(table, row), table.verified.get(table.keys[row])
     print_facts(
         {
@@ -137,17 +138,11 @@ def print_design(table: RunTable, row: int, to: Console) -> None:
             "printed": facts.get("log") and str(table.path / facts["log"]),
             "violated": _pairs({n: v for n, v in (facts.get("constraints") or {}).items() if v}),
             **{f"by {name or 'evaluator'}": _pairs(metrics) for name, metrics in facts["rungs"].items()},
-            "latency is": latency_range_words(_metrics(table, row)).removeprefix("latency "),
+            "latency is": latency_range_words(measured(table, row)).removeprefix("latency "),
             "took": f"{facts.get('seconds', 0):.4g} s" + (" (cached)" if facts.get("cached") else ""),
         },
         to,
     )  # fmt: skip
-
-
-def _metrics(table: RunTable, row: int) -> Mapping[str, Any]:
-    from allo_dse.dashboard.data.analysis import measured
-
-    return measured(table, row)
 
 
 def _pairs(values: Any) -> tuple[str, ...]:

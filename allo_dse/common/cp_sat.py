@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 
-from ortools.sat.python import cp_model
+from .imports import standing_in
+
+# The solver imports pandas for models of whole series, which takes longer than most placements.
+with standing_in({"pandas": SimpleNamespace(Index=type("Index", (), {}), Series=type("Series", (), {}))}):
+    from ortools.sat.python import cp_model as cp_model
 
 
 def answer(

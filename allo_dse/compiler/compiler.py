@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from inspect import signature
 from traceback import walk_tb
 from types import FunctionType
@@ -64,7 +64,8 @@ def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: i
     compiled = [compile_kernel(source, kernel, watch) for kernel in source.kernels]
     kernels, sets = [kernel for kernel, _ in compiled], [tasks for _, tasks in compiled]
     warnings = check_program(source, kernels, sets)
-    kept = [kernel for kernel, tasks in compiled if not all(map(_only_calls, tasks))]
+    # Tasks that only call regions are replaced by them.
+    kept = [kernel for kernel, tasks in compiled if any(task.does_more or not task.region_calls for task in tasks)]
     every = [task for tasks in sets for task in tasks]
     handovers = {one.name: one for task in every for sync in task.handovers for one in (sync.start, sync.done)}
     shared = {one.parameter.tensor.name: one for task in every for one in task.shared}
@@ -79,11 +80,6 @@ def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: i
             for sources in _called(kernel, task, depth):
                 parts.extend(part for one in sources for part in compile_hierarchy(one, watch, depth + 1))
     return parts
-
-
-def _only_calls(task: Task) -> bool:
-    """Return whether the called regions simply replace the tasks."""
-    return bool(task.region_calls) and not task.does_more
 
 
 def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[list[RegionSource]]:
@@ -147,30 +143,26 @@ def compile_region(
 
 def _compiled(name: str, source: RegionSource, params: dict[str, object], watch: Watch | None) -> CompiledProgram:
     parts = compile_hierarchy(source, watch)
-    return CompiledProgram(
-        name=name,
-        tensors=tuple(parts[0].source.tensors.values()),
-        streams=tuple(stream for part in parts for stream in part.streams),
-        kernels=tuple(kernel for part in parts for kernel in part.kernels),
-        params=params,
-        warnings=tuple(warning for part in parts for warning in part.warnings),
-        constructs=tuple(one for part in parts for one in part.constructs),
-        shared=tuple(SharedTensor(one.parameter.tensor, one.initial) for part in parts for one in part.shared),
-        results=tuple(result for kernel in source.kernels for result in kernel.results),
-        schedule=_places(kernel for part in parts for kernel in part.kernels),
-    )
-
-
-def _places(kernels: Iterable[Kernel]) -> tuple[Directive, ...]:
-    """Return a directive for each array whose memory the program names."""
-    said = {
-        (kernel.name, array.name): array.memory
+    kernels = tuple(kernel for part in parts for kernel in part.kernels)
+    said = {  # arrays whose memory the program names
+        (kernel.name, array.name): {"memory": array.memory[0], "type": array.memory[1]}
         for kernel in kernels
         for task_class in kernel.classes
         for array in task_class.arrays
         if array.memory
     }
-    return tuple(Directive("place", *key, {"memory": kind, "type": type_}) for key, (kind, type_) in said.items())
+    return CompiledProgram(
+        name=name,
+        tensors=tuple(parts[0].source.tensors.values()),
+        streams=tuple(stream for part in parts for stream in part.streams),
+        kernels=kernels,
+        params=params,
+        warnings=tuple(warning for part in parts for warning in part.warnings),
+        constructs=tuple(one for part in parts for one in part.constructs),
+        shared=tuple(SharedTensor(one.parameter.tensor, one.initial) for part in parts for one in part.shared),
+        results=tuple(result for kernel in source.kernels for result in kernel.results),
+        schedule=tuple(Directive("place", *key, options) for key, options in said.items()),
+    )
 
 
 def _scheduled(schedule: Schedule) -> CompiledProgram:

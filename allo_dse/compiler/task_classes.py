@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from allo_dse.common.records import Ints, replace
+from allo_dse.common.records import replace
 from allo_dse.lang.memory import Memory
 
 from .expressions.streams import part_of_array, receive_gathered
@@ -76,7 +76,7 @@ def compile_kernel(source: RegionSource, kernel: KernelSource, watch: Watch | No
         tasks.append(task)
         if watch is not None and not task.region_calls:
             watch.ports(_tensor_ports(task))
-    tasks.sort(key=lambda task: _first_task(task.mask))
+    tasks.sort(key=lambda task: np.unravel_index(task.mask.argmax(), task.mask.shape))  # by their smallest pid
     shape = np.broadcast_shapes(*(task.mask.shape for task in tasks))
     table = np.zeros(shape, np.int64)
     for position, task in enumerate(tasks):
@@ -149,11 +149,6 @@ def _ssa(parameter: Parameter, position: int) -> str:
     name = parameter.name
     clashes = not name.isascii() or re.fullmatch(r"(pid|shared|state|external|s)\d+", name)
     return f"%arg{position}" if clashes else f"%{name}"
-
-
-def _first_task(mask: Mask) -> Ints:
-    """The smallest pid in a set, in row-major order."""
-    return tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
 
 
 def _names(tasks: list[Task]) -> list[str]:

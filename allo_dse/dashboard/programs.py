@@ -22,7 +22,7 @@ from .figures.style import Theme
 
 if TYPE_CHECKING:
     from allo_dse.eval.backend import Placement
-    from allo_dse.eval.recording import Recorded
+    from allo_dse.eval.recording import Part, Recorded, Span
     from allo_dse.space.design import Design
     from allo_dse.space.space import Candidate
     from allo_dse.tune.declare.spec import StudySpec
@@ -44,6 +44,7 @@ class Programs:
     def __post_init__(self) -> None:
         self._candidate = lru_cache(maxsize=64)(self._decode)
         self._recorded = lru_cache(maxsize=4)(self._record)
+        self._part = lru_cache(maxsize=3)(lambda ref, span: self.recorded(ref).part(span))  # each is large
 
     def file_of(self, run: int) -> Path | None:
         """The file that defines a run's study, if it is known."""
@@ -131,6 +132,14 @@ class Programs:
         ref = Ref(run, table.row_of[key])
         design = self.candidate(ref).design
         return backend_of(design.device).record(design, measured(table, ref.row))
+
+    def part(self, ref: Ref, span: Span) -> Part:
+        """Return a part of a recorded run in detail; the latest ones are kept.
+
+        Raises:
+            AlloDseError: as for `recorded`.
+        """
+        return self._part(ref, span)
 
     def explain(self, ref: Ref) -> str:
         """A design in words."""

@@ -6,19 +6,18 @@ import base64
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from msgspec import Struct
 
 from allo_dse import __version__
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.files import write_whole
 from allo_dse.common.quoting import script_json
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.eval.recording import Part, Recorded
 
 from .data.analysis import difference_lines, importance, known, rung_table, sample, status_text
@@ -57,7 +56,7 @@ Change = list[Any]
 """Keys that lead to a value in a figure, and the value."""
 
 
-class Plot(Struct, frozen=True):
+class Plot(Frozen):
     """A figure with its title.
 
     Attributes:
@@ -118,9 +117,7 @@ def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
 
     found = [plot(name, title, drawn(view), height=420, wide=name == "front-0") for name, title, view in views]
     least = 95 * max(8, len(board.varying("parameter", "mapping")) + len(names))
-    found.append(
-        plot("parallel", "What varies", lambda look: parallel_figure(board, look), height=380, wide=True, least=least)
-    )
+    found.append(plot("parallel", "What varies", partial(parallel_figure, board), height=380, wide=True, least=least))
     return found
 
 
@@ -136,24 +133,25 @@ def progress_plots(board: Board) -> list[Plot]:
     spans, correction = timeline(run), measured(run)
     shares = [(name, importance(sample(run, name))) for name in run.objectives]
 
-    def drawn(found: dict[str, float]) -> Callable[[Theme], Figure]:
-        return lambda look: progress.importance_figure(found, look)
-
-    def past(name: str) -> Callable[[Theme], Figure]:
-        return lambda look: progress.history_figure(board, name, look)
-
-    known = plot("measured", "Predicted against measured", lambda look: measured_figure(correction, look))
+    known = plot("measured", "Predicted against measured", partial(measured_figure, correction))
     return [
         *([known] if correction.pairs else []),
-        *(plot(f"history-{i}", f"History of {label(name)}", past(name)) for i, name in enumerate(run.objectives)),
-        plot("hypervolume", "Hypervolume", lambda look: progress.hypervolume_figure(board, look)),
-        plot("designs-time", "Designs over time", lambda look: progress.designs_figure(spans, look)),
-        plot("lost", "Ruled out by", lambda look: progress.lost_figure(run, look)),
         *(
-            plot(f"importance-{i}", f"Importance of parameters for {label(name)}", drawn(found))
+            plot(f"history-{i}", f"History of {label(name)}", partial(progress.history_figure, board, name))
+            for i, name in enumerate(run.objectives)
+        ),
+        plot("hypervolume", "Hypervolume", partial(progress.hypervolume_figure, board)),
+        plot("designs-time", "Designs over time", partial(progress.designs_figure, spans)),
+        plot("lost", "Ruled out by", partial(progress.lost_figure, run)),
+        *(
+            plot(
+                f"importance-{i}",
+                f"Importance of parameters for {label(name)}",
+                partial(progress.importance_figure, found),
+            )
             for i, (name, found) in enumerate(shares)
         ),
-        plot("workers", "Workers", lambda look: progress.workers_figure(spans, look)),
+        plot("workers", "Workers", partial(progress.workers_figure, spans)),
     ]
 
 
@@ -180,13 +178,13 @@ def design_section(board: Board, programs: Programs, ref: Ref, reference: Ref | 
         plot(
             f"resources-{number}",
             "Resources against the device's limits",
-            lambda look: resources_figure(uses(run.facts.device_name, metrics), look),
+            partial(resources_figure, uses(run.facts.device_name, metrics)),
             height=240,
         ),
         plot(
             f"bound-{number}",
             "How busy what was",
-            lambda look: bound_figure(metrics.get("bound") or {}, look),
+            partial(bound_figure, metrics.get("bound") or {}),
             height=240,
         ),
     ]
@@ -265,7 +263,7 @@ def _time_plots(found: Recorded, part: Part, number: int) -> list[Plot]:
         plot(
             f"totals-{number}",
             f"Where the time goes. {totals_words(found)}",
-            lambda look: totals_figure(found.totals, look),
+            partial(totals_figure, found.totals),
         ),
         plot(
             f"occupancy-{number}",

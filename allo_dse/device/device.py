@@ -600,11 +600,6 @@ def _model_of(family: str) -> type[Device] | None:
     return FAMILIES.get(family)
 
 
-@functools.cache
-def _load_named(name: str) -> Device:
-    return _load(name)
-
-
 def _load(name_or_path: str | Path) -> Device:
     table = read_device_table(name_or_path)
     values = {"name": table.path.stem, **table.values}
@@ -618,6 +613,9 @@ def _load(name_or_path: str | Path) -> Device:
         return model.model_validate(values)
     except ValidationError as error:
         raise device_error(error, model, table) from None
+
+
+_load_named = functools.cache(_load)
 
 
 def _add_boards(values: dict[str, object], table: DeviceTable) -> None:

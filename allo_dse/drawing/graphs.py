@@ -21,7 +21,7 @@ _WIDEST = 1500.0
 _MARGIN = 9.0
 
 
-class Layout(Struct, frozen=True):
+class Arrangement(Struct, frozen=True):
     """The positions of boxes (upper left corners), and the size of each."""
 
     corners: tuple[Point, ...]
@@ -41,7 +41,7 @@ class Layout(Struct, frozen=True):
         return min(free, key=lambda x: abs(x - wanted))
 
 
-def lay_out(summary: Summary, width: float, height: float, origin: Point, *, gap: float = GAP_X) -> Layout:
+def lay_out(summary: Summary, width: float, height: float, origin: Point, *, gap: float = GAP_X) -> Arrangement:
     """Place boxes layer by layer from the top, `gap` apart; layers that are too wide continue in further rows."""
     layers = _layers(summary)
     most = max(1, int((_WIDEST + gap) // (width + gap)))
@@ -57,7 +57,7 @@ def lay_out(summary: Summary, width: float, height: float, origin: Point, *, gap
         for position, box in enumerate(row):
             corners[box] = (left + indent + position * (width + gap), y)
         y += height + (GAP_Y if edges else GAP_X)
-    return Layout(tuple(corners), width, height)
+    return Arrangement(tuple(corners), width, height)
 
 
 def _rows(layer: list[int], most: int) -> list[list[int]]:
@@ -299,7 +299,7 @@ class Wires:
     """The streams of a graph on its layout."""
 
     def __init__(
-        self, canvas: Canvas, layout: Layout, flows: Sequence[Flow], colors: dict[str, tuple[str, str]]
+        self, canvas: Canvas, layout: Arrangement, flows: Sequence[Flow], colors: dict[str, tuple[str, str]]
     ) -> None:
         self.canvas = canvas
         self.layout = layout

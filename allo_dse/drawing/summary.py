@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.mapper.fold.vmg import VMG
@@ -19,7 +19,7 @@ _TILES = ("reads", "writes")
 """Facts whose names stand before their values."""
 
 
-class Box(Struct, frozen=True):
+class Box(Frozen):
     """A node, or alike nodes.
 
     Attributes:
@@ -38,7 +38,7 @@ class Box(Struct, frozen=True):
         return tuple(f"{name} {value}" if name in _TILES else f"{value} {name}" for name, value in self.facts)
 
 
-class Flow(Struct, frozen=True):
+class Flow(Frozen):
     """The streams of one array from a box to another.
 
     Attributes:
@@ -53,7 +53,7 @@ class Flow(Struct, frozen=True):
     tokens: int | None
 
 
-class Summary(Struct, frozen=True):
+class Summary(Frozen):
     """The boxes of a picture and the flows between them.
 
     Attributes:

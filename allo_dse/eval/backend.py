@@ -12,26 +12,27 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from msgspec import field
 
 from allo_dse.common.errors import AlloDseError, SimulationError, StudyError
-from allo_dse.common.records import Frozen, JsonObject
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram, Hopeless
-from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import FAMILIES, Device
-from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering, Violation
 from allo_dse.space import backend as lower
 from allo_dse.space.backend import Maps
-from allo_dse.space.choice import Choice
 
-from .evaluator import Evaluator
 from .launches import Launches
-from .parameters import Tunable
 from .target import MODEL, Target
 
 if TYPE_CHECKING:
+    from allo_dse.common.records import JsonObject
+    from allo_dse.compiler.program.tensors import TensorPort
+    from allo_dse.mapper.program import Program
+    from allo_dse.space.choice import Choice
     from allo_dse.space.design import Design
 
+    from .evaluator import Evaluator
     from .execute.observe import Inputs
     from .inputs import Smaller
+    from .parameters import Tunable
     from .recording import Recorded
 
 

@@ -106,12 +106,13 @@ class Command:
             from .design_folder import artifacts_of, design_files, write_files  # slow to import: it runs programs
 
             write_files(design_files(design, artifacts_of(design, Sources(self.reference))), folder)
-            found = self._run(folder)
-        return Metrics(**{**_decided(design), **found, "evaluator": f"{self.name} {self.version}"})
-
-    def _run(self, folder: Path) -> dict[str, Any]:
-        words = [word.replace(PLACEHOLDER, str(folder)) for word in self.words]
-        return self._call(words, folder, within(self.seconds))
+            words = [word.replace(PLACEHOLDER, str(folder)) for word in self.words]
+            found = self._call(words, folder, within(self.seconds))
+        decided = {
+            "pe_count": design.vmg.node_count,
+            **design.mapping.facts,
+        }  # need no run: commands may measure time only
+        return Metrics(**{**decided, **found, "evaluator": f"{self.name} {self.version}"})
 
     def _call(self, words: Sequence[str], folder: Path, overdue: Overdue) -> dict[str, Any]:
         """Run a command in a design's folder and read its metrics; print its output if it fails."""
@@ -169,11 +170,6 @@ def _words(command: str) -> list[str]:
             f"the command {command!r} is not told where the design is", hint=f'"./measure.sh {PLACEHOLDER}"'
         )
     return words
-
-
-def _decided(design: Design) -> dict[str, int]:
-    """Return the metrics that need no run, so that commands that only measure time serve every study."""
-    return {"pe_count": design.vmg.node_count, **design.mapping.facts}
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -55,7 +56,7 @@ class Metrics(Mapping[str, Any]):
         raise AttributeError("metrics are read-only")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (dict(self._values),)
+        return partial(Metrics, **self._values), ()
 
     def __repr__(self) -> str:
         return f"Metrics({', '.join(f'{k}={v!r}' for k, v in self._values.items())})"
@@ -89,10 +90,6 @@ def total_cost(metrics: Mapping[str, Any]) -> float:
     # `log` takes integers that no float can hold, `log1p` does not
     logs = (math.log1p(value) if isinstance(value, float) else math.log(1 + value) for value in numbers if value > 0)
     return round(sum(logs), COST_DIGITS)
-
-
-def _rebuild(values: dict[str, Any]) -> Metrics:
-    return Metrics(**values)
 
 
 @runtime_checkable

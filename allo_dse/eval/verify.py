@@ -221,7 +221,8 @@ def _compare(
             raise StudyError(f"the program does not run on {which}: {error.message}", hint=_INPUTS) from None
         found = _outputs(folded, arrays, written, seconds, depths)
         for name, value, other in zip(written, found, known.outputs, strict=True):
-            differs = _bits_differ(value, other)
+            bits = [np.ascontiguousarray(one).view(f"V{one.dtype.itemsize}") for one in (value, other)]
+            differs: BoolArray = bits[0] != bits[1]
             if differs.any():
                 return False, f"{name} differs from the unfolded program's in {share(differs)}", None
         if known.wrong:
@@ -328,12 +329,6 @@ def _largest(tensor: Tensor, one: Analysed) -> Largest:
     narrower = error[index] > _NARROWER * unit_roundoff(tensor.dtype) * one.unit[index]
     found = float(error[index]) / scale, float(one.tolerance[index]) / scale, place
     return Largest(*found, str(tensor.dtype) if narrower else "")
-
-
-def _bits_differ(value: Array, other: Array) -> BoolArray:
-    words = [np.ascontiguousarray(one).view(f"V{one.dtype.itemsize}") for one in (value, other)]
-    differs: BoolArray = words[0] != words[1]
-    return differs
 
 
 def _ignored(program: Program, reference: Reference, sets: list[dict[str, Array]], read: list[str]) -> list[str]:

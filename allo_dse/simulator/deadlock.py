@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from msgspec import Struct
-
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Frozen
 
 from .network.network import IntArray, Labels
 
@@ -108,7 +107,7 @@ class Increase:
         return f"raise {what}" + ("" if self.is_minimal else CUT_SHORT)
 
 
-class Found(Struct, frozen=True):
+class Found(Frozen):
     """Depths that do not deadlock, and what is known of them; see `Increase`."""
 
     depths: tuple[int, ...]
@@ -243,7 +242,7 @@ class DeadlockError(SimulationError):
         return {self.labels.array(s): new for s, _, new in self.increase.changes} if self.increase else {}
 
 
-class Blocked(Struct, frozen=True):
+class Blocked(Frozen):
     """A task that waits in a stream operation.
 
     Attributes:
@@ -273,7 +272,7 @@ class Blocked(Struct, frozen=True):
         )
 
 
-class Deadlock(Struct, frozen=True):
+class Deadlock(Frozen):
     """Tasks that cannot continue.
 
     Attributes:

@@ -22,12 +22,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from allo_dse.common.errors import StudyError
 
-from .design import Design, Draft
 from .genes import Gene, Genes, Suggest
+
+if TYPE_CHECKING:
+    from .design import Design, Draft
 
 
 class Choice(Protocol):

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.notebooks import table_html
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.compiled import Directive
-from allo_dse.mapper.fold.every_node_fold import NodeFold
-from allo_dse.mapper.fold.fold import MeshFold
-from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
 
 from .backend import backend_of
 from .params import Assignment
 
 if TYPE_CHECKING:
+    from allo_dse.compiler.program.compiled import Directive
     from allo_dse.device.device import Device
+    from allo_dse.mapper.fold.every_node_fold import NodeFold
+    from allo_dse.mapper.fold.fold import MeshFold
     from allo_dse.mapper.fold.vmg import VMG
+    from allo_dse.mapper.program import Program
 
     from .backend import DeviceMapping, Maps
 

@@ -65,7 +65,7 @@ def depths(
         view.show()
 
 
-def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max_runs: int) -> _View:
+def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max_runs: int) -> _DepthsReport:
     from allo_dse.backends.fpga.depths.front import depth_front, fifo_total, fpga_of
     from allo_dse.simulator.replay.trace import Trace
 
@@ -73,10 +73,10 @@ def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max
     loaded = [Trace.load(Path(path)) for path in paths]
     widths = _widths(bits or [], loaded[0].streams)
     front = depth_front(loaded, bits=widths, device=fpga, max_runs=max_runs)
-    return _View(front, lambda point: fifo_total(fpga, loaded[0], widths, point.depths))
+    return _DepthsReport(front, lambda point: fifo_total(fpga, loaded[0], widths, point.depths))
 
 
-def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _View:
+def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _DepthsReport:
     from allo_dse.backends.fpga.depths.front import depth_front, fifos_at
     from allo_dse.tune.rerun import Replayer
 
@@ -86,7 +86,7 @@ def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int)
     key = table.keys[find_design(table, wanted)]
     with Replayer(table.path, study) as replayer:
         design = replayer.candidate(replayer.record(key)).design
-    return _View(depth_front(design, max_runs=max_runs), lambda point: fifos_at(design, point.depths))
+    return _DepthsReport(depth_front(design, max_runs=max_runs), lambda point: fifos_at(design, point.depths))
 
 
 def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
@@ -104,7 +104,7 @@ def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-class _View:
+class _DepthsReport:
     """A front with the FPGA resources of each point."""
 
     def __init__(self, front: DepthFront, fifos: Callable[[DepthPoint], Any]) -> None:

@@ -40,12 +40,7 @@ def status(
     if as_json:
         print_json(facts)
         return
-    print_facts({**_status_words(facts), **_space_words(table)}, console())
-
-
-def _space_words(table: RunTable) -> dict[str, str]:
-    """Describe the run's decisions about its space."""
-    return {} if table.facts.certificate is None else {"space": str(table.facts.certificate)}
+    print_facts({**_status_words(facts), "space": table.facts.certificate}, console())
 
 
 def _status_words(facts: JsonObject) -> dict[str, object]:

@@ -12,7 +12,7 @@ from allo_dse.lang.types import DType
 from ..model import index_forms
 from ..model import values as meta
 from ..model.index_forms import Form
-from ..model.values import Const, Meta, Scalar, StreamGroup, StreamRef, Tuple, Value, Walk
+from ..model.values import Const, Meta, Scalar, StreamGroup, StreamRef, Tuple, Value, Walk, integer_of
 from ..regions.task_state import Task
 from . import scalars, tiles
 from .index_checks import form_of
@@ -29,14 +29,16 @@ def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Valu
     for value in (left, right):
         if isinstance(value, (StreamRef, StreamGroup, Tuple)):
             task.fail(node, f"operator {op} does not apply here", "use .get() to read a stream")
-    if isinstance(left, Const) and isinstance(right, Const):
-        _check_width(task, op, left.value, right.value, node)
+    if op in ("**", "<<") and (first := integer_of(left)) is not None and (second := integer_of(right) or 0) > 0:
+        bits = first.bit_length() * second if op == "**" else first.bit_length() + second
+        if bits > MOST_BITS:
+            task.fail(node, f"a number of about {bits:,} bits at compile time; the limit is {MOST_BITS:,}")
     try:
         if isinstance(left, Const) and isinstance(right, Const):
             return Const(meta.BINARY[op](left.value, right.value))
-        first, second = (_as_meta(task, value) for value in (left, right))
-        if first is not None and second is not None:
-            return meta.combine(op, first, second)
+        one, other = (_as_meta(task, value) for value in (left, right))
+        if one is not None and other is not None:
+            return meta.combine(op, one, other)
     except Exception as error:
         task.fail(node, f"cannot evaluate this at compile time: {type(error).__name__}: {error}")
     note_operator(task, op, left, right, node)
@@ -52,15 +54,6 @@ def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Valu
         return replace(result, form=form)
     walk = _moved(op, left, right) or _moved(op, right, left, reverse=True)
     return replace(result, form=form, walk=walk)
-
-
-def _check_width(task: Task, op: str, left: object, right: object, node: ast.AST) -> None:
-    """Refuse numbers that take too long to compute."""
-    if op not in ("**", "<<") or not isinstance(left, int) or not isinstance(right, int) or right <= 0:
-        return
-    bits = left.bit_length() * right if op == "**" else left.bit_length() + right
-    if bits > MOST_BITS:
-        task.fail(node, f"a number of about {bits:,} bits at compile time; the limit is {MOST_BITS:,}")
 
 
 def combined_form(op: str, left: Value, right: Value, dtype: DType) -> Form | None:

@@ -39,17 +39,13 @@ class Limit(NamedTuple):
 
 def form_of(value: Value) -> Form | None:
     """An integer as a sum of the variables of loops, where it is one."""
-    match value:
-        case Const(bool()):
-            return None
-        case Const():
-            known = integer_of(value)
-            return None if known is None else index_forms.constant(known)
-        case Meta(array):
-            return index_forms.constant(array)
-        case Scalar(form=form):
-            return form
-    return None
+    if isinstance(value, Scalar):
+        return value.form
+    if isinstance(value, Meta):
+        return index_forms.constant(value.array)
+    known = integer_of(value)
+    is_truth = isinstance(value, Const) and isinstance(value.value, bool)
+    return None if known is None or is_truth else index_forms.constant(known)
 
 
 def bounds_of(task: Task, value: Value) -> tuple[int, int] | None:

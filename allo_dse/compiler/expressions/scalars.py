@@ -99,11 +99,6 @@ def holds(dtype: DType, form: Form) -> bool:
     return bool(np.all(form.low >= lowest) and np.all(form.high <= highest))
 
 
-def mean_the_same(a: DType, b: DType) -> bool:
-    """Return whether two types with the same MLIR type also interpret bits alike."""
-    return a.is_float == b.is_float and a.fraction_bits == b.fraction_bits
-
-
 _SIGNED = INDEX_OPERATIONS | {"/": "divsi"}
 _UNSIGNED = _SIGNED | {"/": "divui", "//": "divui", "%": "remui", ">>": "shrui", "min": "minui", "max": "maxui"}
 _FLOAT = {"+": "arith.addf", "-": "arith.subf", "*": "arith.mulf", "/": "arith.divf", "**": "math.powf"}
@@ -158,10 +153,14 @@ def convert(task: Task, value: Scalar, to: DType) -> Scalar:
 
 def _converted(task: Task, value: Scalar, to: DType) -> Scalar:
     source = value.dtype
-    if source.kind != "index" and element_type(source) == element_type(to) and mean_the_same(source, to):
+    alike = (source.is_float, source.fraction_bits) == (to.is_float, to.fraction_bits)
+    if source.kind != "index" and element_type(source) == element_type(to) and alike:
         return Scalar(value.ssa, to)
     if source.is_float and to.is_float:
-        return _float_to_float(task, value, to)
+        # bfloat16's own libraries know float32 alone; float16 and bfloat16 have no common type either.
+        if source.bits == to.bits or (source, to) == (float64, bfloat16):
+            value = _cast(task, "extf" if source.bits == to.bits else "truncf", value, float32)
+        return _cast(task, "extf" if value.dtype.bits < to.bits else "truncf", value, to)
     if source.is_fixed or to.is_fixed:
         return _convert_fixed(task, value, to)
     if to.kind == "bool":
@@ -179,14 +178,6 @@ def _converted(task: Task, value: Scalar, to: DType) -> Scalar:
 
 def _cast(task: Task, op: str, value: Scalar, to: DType) -> Scalar:
     return task.emit(f"arith.{op} {value.ssa} : {element_type(value.dtype)} to {element_type(to)}", to)
-
-
-def _float_to_float(task: Task, value: Scalar, to: DType) -> Scalar:
-    if value.dtype.bits == to.bits:  # between float16 and bfloat16
-        value = _cast(task, "extf", value, float32)
-    elif value.dtype == float64 and to == bfloat16:  # as its own libraries do, which know float32 alone
-        value = _cast(task, "truncf", value, float32)
-    return _cast(task, "extf" if value.dtype.bits < to.bits else "truncf", value, to)
 
 
 def _float_to_int(task: Task, value: Scalar, to: DType) -> Scalar:

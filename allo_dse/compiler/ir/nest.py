@@ -383,6 +383,7 @@ class _Reader:
 
     def _plain(self, op: Operation) -> Op:
         operands, results = list(op.operands), list(op.results)
+        factors = [] if op.name not in BY_POWER else operands if op.name == "arith.muli" else operands[1:]
         element = element_of(operands[0].type if op.name != "arith.select" else operands[1].type) if operands else "i1"
         return Op(
             op.name,
@@ -392,12 +393,8 @@ class _Reader:
             max((bits_of(r.type) for r in results), default=0),
             tuple(self._width(v) for v in operands),
             constant=self._constants.of(results[0]) if len(results) == 1 else None,
-            factor=self._factor(op.name, operands),
+            factor=next((known for value in factors if (known := self._constants.of(value)) is not None), None),
         )
-
-    def _factor(self, name: str, operands: Sequence[Value]) -> Linear | Computed | None:
-        values = [] if name not in BY_POWER else operands if name == "arith.muli" else operands[1:]
-        return next((known for value in values if (known := self._constants.of(value)) is not None), None)
 
     def _width(self, value: Value) -> int:
         """Bits that an operand really has: those before it was extended."""

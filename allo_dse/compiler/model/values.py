@@ -47,8 +47,9 @@ class Meta(Frozen, eq=False):
 
 def integer_of(value: object) -> int | None:
     """An integer that is known at compile time, and the same for all tasks; None for any other value."""
-    known = value.value if isinstance(value, Const) else None
-    return int(known) if isinstance(known, (int, np.integer)) else None
+    if not isinstance(value, Const):
+        return None
+    return int(value.value) if isinstance(value.value, (int, np.integer)) else None
 
 
 def as_meta(value: Value, rank: int) -> Value:

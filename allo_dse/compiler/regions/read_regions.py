@@ -118,24 +118,18 @@ def _read_statement(source: RegionSource, statement: ast.stmt) -> None:
     elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
         _read_declaration(source, statement, statement.target.id)
     elif isinstance(statement, ast.Assign) and all(isinstance(t, ast.Name) for t in statement.targets):
-        _read_assignment(source, statement)
+        value = source.file.evaluate(statement.value, source.names)
+        for name in (target.id for target in statement.targets if isinstance(target, ast.Name)):
+            if isinstance(value, StreamType):  # the older spelling `pipe = df.pipe(dtype=..., shape=..., depth=...)`
+                _declare_stream(source, statement, name, value)
+            else:
+                source.names[name] = value
     else:
         source.file.fail(
             statement,
             "a region contains only stream declarations and kernels",
             "move computations into a function decorated with @df.kernel",
         )
-
-
-def _read_assignment(source: RegionSource, statement: ast.Assign) -> None:
-    """A constant, or a stream in the older spelling `pipe = df.pipe(dtype=..., shape=..., depth=...)`."""
-    value = source.file.evaluate(statement.value, source.names)
-    for target in statement.targets:
-        assert isinstance(target, ast.Name)
-        if isinstance(value, StreamType):
-            _declare_stream(source, statement, target.id, value)
-        else:
-            source.names[target.id] = value
 
 
 def _read_declaration(source: RegionSource, statement: ast.AnnAssign, name: str) -> None:
@@ -174,9 +168,15 @@ def _read_kernel(source: RegionSource, node: ast.FunctionDef) -> None:
         file.fail(node, f"kernel `{node.name}` is defined twice")
     mesh = _mesh(source, options["mapping"])
     arguments = plain_arguments(file, node)
-    tensors = _kernel_tensors(source, options.get("args"))
-    if "args" not in options:
-        tensors = _interface(source, arguments)
+    if "args" in options:
+        tensors = _kernel_tensors(source, options["args"])
+    else:  # its own parameters become arguments of the region, those with the same name one
+        for argument in arguments:
+            type_ = tensor_type(source, argument)
+            if argument.arg not in source.parts:
+                source.parts[argument.arg] = Part.whole(Tensor(argument.arg, type_.dtype, type_.shape))
+                source.tensor_nodes[argument.arg] = argument
+        tensors = [source.parts[argument.arg] for argument in arguments]
     if len(arguments) != len(tensors):
         file.fail(
             node,
@@ -211,30 +211,14 @@ def _mesh(source: RegionSource, node: ast.expr) -> Ints:
     return mesh
 
 
-def _kernel_tensors(source: RegionSource, node: ast.expr | None) -> list[Part]:
-    if node is None:
-        return []
+def _kernel_tensors(source: RegionSource, node: ast.expr) -> list[Part]:
     if not isinstance(node, (ast.List, ast.Tuple)):
         source.file.fail(node, "args must be a list of the region's arguments")
-    tensors = []
     for item in node.elts:
         if not isinstance(item, ast.Name) or item.id not in source.parts:
             known = ", ".join(source.parts) or "none"
             source.file.fail(item, "args may only name arguments of the region", f"its arguments are: {known}")
-        tensors.append(source.parts[item.id])
-    return tensors
-
-
-def _interface(source: RegionSource, arguments: Sequence[ast.arg]) -> list[Part]:
-    """A kernel without `args`: its own parameters become arguments of the region, those with the same name one."""
-    tensors = []
-    for argument in arguments:
-        type_ = tensor_type(source, argument)
-        if argument.arg not in source.parts:
-            source.parts[argument.arg] = Part.whole(Tensor(argument.arg, type_.dtype, type_.shape))
-            source.tensor_nodes[argument.arg] = argument
-        tensors.append(source.parts[argument.arg])
-    return tensors
+    return [source.parts[item.id] for item in node.elts if isinstance(item, ast.Name)]
 
 
 def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: Ints) -> Parameter:

@@ -44,7 +44,9 @@ def _directive(program: CompiledProgram, primitive: Primitive) -> Directive:
     target = str(primitive.args[0]) if primitive.args else ""
     scope, colon, name = target.rpartition(":")
     if not colon:
-        scope = _only_scope(program, target)
+        # A name without a scope is that of a tensor of the program, or of something in its only kernel.
+        is_tensor = any(tensor.name == target for tensor in program.tensors)
+        scope = program.name if is_tensor or len(program.kernels) != 1 else program.kernels[0].name
     known = _names(program, scope, primitive.name == "partition")
     if name not in known:
         what = "array" if primitive.name == "partition" else "loop"
@@ -66,13 +68,6 @@ def require_numbers(kind: str, target: str, options: Mapping[str, object]) -> No
         value = options.get(option, least)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ProgramError(f"{kind}({target}): {option} must be an integer of at least {least}, not {value!r}")
-
-
-def _only_scope(program: CompiledProgram, name: str) -> str:
-    """Return the scope of a name that is given without one: the program, or its only kernel."""
-    if name in {tensor.name for tensor in program.tensors} or len(program.kernels) != 1:
-        return program.name
-    return program.kernels[0].name
 
 
 def partition_options(target: str, shape: Ints | None, options: dict[str, object]) -> dict[str, object]:

@@ -23,7 +23,7 @@ from allo_dse.lang.types import DType, Float, Int, UInt, index
 from allo_dse.lang.types import bool as bool_
 
 from ..model.index_forms import Form
-from ..model.mlir_text import FunctionText, dense, memref_type
+from ..model.mlir_text import FunctionText, dense, element_type, memref_type
 from ..model.values import (
     Buffer,
     Const,
@@ -521,15 +521,15 @@ class Task(Struct, eq=False):
 
     def variable(self, dtype: DType, name: str = "") -> Variable:
         """A mutable scalar; `name` is its name in the source."""
-        return Variable(self.text.slot(memref_type(dtype, ()), name), dtype)
+        return Variable(self.text.slot(f"memref<{element_type(dtype)}>", name), dtype)
 
     def get(self, variable: Variable) -> Scalar:
         """The value that a mutable scalar has now."""
-        return self.emit(f"memref.load {variable.ssa}[] : {memref_type(variable.dtype, ())}", variable.dtype)
+        return self.emit(f"memref.load {variable.ssa}[] : memref<{element_type(variable.dtype)}>", variable.dtype)
 
     def set(self, variable: Variable, value: Scalar) -> None:
         """Give a mutable scalar a value of its type."""
-        self.text.line(f"memref.store {value.ssa}, {variable.ssa}[] : {memref_type(variable.dtype, ())}")
+        self.text.line(f"memref.store {value.ssa}, {variable.ssa}[] : memref<{element_type(variable.dtype)}>")
 
     def pid(self, value: Meta) -> str:
         """The run-time value (an `index`) of a function of the pid."""

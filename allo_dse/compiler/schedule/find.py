@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import Operation, Value
@@ -113,14 +113,13 @@ def band(bodies: Sequence[Body], name: str, top: str) -> list[list[Found]]:
     if not found:
         names = list(dict.fromkeys(s.band for body in bodies for s in body.sources if s.function == function))
         raise ProgramError(f"`{function}` has no nest of loops `{name}`", hint=near_or_known(name, names))
-    return [_of_source(nest) for nest in found.values()]
+    return [[one for one in nest if not _is_added(one.name, {loop.name for loop in nest})] for nest in found.values()]
 
 
-def _of_source(nest: Sequence[Found]) -> list[Found]:
-    """The loops that a nest has without buffers."""
-    names = {one.name for one in nest}
-    added = (re.fullmatch(r"(.+)_(init|back|reuse)(_\d+)?", one.name) for one in nest)
-    return [one for one, made in zip(nest, added, strict=True) if made is None or made[1] not in names]
+def _is_added(name: str, names: Container[str]) -> bool:
+    """Return whether a loop fills a buffer of one of the loops with some names."""
+    made = re.fullmatch(r"(.+)_(init|back|reuse)(_\d+)?", name)
+    return made is not None and made[1] in names
 
 
 def array(target: object, top: str) -> Array:

@@ -197,11 +197,6 @@ def first_order(vector: Sequence[Direction]) -> Direction:
     return next((direction for direction in vector if direction != "="), "=")
 
 
-def is_update(one: Reference, other: Reference) -> bool:
-    """Return whether two accesses belong to one sum, whose terms may come in any order."""
-    return one.update >= 0 and one.update == other.update
-
-
 def private(nodes: Sequence[Node]) -> set[str]:
     """The arrays that the code writes before it reads them, whatever they held: each iteration has its own."""
     seen: set[str] = set()
@@ -343,7 +338,11 @@ def reorder(body: Body, wanted: Sequence[Operation]) -> None:
         order[place] = next(position for position, other in enumerate(chain) if other == loop)
     if order == list(range(len(chain))):
         return
-    _check_bounds(body, chain, order)
+    for place, position in enumerate(order):  # no loop may leave one that its bounds depend on
+        for loop in (chain[later] for later in order[place + 1 :]):
+            if any(_depends(value, variable(loop)) for value in bounds(chain[position])):
+                inner, outer = body.source(chain[position]).name, body.source(loop).name
+                raise ProgramError(f"the bounds of loop `{inner}` depend on `{outer}`, which must stay outside")
     check_order(body, chain, order)
     with ir.InsertionPoint(chain[0]):
         point = ir.InsertionPoint(chain[0])
@@ -384,19 +383,6 @@ def perfect(loops: Sequence[Operation]) -> list[Operation]:
     return chain
 
 
-def _check_bounds(body: Body, chain: Sequence[Operation], order: Sequence[int]) -> None:
-    """Refuse to move a loop out of one that its bounds depend on."""
-    for place, position in enumerate(order):
-        inside = [chain[later] for later in order[place + 1 :]]
-        for value in bounds(chain[position]):
-            for loop in inside:
-                if _depends(value, variable(loop)):
-                    names = body.source(chain[position]).name, body.source(loop).name
-                    raise ProgramError(
-                        f"the bounds of loop `{names[0]}` depend on `{names[1]}`, which must stay outside"
-                    )
-
-
 def _depends(value: Value, other: Value) -> bool:
     if value == other:
         return True
@@ -422,7 +408,7 @@ def check_order(body: Body, chain: Sequence[Operation], order: Sequence[int]) ->
     pairing = Pairing(pairing.left, pairing.right, value_ranges(inside, pairing.ranges))
     for one in found:
         for other in found:
-            if is_update(one, other):
+            if one.update == other.update >= 0:  # two terms of one sum, which may come in any order
                 continue
             for vector in pairing.directions(one, other):
                 moved = [vector[position] for position in order]

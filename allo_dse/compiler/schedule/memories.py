@@ -327,7 +327,14 @@ def reshape(body: Body, array: Value, name: str, shape: Sequence[int]) -> None:
     made = _reshaped(body, array, shape)
     for op in used:
         with ir.InsertionPoint(op):
-            where = _unflat(_flat(indices(op), old.shape), shape)
+            flat = constant(0)
+            for index, size in zip(indices(op), old.shape, strict=False):
+                flat = arith.AddIOp(arith.MulIOp(flat, constant(size)).result, index).result
+            where: list[Value] = []
+            for size in reversed(shape):
+                quotient = arith.FloorDivSIOp(flat, constant(size)).result
+                where.insert(0, arith.SubIOp(flat, arith.MulIOp(quotient, constant(size)).result).result)
+                flat = quotient
             if op.name == "memref.dealloc":
                 memref.DeallocOp(made)
         if op.name == "memref.dealloc":
@@ -366,21 +373,3 @@ def _reshaped(body: Body, array: Value, shape: Sequence[int]) -> Value:
     made.attributes[NAME] = ir.StringAttr.get(body.name_of(array))
     body.arrays.update({key: made.results[0] for key, value in body.arrays.items() if value == array})
     return made.results[0]
-
-
-def _flat(where: Sequence[Value], shape: Sequence[int]) -> Value:
-    """The position of an element in memory."""
-    total = constant(0)
-    for index, size in zip(where, shape, strict=False):
-        total = arith.AddIOp(arith.MulIOp(total, constant(size)).result, index).result
-    return total
-
-
-def _unflat(flat: Value, shape: Sequence[int]) -> list[Value]:
-    """The indices of the element at a position."""
-    found: list[Value] = []
-    for size in reversed(shape):
-        quotient = arith.FloorDivSIOp(flat, constant(size)).result
-        found.insert(0, arith.SubIOp(flat, arith.MulIOp(quotient, constant(size)).result).result)
-        flat = quotient
-    return found

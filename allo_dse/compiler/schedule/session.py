@@ -177,16 +177,11 @@ def _same_op(one: Operation, other: Operation, pairs: dict[Value, Value]) -> boo
     for mine, theirs in zip(one.regions, other.regions, strict=True):
         for left, right in zip(mine.blocks, theirs.blocks, strict=True):
             pairs.update(zip(left.arguments, right.arguments, strict=True))
-            if not _same_ops(
-                [op.operation for op in left.operations], [op.operation for op in right.operations], pairs
-            ):
+            ops = [[op.operation for op in block.operations] for block in (left, right)]
+            if len(ops[0]) != len(ops[1]) or not all(_same_op(a, b, pairs) for a, b in zip(*ops, strict=True)):
                 return False
     pairs.update(zip(one.results, other.results, strict=True))
     return True
-
-
-def _same_ops(one: Sequence[Operation], other: Sequence[Operation], pairs: dict[Value, Value]) -> bool:
-    return len(one) == len(other) and all(_same_op(a, b, pairs) for a, b in zip(one, other, strict=True))
 
 
 class Session:

@@ -47,12 +47,7 @@ class JumpsOf(Frozen):
 
 
 @lru_cache(maxsize=4096)
-def jumps_of(loop: ast.For | ast.While) -> JumpsOf:
-    """The jumps out of a loop's body: of its own, and returns wherever they stand."""
-    return _jumps_in(loop.body)
-
-
-def _jumps_in(body: Sequence[ast.stmt]) -> JumpsOf:
+def _jumps_in(body: tuple[ast.stmt, ...]) -> JumpsOf:
     own, returns = set(), False
     todo = [(statement, True) for statement in body]
     while todo:
@@ -70,7 +65,7 @@ def _jumps_in(body: Sequence[ast.stmt]) -> JumpsOf:
 @lru_cache(maxsize=1024)
 def may_return_early(node: ast.FunctionDef) -> bool:
     """Return whether a function has a `return` that is not simply its last statement."""
-    return any(_jumps_in([statement]).leaves for statement in node.body if not isinstance(statement, ast.Return))
+    return any(_jumps_in((statement,)).leaves for statement in node.body if not isinstance(statement, ast.Return))
 
 
 # -- flags -----------------------------------------------------------------------------------------------------------
@@ -328,7 +323,7 @@ def _unrolled(task: Task, node: ast.For, call: ast.Call) -> None:
 
 
 def _frame(task: Task, node: ast.For | ast.While) -> Frame:
-    found = jumps_of(node)
+    found = _jumps_in(tuple(node.body))  # of its own, and returns wherever they stand
     return new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
 
 

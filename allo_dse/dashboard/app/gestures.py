@@ -129,7 +129,7 @@ class Gestures(TypedDict):
     drawn: JsonObject
 
 
-class Rows(TypedDict):
+class RowsRequest(TypedDict):
     """The table's request for rows from `start` to before `end`."""
 
     state: State
@@ -174,7 +174,7 @@ def register(app: Dash, context: Context) -> None:
 
     @app.server.post("/rows")
     def rows() -> flask.Response:
-        asked = _asked(Rows)
+        asked = _asked(RowsRequest)
         with context.board.lock:
             state = asked["state"]
             found = table_rows(context, state, asked["start"], asked["end"])

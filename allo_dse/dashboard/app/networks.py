@@ -28,14 +28,14 @@ document.documentElement.dataset.theme =
 """
 
 
-class Kept(Struct, frozen=True):
+class MappedNetwork(Struct, frozen=True):
     """A mapped network: its page, and its entry in the list."""
 
     page: Path
     words: tuple[str, ...]
 
 
-def kept_networks(board: Board) -> dict[str, Kept]:
+def kept_networks(board: Board) -> dict[str, MappedNetwork]:
     """By a name for addresses, the newest first: those beside the runs of a board, and in `runs`."""
     folders = {(folder / KEPT).resolve() for folder in (Path("runs"), *(run.path.parent for run in board.runs))}
     facts = [file for folder in folders for file in folder.glob("*/composition.json")]
@@ -44,12 +44,12 @@ def kept_networks(board: Board) -> dict[str, Kept]:
     return {name: one for name, one in found if one is not None}
 
 
-def _kept(file: Path) -> Kept | None:
+def _kept(file: Path) -> MappedNetwork | None:
     """Read a mapped network's file; None if it is damaged, or just being written."""
     try:
         facts = json.loads(file.read_text())
         words = (facts["network"], facts["device"], f"{facts['latency_us']:,.0f}", str(len(facts["launches"])))
-        return Kept(file.with_name("network.html"), (*words, facts["certificate"]))
+        return MappedNetwork(file.with_name("network.html"), (*words, facts["certificate"]))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

@@ -11,12 +11,13 @@ import flask
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.tune.store.rundir import running
 
 from ..data.progress import statuses
+from ..data.runs import Board, Ref
 from ..data.selection import text
-from ..figures.style import Spec
+from ..figures.style import Figure, Spec
 from .context import PAGES, Context
 
 Text: TypeAlias = str | int | float
@@ -152,6 +153,24 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Text]], *, classes: Seque
 
 def empty(text: str) -> Component:
     return html.P(text, className="empty")
+
+
+def of_design(board: Board, design: str, made: Callable[[Ref], Component]) -> Component:
+    """Return a part of a design's page, or a text on why there is none."""
+    ref = board.reference(design)
+    if ref is None:
+        return empty("This design is not in the run any more.")
+    try:
+        return made(ref)
+    except AlloDseError as error:
+        return html.P(error.with_hint, className="error")
+
+
+def plot(name: str, figure: Figure, words: str, *, scrolling: bool = False) -> Component:
+    """A figure in its own height; one that scrolls is too wide for some windows. The words are for screen readers."""
+    style = {"height": f"{figure['layout'].get('height', 320)}px"}
+    drawn = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style=style, className="graph")
+    return html.Div(drawn, role="img", className="scrolling" if scrolling else "", **labelled(words))
 
 
 # Callbacks of the frame around the pages: growing runs, navigation, theme, status and filter.

@@ -23,7 +23,7 @@ DECIDING = ("objective", "parameter", "mapping")
 
 
 @dataclass(frozen=True)
-class Difference:
+class ColumnDifference:
     """A column in which two designs differ.
 
     Attributes:
@@ -41,7 +41,7 @@ class Difference:
 
 def differences(
     table: RunTable, first: int, other: RunTable, second: int, kinds: tuple[str, ...] = (*DECIDING, "metric")
-) -> list[Difference]:
+) -> list[ColumnDifference]:
     """Return the columns in which the second design differs from the first."""
     names = [n for n, c in {**table.columns, **other.columns}.items() if c.kind in kinds]
     directions = {o.name: o.sign for o in table.facts.objectives}
@@ -57,7 +57,7 @@ def differences(
         better = None
         if name in directions and isinstance(a, int | float) and isinstance(b, int | float):
             better = directions[name] * (b - a) < 0
-        found.append(Difference(name, column.kind, a, b, change, better))
+        found.append(ColumnDifference(name, column.kind, a, b, change, better))
     return found
 
 
@@ -108,7 +108,7 @@ MAX_LINES = 14
 LATENCY = "latency_us"
 
 
-def change_text(difference: Difference) -> str:
+def change_text(difference: ColumnDifference) -> str:
     """The relative change, as `-12 %` or `3.4x`."""
     change = difference.change
     if change is None:

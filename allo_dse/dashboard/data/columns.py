@@ -301,7 +301,7 @@ def _text(value: object) -> str:
     return _number_text(float(value), True) if is_number(value) else str(value)
 
 
-class Rung(Measurement, frozen=True, kw_only=True, gc=False):
+class RungResult(Measurement, frozen=True, kw_only=True, gc=False):
     """One evaluator's result for a design.
 
     Attributes:
@@ -311,6 +311,6 @@ class Rung(Measurement, frozen=True, kw_only=True, gc=False):
     where: Where
 
     @staticmethod
-    def of(entry: Record, where: Where) -> Rung:
+    def of(entry: Record, where: Where) -> RungResult:
         """Build the result from an entry of the log."""
-        return Rung(where=where, **structs.asdict(entry.measurement))
+        return RungResult(where=where, **structs.asdict(entry.measurement))

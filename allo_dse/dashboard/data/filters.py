@@ -50,7 +50,7 @@ class FilterError(AlloDseError):
     """A filter expression that cannot be understood."""
 
 
-class Table(Protocol):
+class Filtered(Protocol):
     """Columns of equal length."""
 
     def __len__(self) -> int: ...
@@ -74,7 +74,7 @@ class Filter(Struct, frozen=True):
     quoted: Mapping[str, str]
     names: tuple[str, ...]
 
-    def __call__(self, table: Table) -> Mask:
+    def __call__(self, table: Filtered) -> Mask:
         """Return per row of the table whether it matches."""
         if self.tree is None:
             return np.ones(len(table), bool)
@@ -153,7 +153,7 @@ def _mistake(source: str, at: int, message: str, hint: str = 'latency_us < 900 a
 class _Evaluation:
     """An expression on a table; `names` are the columns that have been asked for."""
 
-    def __init__(self, of: Filter, table: Table) -> None:
+    def __init__(self, of: Filter, table: Filtered) -> None:
         self.of, self.table = of, table
         self.names: dict[str, None] = {}
 

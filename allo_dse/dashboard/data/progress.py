@@ -17,7 +17,7 @@ from .table import RunTable
 BINS = 60
 
 
-class Timeline(Struct, frozen=True):
+class Progress(Struct, frozen=True):
     """Counts of a run in equal intervals of its time.
 
     Attributes:
@@ -43,11 +43,11 @@ class Timeline(Struct, frozen=True):
         return float(self.edges[1] - self.edges[0])
 
 
-def timeline(table: RunTable, bins: int = BINS) -> Timeline:
+def timeline(table: RunTable, bins: int = BINS) -> Progress:
     """The run in `bins` intervals."""
     edges = np.linspace(0, max(1e-3, table.seconds), bins + 1)
     feasible = np.histogram(table.numbers("at")[table.ok], edges)[0].astype(float)
-    return Timeline(edges, feasible, _failures(table, edges), _workers(table, edges))
+    return Progress(edges, feasible, _failures(table, edges), _workers(table, edges))
 
 
 def measured(table: RunTable) -> Correction:

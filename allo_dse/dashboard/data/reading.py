@@ -30,7 +30,7 @@ MAX_PARTS = 50_000
 """Texts that are remembered at once."""
 
 
-class Part(NamedTuple):
+class MappingPart(NamedTuple):
     """The columns that a part of a mapping fills, with their values.
 
     Attributes:
@@ -42,14 +42,14 @@ class Part(NamedTuple):
     shape: int
 
 
-class Parts:
+class MappingParts:
     """Parts of the mappings of designs: many designs share each."""
 
     def __init__(self) -> None:
         self._shapes: dict[tuple[str, ...], int] = {}
-        self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in _MAPPING)
+        self._known: tuple[dict[bytes, MappingPart], ...] = tuple({} for _ in _MAPPING)
 
-    def mapping(self, entries: Sequence[Record]) -> list[Repeated[Part]]:
+    def mapping(self, entries: Sequence[Record]) -> list[Repeated[MappingPart]]:
         """Per text of a mapping the parts of some designs.
 
         Raises:
@@ -57,7 +57,7 @@ class Parts:
         """
         return [self._column(number, list(map(text, entries))) for number, text in enumerate(_TEXTS)]
 
-    def _column(self, number: int, raw: list[msgspec.Raw]) -> Repeated[Part]:
+    def _column(self, number: int, raw: list[msgspec.Raw]) -> Repeated[MappingPart]:
         known = self._known[number]
         if len(known) >= MAX_PARTS:
             known.clear()
@@ -66,7 +66,7 @@ class Parts:
             pairs = mapping_choices(_MAPPING[number], json_value(msgspec.Raw(text)))
             names = tuple(name for name, _ in pairs)
             shape = self._shapes.setdefault(names, len(self._shapes))
-            known[text] = Part(names, tuple(value for _, value in pairs), shape)
+            known[text] = MappingPart(names, tuple(value for _, value in pairs), shape)
         return Repeated([known[text] for text in texts.few], texts.which)
 
 
@@ -105,7 +105,7 @@ class Irregular(Exception):
     """Designs whose metrics have the same names, but not the same structure."""
 
 
-def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Columns:
+def columns_of(entries: Sequence[Record], parts: MappingParts, facts: RunInfo) -> Columns:
     """Return the cells of several designs by column; None where a design has no value.
 
     Columns stand in the order in which the designs, one after the other, would bring them up, with the kind they have
@@ -134,7 +134,7 @@ def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Colum
 def _groups(
     entries: Sequence[Record],
     chosen: Sequence[Mapping[str, object]],
-    mapping: Sequence[Repeated[Part]],
+    mapping: Sequence[Repeated[MappingPart]],
     said: Mapping[str, Sequence[object]],
 ) -> list[Sequence[int]]:
     """Positions of designs that fill the same columns in the same order, as far as names tell."""
@@ -158,7 +158,7 @@ def _groups(
 def _columns(
     entries: Sequence[Record],
     chosen: Sequence[Mapping[str, object]],
-    mapping: Sequence[Repeated[Part]],
+    mapping: Sequence[Repeated[MappingPart]],
     said: Mapping[str, Sequence[object]],
     facts: RunInfo,
 ) -> Iterator[tuple[str, tuple[Kind, Values]]]:
@@ -219,7 +219,7 @@ class RuledOut(Struct, frozen=True):
     limits: tuple[str, ...]
 
 
-class Batch(NamedTuple):
+class NewDesigns(NamedTuple):
     """New designs, one row each.
 
     Attributes:
@@ -242,7 +242,7 @@ class Later(NamedTuple):
     where: Where
 
 
-Item: TypeAlias = Batch | Later | RuledOut | Tick
+Item: TypeAlias = NewDesigns | Later | RuledOut | Tick
 
 
 class Intake:
@@ -255,7 +255,7 @@ class Intake:
 
     def __init__(self, facts: RunInfo, known: Container[str]) -> None:
         self._facts, self._known = facts, known
-        self._parts = Parts()
+        self._parts = MappingParts()
 
     def items(self, found: Iterable[Found]) -> Iterator[Item]:
         """Turn entries into items, in order. Entries that are no rows come out at once.
@@ -284,7 +284,7 @@ class Intake:
             raise
         yield from self._batches(new)
 
-    def _batches(self, new: dict[str, tuple[Record, Where]]) -> Iterator[Batch]:
+    def _batches(self, new: dict[str, tuple[Record, Where]]) -> Iterator[NewDesigns]:
         """Designs that the run has not had before: together, or one by one where their structure differs."""
         if not new:
             return
@@ -296,7 +296,7 @@ class Intake:
             return
         yield self._batch(list(new), entries, [where for _, where in new.values()], columns)
 
-    def one(self, entry: Record, where: Where) -> Batch:
+    def one(self, entry: Record, where: Where) -> NewDesigns:
         """A single design."""
         return self._batch([entry.key], [entry], [where], columns_of([entry], self._parts, self._facts))
 
@@ -305,10 +305,10 @@ class Intake:
         columns = columns_of([entry], self._parts, self._facts)
         return {name: (kind, listed(values)[0]) for name, (kind, values) in columns.items()}
 
-    def _batch(self, keys: list[str], entries: list[Record], where: list[Where], columns: Columns) -> Batch:
+    def _batch(self, keys: list[str], entries: list[Record], where: list[Where], columns: Columns) -> NewDesigns:
         values = [listed(columns[objective.name][1]) for objective in self._facts.objectives]
         losses = self.losses([entry.status for entry in entries], values)
-        return Batch(keys, entries[0].rung, np.array(where, np.int64), columns, losses)
+        return NewDesigns(keys, entries[0].rung, np.array(where, np.int64), columns, losses)
 
     def losses(self, status: Sequence[object], values: Sequence[Sequence[object]]) -> Floats:
         """As a batch has them.

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.processes import rare_collections
+from allo_dse.common.records import Frozen
 
 from .columns import Floats, Kind, Mask
 from .filters import parse_filter
@@ -22,14 +22,14 @@ from .table import RunTable
 SEPARATOR = ":"
 
 
-class Ref(Struct, frozen=True):
+class Ref(Frozen):
     """A design: a run's number on the board, and the row in its table. Written `run:key`, which stays valid."""
 
     run: int
     row: int
 
 
-class Axis(Struct, frozen=True):
+class ColumnAxis(Frozen):
     """A column of all runs on one scale.
 
     Attributes:
@@ -137,11 +137,11 @@ class Board:
             for number, run in enumerate(self.runs)
         ]
 
-    def axis(self, name: str) -> Axis:
+    def axis(self, name: str) -> ColumnAxis:
         """A column of all runs; texts in their natural order, the same in every run."""
         columns = [run.columns.get(name) for run in self.runs]
         if all(column is None or column.numeric for column in columns):
-            return Axis(name, [run.numbers(name) for run in self.runs])
+            return ColumnAxis(name, [run.numbers(name) for run in self.runs])
         ticks = sorted({c for column in columns if column is not None for c in column.categories}, key=natural_order)
         place = {tick: float(i) for i, tick in enumerate(ticks)}
         numbers = []
@@ -150,7 +150,7 @@ class Board:
                 numbers.append(np.full(len(run), np.nan))
             else:
                 numbers.append(np.array([*(place[c] for c in column.categories), np.nan])[column.codes])
-        return Axis(name, numbers, ticks)
+        return ColumnAxis(name, numbers, ticks)
 
     def front(self) -> Iterator[Ref]:
         """The designs on the fronts of all runs."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 
 from .columns import Floats, Mask
 from .table import RunTable
@@ -80,7 +79,7 @@ def text(value: object) -> str:
     return f"{value:,.0f}" if abs(value) < 1e12 and abs(value) >= 1e4 else f"{value:.3e}"
 
 
-class Selection(Struct, frozen=True):
+class Selection(Frozen):
     """Designs that satisfy everything that is given; without anything given, nothing is selected.
 
     Attributes:

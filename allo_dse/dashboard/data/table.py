@@ -18,9 +18,9 @@ from allo_dse.tune.store.record import Entry, Record, Revaluation, Tick, Verific
 from allo_dse.tune.store.run_info import RunInfo, read_info
 from allo_dse.tune.store.rundir import LOG, running
 
-from .columns import Column, Floats, Growing, Kind, Mask, Repeated, Rung
+from .columns import Column, Floats, Growing, Kind, Mask, Repeated, RungResult
 from .follow import CHUNK_BYTES, LogFollower, Where
-from .reading import KEY, OK, Batch, Intake, Item, RuledOut
+from .reading import KEY, OK, Intake, Item, NewDesigns, RuledOut
 
 Rows = NDArray[np.int64]
 REASONS = {"wrong": "wrong numbers", "deadlock": "deadlock", "not run": "could not be run"}
@@ -49,7 +49,7 @@ class RunTable:
         self._ruled_out: set[str] = set()
         self.verified: dict[str, Verification] = {}
         self.ruled_out: list[RuledOut] = []
-        self.promoted: dict[str, list[Rung]] = {}
+        self.promoted: dict[str, list[RungResult]] = {}
         """By key, what was found out about designs that have more than one entry."""
         self.ticks: list[Tick] = []
         self._where = Growing(np.empty((0, 2), np.int64))  # a design's first entry
@@ -122,7 +122,7 @@ class RunTable:
         return found
 
     def _take(self, item: Item) -> None:
-        if isinstance(item, Batch):
+        if isinstance(item, NewDesigns):
             self._append(item)
         elif isinstance(item, Tick):
             self.ticks.append(item)
@@ -139,7 +139,7 @@ class RunTable:
         else:
             self._append(self._intake.one(item.entry, item.where))
 
-    def _append(self, new: Batch) -> None:
+    def _append(self, new: NewDesigns) -> None:
         before, columns = len(self.keys), new.columns
         self.keys += new.keys
         self.row_of.update(zip(new.keys, range(before, len(self.keys)), strict=True))
@@ -164,7 +164,7 @@ class RunTable:
         before, row = self.rungs(key), self.row_of[key]
         if any((known.rung, known.evaluator) == (entry.rung, entry.evaluator) for known in before):
             return  # duplicate lines count once
-        self.promoted[key] = [*before, Rung.of(entry, where)]
+        self.promoted[key] = [*before, RungResult.of(entry, where)]
         top = self._top.values
         top[row] = max(top[row], entry.rung)
         for name, (kind, value) in self._intake.cells(entry).items():
@@ -315,15 +315,15 @@ class RunTable:
         more = self.promoted.get(self.keys[row])
         return self.log.read(*(more[rung].where if more else self._where.values[row].tolist()))
 
-    def rungs(self, key: str) -> list[Rung]:
+    def rungs(self, key: str) -> list[RungResult]:
         """Return each evaluator's result for a design, the cheapest first. A single one is read from the log again."""
         return self.promoted.get(key) or [self._read(self.row_of[key])]
 
-    def _read(self, row: int) -> Rung:
+    def _read(self, row: int) -> RungResult:
         """The first entry of a design; without anything where the log has been taken away."""
         offset, length = where = tuple(self._where.values[row].tolist())
         entry = self.log.entry(offset, length)
-        return Rung.of(entry, where) if isinstance(entry, Record) else Rung(where=where)
+        return RungResult.of(entry, where) if isinstance(entry, Record) else RungResult(where=where)
 
     def names(self, *kinds: Kind, varying: bool = False, numeric: bool = False) -> list[str]:
         """Columns of some kinds (all without any), those that differ between designs, and those that are numbers."""

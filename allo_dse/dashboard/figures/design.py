@@ -13,13 +13,13 @@ from allo_dse.device.device import Device
 from allo_dse.eval.backend import backend_of
 from allo_dse.eval.calibrate.correction import Correction
 
-from ..data.analysis import Difference, change_text
+from ..data.analysis import ColumnDifference, change_text
 from ..data.columns import Floats
 from ..data.selection import label, text
 from .style import BLUE, GREEN, ORANGE, VERMILLION, Figure, Spec, Theme, axis, layout, note, packed
 
 
-class Use(Struct, frozen=True):
+class ResourceUse(Struct, frozen=True):
     """A design's use of one limited resource."""
 
     name: str
@@ -31,12 +31,12 @@ class Use(Struct, frozen=True):
         return self.used / self.limit if self.limit else 0.0
 
 
-def uses(device: str, metrics: Mapping[str, Any]) -> list[Use]:
+def uses(device: str, metrics: Mapping[str, Any]) -> list[ResourceUse]:
     """The resources of a built-in device that a design's metrics speak of; empty for other devices."""
     found = _device(device)
     limits = {} if found is None else backend_of(found).capacity(found)
     return [
-        Use(name, float(metrics[name]), limit)
+        ResourceUse(name, float(metrics[name]), limit)
         for name, limit in limits.items()
         if isinstance(metrics.get(name), int | float)
     ]
@@ -55,7 +55,7 @@ def _device(name: str) -> Device | None:
         return None
 
 
-def resources_figure(found: list[Use], look: Theme) -> Figure:
+def resources_figure(found: list[ResourceUse], look: Theme) -> Figure:
     """Used shares of the device's resources."""
     if not found:
         return note(look, "no metric that the device has a known limit for")
@@ -131,7 +131,7 @@ def _texts(shares: list[float], colors: list[str], look: Theme) -> dict[str, obj
     }
 
 
-def compare_figure(found: list[Difference], look: Theme) -> Figure:
+def compare_figure(found: list[ColumnDifference], look: Theme) -> Figure:
     """The relative change of every number that differs, objectives by whether they got better."""
     numbers = [d for d in found if d.change is not None and d.kind in ("objective", "metric")][::-1]
     if not numbers:
@@ -139,11 +139,15 @@ def compare_figure(found: list[Difference], look: Theme) -> Figure:
     trace: Spec = {
         "type": "bar",
         "orientation": "h",
-        "x": [_clipped(100 * (d.change or 0.0)) for d in numbers],
+        "x": [min(MOST_PERCENT, 100 * (d.change or 0.0)) for d in numbers],
         "y": [label(d.name) for d in numbers],
         "marker": {
-            "color": [_color(d, look) for d in numbers],
-            "pattern": {"shape": [_pattern(d) for d in numbers], "fillmode": "overlay", "fgcolor": "#ffffff"},
+            "color": [look.dominated if d.better is None else GREEN if d.better else VERMILLION for d in numbers],
+            "pattern": {
+                "shape": ["/" if d.better is False else "" for d in numbers],
+                "fillmode": "overlay",
+                "fgcolor": "#ffffff",
+            },
         },
         "text": [change_text(d) for d in numbers],
         "customdata": [f"{text(d.first)} → {text(d.second)}" for d in numbers],
@@ -166,23 +170,7 @@ def compare_figure(found: list[Difference], look: Theme) -> Figure:
 
 
 MOST_PERCENT = 400.0
-
-
-def _clipped(percent: float) -> float:
-    """Bars beyond this would hide all others; the number beside them is right."""
-    return min(MOST_PERCENT, percent)
-
-
-def _color(difference: Difference, look: Theme) -> str:
-    if difference.better is None:
-        return look.dominated
-    return GREEN if difference.better else VERMILLION
-
-
-def _pattern(difference: Difference) -> str:
-    return "/" if difference.better is False else ""
-
-
+"""Longer bars would hide all others; the number beside them is right."""
 MARGIN = 1.15  # of the axes beyond the outermost design
 
 

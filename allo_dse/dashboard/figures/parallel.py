@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from allo_dse.tune.store.run_info import shortened
 
 from ..data.progress import why_none
-from ..data.runs import Axis, Board
+from ..data.runs import Board, ColumnAxis
 from ..data.selection import Selection, label, text
 from ..data.table import RunTable
 from .style import NO_VALUE, ORANGE, VERMILLION, Figure, Spec, Theme, axis, color_axis, layout, note, packed, scale
@@ -89,7 +89,7 @@ def _by_rank(rank: NDArray[np.int64], look: Theme) -> Spec:
     return {"color": packed(rank), "cmin": 0, "cmax": 2, "colorscale": colors, "showscale": False}
 
 
-def _by_column(axis: Axis, rows: list[NDArray[np.int64]], order: NDArray[np.int64], look: Theme) -> Spec:
+def _by_column(axis: ColumnAxis, rows: list[NDArray[np.int64]], order: NDArray[np.int64], look: Theme) -> Spec:
     values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
     known = values[np.isfinite(values)]
     line: Spec = {**color_axis(axis, look), "showscale": True}
@@ -129,7 +129,7 @@ def _sample(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 
 def _dimension(
-    axis: Axis,
+    axis: ColumnAxis,
     rows: list[NDArray[np.int64]],
     order: NDArray[np.int64],
     brushes: tuple[tuple[float, float], ...],

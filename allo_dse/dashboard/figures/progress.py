@@ -12,7 +12,7 @@ from allo_dse.tune.results.causes import causes_in
 from allo_dse.tune.store.run_info import shortened
 
 from ..data.columns import Floats
-from ..data.progress import Timeline, lost
+from ..data.progress import Progress, lost
 from ..data.runs import Board
 from ..data.selection import label
 from ..data.table import RunTable
@@ -138,7 +138,7 @@ def hypervolume_unit(run: RunTable) -> str:
     return "share" if all(o.direction == "minimize" for o in run.facts.objectives) else "relative"
 
 
-def designs_figure(spans: Timeline, look: Theme) -> Figure:
+def designs_figure(spans: Progress, look: Theme) -> Figure:
     """Designs per second over time: feasible ones, and by kind those that a limit, a constraint or a failure ruled out.
 
     A design that breaks several limits counts for each.
@@ -151,23 +151,19 @@ def designs_figure(spans: Timeline, look: Theme) -> Figure:
         return note(look, _NONE)
     middles = packed(spans.middles)
     traces = [
-        _bars(name, middles, counts / spans.seconds, look.series[i % len(look.series)], spans.seconds, pattern=i)
+        {
+            "type": "bar",
+            "name": shortened(name, NAME),
+            "x": middles,
+            "y": packed(counts / spans.seconds),
+            "width": spans.seconds,
+            "marker": {"color": look.series[i % len(look.series)], "line": {"width": 0}, "pattern": hatching(i)},
+            "hovertemplate": "%{x:.1f} s: %{y:,.3~g}<extra>" + _plain(name) + "</extra>",
+        }
         for i, (name, counts) in enumerate(shown.items())
     ]
     axes = {"xaxis": axis(look, _TITLES["time"]), "yaxis": axis(look, "designs per second")}
     return {"data": traces, "layout": layout(look, **axes, barmode="stack", bargap=0, showlegend=len(traces) > 1)}
-
-
-def _bars(name: str, middles: Floats, values: Floats, color: str, width: float, pattern: int = 0) -> Spec:
-    return {
-        "type": "bar",
-        "name": shortened(name, NAME),
-        "x": middles,
-        "y": packed(values),
-        "width": width,
-        "marker": {"color": color, "line": {"width": 0}, "pattern": hatching(pattern)},
-        "hovertemplate": "%{x:.1f} s: %{y:,.3~g}<extra>" + _plain(name) + "</extra>",
-    }
 
 
 def _plain(name: str) -> str:
@@ -228,7 +224,7 @@ def _ranking(names: list[str], values: list[float], look: Theme, title: str, for
     }
 
 
-def workers_figure(spans: Timeline, look: Theme) -> Figure:
+def workers_figure(spans: Progress, look: Theme) -> Figure:
     """Draw how busy each worker was over time."""
     names = list(spans.workers)
     if not any(share.any() for share in spans.workers.values()):

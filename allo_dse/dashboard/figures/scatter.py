@@ -6,15 +6,16 @@ import zlib
 from collections.abc import Sequence
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 from numpy.typing import NDArray
 
+from allo_dse.common.records import Frozen
 from allo_dse.tune.store.run_info import shortened
 
 from ..data.analysis import difference_lines, known, range_percent
 from ..data.columns import Mask
 from ..data.progress import why_none
-from ..data.runs import Axis, Board, Ref
+from ..data.runs import Board, ColumnAxis, Ref
 from ..data.selection import Selection, label
 from ..data.table import RunTable
 from .style import (
@@ -42,7 +43,7 @@ from .thin import Span, Window, on_screen, spots, thin, visible, window
 _SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
 
 
-class Kind(Struct, frozen=True):
+class Kind(Frozen):
     """Designs that are not feasible for the same reason, or for one of the rare ones."""
 
     name: str
@@ -91,7 +92,7 @@ COLORED = "by a column"
 _RUN_SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "star-square")
 
 
-class View(Struct, frozen=True):
+class View(Frozen):
     """Content and options of the scatter plot.
 
     Attributes:
@@ -117,7 +118,7 @@ class View(Struct, frozen=True):
     color: str | None = None
 
 
-class Drawn(Struct, frozen=True):
+class Drawn(Frozen):
     """A figure.
 
     Attributes:
@@ -161,7 +162,7 @@ def front_figure(board: Board, view: View, look: Theme) -> Drawn:
 class _Painter:
     """Makes the traces."""
 
-    def __init__(self, board: Board, view: View, look: Theme, axes: list[Axis]) -> None:
+    def __init__(self, board: Board, view: View, look: Theme, axes: list[ColumnAxis]) -> None:
         self.board, self.view, self.look, self.axes = board, view, look, axes
         self.traces: list[Spec] = []
         self.designs = self.marks = 0
@@ -444,7 +445,7 @@ def _uid(number: int, name: str) -> str:
     return f"{zlib.crc32(f'{number} {name}'.encode()):08x}"
 
 
-def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) -> Spec:
+def _layout(view: View, look: Theme, axes: list[ColumnAxis], extent: dict[str, Span]) -> Spec:
     made = {
         f"{key}axis": number_axis(look, label(axis.name), log=key in view.log, ticks=axis.ticks)
         for key, axis in zip("xy", axes, strict=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from allo_dse.tune.store.run_info import shortened
 
-from ..data.runs import Axis
+from ..data.runs import ColumnAxis
 from ..data.selection import label
 
 BLUE, SKY, GREEN, ORANGE, VERMILLION, PURPLE, YELLOW = (
@@ -177,7 +177,7 @@ def scale(look: Theme, start: float = 0.0) -> list[tuple[float, str]]:
     return list(zip(np.linspace(start, 1, len(colors)).tolist(), colors, strict=True))
 
 
-def color_axis(axis: Axis, look: Theme) -> Spec:
+def color_axis(axis: ColumnAxis, look: Theme) -> Spec:
     """The scale of designs that are coloured by a column."""
     bar: Spec = {"title": {"text": label(axis.name), "side": "right"}, "thickness": 12, "outlinewidth": 0}
     bar["tickfont"] = {"color": look.muted, "size": 11}

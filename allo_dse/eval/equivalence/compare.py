@@ -286,7 +286,14 @@ def equivalent(
         for one in (a, b)
     ]
     program = sides[0].vmg.program
-    _require_alike(program, sides[1].vmg.program)
+    mine, theirs = ([(t.dtype, t.shape) for t in side.vmg.program.tensors] for side in sides)
+    if mine != theirs:
+        programs = [side.vmg.program for side in sides]
+        shown = [", ".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in one.tensors) for one in programs]
+        raise SimulationError(
+            f"{program.name} and {programs[1].name} do not have the same arguments: ({shown[0]}) and ({shown[1]})",
+            hint="programs are compared argument by argument: same types, same shapes, same order",
+        )
     if most_operations is not None:
         for side in sides:
             require_little_work(side.vmg, most_operations)
@@ -329,7 +336,8 @@ def _compared(sides: list[Side], given: Sequence[Numbers | None], limits: _Limit
         taken = time.perf_counter() - started
         return Equivalence(False, 0, 0, 0.0, 0, taken, message=failure.message, ended=min(len(counted), 1))
     taken, paths = time.perf_counter() - started, len(given) if by_path else 0
-    told_apart_zeros = not any(sees_signed_zeros(side.vmg.program) for side in sides)
+    texts = (task_class.body.mlir for side in sides for task_class in side.vmg.program.task_classes)
+    told_apart_zeros = not any(map(_sees_signed_zeros, texts))
     return Equivalence(
         difference is None, tried, degree, error, operations, taken, difference, paths=paths,
         signed_zeros=told_apart_zeros,
@@ -356,16 +364,6 @@ def points_for(degree: int, hashes: int) -> tuple[int, float]:
             hint="compare a smaller instance",
         )
     return points, once**points
-
-
-def _require_alike(a: CompiledProgram, b: CompiledProgram) -> None:
-    own, other = ([(t.dtype, t.shape) for t in program.tensors] for program in (a, b))
-    if own != other:
-        shown = [", ".join(f"{t.name}: {t.dtype}{list(t.shape)}" for t in program.tensors) for program in (a, b)]
-        raise SimulationError(
-            f"{a.name} and {b.name} do not have the same arguments: ({shown[0]}) and ({shown[1]})",
-            hint="programs are compared argument by argument: same types, same shapes, same order",
-        )
 
 
 def require_little_work(vmg: VMG, most_operations: int) -> None:
@@ -541,21 +539,17 @@ _OPERATION = re.compile(
 )
 
 
-def sees_signed_zeros(program: CompiledProgram) -> bool:
+def _sees_signed_zeros(mlir: str) -> bool:
     """Return whether an operation tells 0.0 from -0.0 by more than the sign of a zero.
 
     Sums, products, comparisons, roundings and the functions with f(-0.0) = f(0.0) or -f(0.0) do not.
     """
-    return any(
-        match["divisor"] is None or not _is_nonzero_constant(task_class.body.mlir, match["divisor"])
-        for task_class in program.task_classes
-        for match in _OPERATION.finditer(task_class.body.mlir)
-    )
-
-
-def _is_nonzero_constant(mlir: str, name: str) -> bool:
-    found = re.search(rf"{re.escape(name)} = arith\.constant (-?[\d.]+(?:[eE][-+]?\d+)?) :", mlir)
-    return found is not None and float(found[1]) != 0
+    for match in _OPERATION.finditer(mlir):
+        name = re.escape(match["divisor"] or "none")
+        found = re.search(rf"{name} = arith\.constant (-?[\d.]+(?:[eE][-+]?\d+)?) :", mlir)
+        if found is None or float(found[1]) == 0:
+            return True
+    return False
 
 
 # Variables that are declared without a value, and the places that read them.

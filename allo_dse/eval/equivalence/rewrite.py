@@ -416,9 +416,10 @@ class _Rewriter:
             then = [op for op in _accesses(first, place[0]) if op != last]
             other = next(iter(_accesses(second, place[0])), None)
             is_last = last.block == first and not any(last.is_before_in_block(op) for op in then if op.block == first)
+            is_whole = isinstance(place[0], ir.BlockArgument) or place[0].owner.name in MEMORY
             if other is None or other.block != second or other.name != "memref.store" or not is_last:
                 continue
-            if list(other.operands)[1:] == place and not any(op.block != first for op in then) and _is_whole(place[0]):
+            if list(other.operands)[1:] == place and not any(op.block != first for op in then) and is_whole:
                 with other.location, ir.InsertionPoint(other):
                     other.operands[0] = self._call("choose", condition, last.operands[0], other.operands[0])
                 last.erase()
@@ -493,11 +494,6 @@ def _accesses(block: ir.Block, array: Value) -> list[Operation]:
     """The operations in a block, and within its operations, that name an array."""
     inside = [found for op in block.operations for found in find(op, lambda name: True)]
     return [op for op in inside if any(operand == array for operand in op.operands)]
-
-
-def _is_whole(array: Value) -> bool:
-    """Return whether an array is neither a part of another array nor another name for one."""
-    return isinstance(array, ir.BlockArgument) or array.owner.name in MEMORY
 
 
 def _moved(op: Operation) -> range:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, StudyError, of_the_study
-from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir
+from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, nested_ops
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.nest import CONTROL, read_nest
@@ -93,13 +93,10 @@ def observed(program: Program, sets: Sequence[Inputs]) -> Program:
         SimulationError: for a run that does not end well, or decides more than fits in memory.
     """
     classes = list(program.task_classes)
-    asking = {task_class.body.symbol: sites for task_class in classes if (sites := _sites(task_class))}
+    nests = {task_class.body.symbol: read_nest(task_class.body.mlir) for task_class in classes}
+    found = {name: frozenset(data_sites(nest.body)) for name, nest in nests.items() if nest.unsupported is None}
+    asking = {name: sites for name, sites in found.items() if sites}
     return replace(program, runs=tuple(_run(program, asking, one) for one in sets)) if asking else program
-
-
-def _sites(task_class: TaskClass) -> frozenset[int]:
-    nest = read_nest(task_class.body.mlir)
-    return frozenset() if nest.unsupported is not None else frozenset(data_sites(nest.body))
 
 
 def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs) -> Decisions:
@@ -181,7 +178,7 @@ class _Writer:
     def write(self, wanted: frozenset[int]) -> None:
         """Record the decisions at these sites, numbered as in `compiler.ir.nest`."""
         site = 0
-        for op in self._control():
+        for op in [op for op in nested_ops(self._function, parents_first=True) if op.name in CONTROL]:
             with op.location:
                 if op.name == "scf.while":
                     self._while(op, site, wanted)
@@ -192,17 +189,6 @@ class _Writer:
                     block = op.regions[0].blocks[0]
                     self._round(self._enter(op, site), block, block.arguments[0])
             site += 1
-
-    def _control(self) -> list[Operation]:
-        found: list[Operation] = []
-
-        def visit(op: Operation) -> ir.WalkResult:
-            if op.name in CONTROL:
-                found.append(op.operation)
-            return ir.WalkResult.ADVANCE
-
-        self._function.walk(visit, ir.WalkOrder.PRE_ORDER)
-        return found
 
     def _while(self, op: Operation, site: int, wanted: frozenset[int]) -> None:
         block = op.regions[0].blocks[0]

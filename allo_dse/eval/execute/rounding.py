@@ -215,7 +215,7 @@ def _analysis(
     for name, one in before.items():
         if types[name].is_float:
             _follow(tensors[name], one)
-    externals = Externals(program, _element_in_memory, _apply_external)
+    externals = Externals(program, lambda dtype: _RECORD if dtype.is_float else storage_dtype(dtype), _apply_external)
     with compile_places(program):
         Run(vmg, _engine(program), tensors, wiring_of(vmg, depths), state, externals).finish(seconds)
     found = {
@@ -254,10 +254,6 @@ def _analysed(records: NDArray[Any], dtype: DType) -> Analysed:
         return Analysed(
             rounded.astype(numpy_dtype(dtype)), exact, *(np.where(np.isnan(one), np.inf, one) for one in bounds)
         )
-
-
-def _element_in_memory(dtype: DType) -> np.dtype[Any]:
-    return _RECORD if dtype.is_float else storage_dtype(dtype)
 
 
 def _apply_external(known: External, call: ExternalCall, arrays: list[NDArray[Any]]) -> None:

@@ -81,23 +81,18 @@ def _search(
         for key in neighbours.get(node, ()):
             peer = key // types
             if targets.get(peer, label) != label:
-                return [*_trace(came_from, node, label), peer]
+                path, step = [peer], came_from[node, label]
+                path.append(node)
+                while step is not None:
+                    path.append(step)
+                    step = came_from[step, label]
+                return path[::-1]
             if labels.get(peer, 0) < 2 and (peer, label) not in came_from:
                 came_from[peer, label] = node
                 labels[peer] = labels.get(peer, 0) + 1
                 queue.append((peer, label))
         yield
     return None
-
-
-def _trace(came_from: Mapping[tuple[int, int], int | None], node: int, label: int) -> list[int]:
-    """The nodes from a source to `node`."""
-    path: list[int] = []
-    step: int | None = node
-    while step is not None:
-        path.append(step)
-        step = came_from[step, label]
-    return path[::-1]
 
 
 Primitive = tuple[str, Sequence[Any]]
@@ -198,7 +193,14 @@ class Builder:
         if len(label_of) != len(rows) * width:
             twice = next(name for name, n in Counter(name for row in rows for name in row).items() if n > 1)
             raise IllegalFold(f"bundle names {twice} twice", hint="a node takes its turn once")
-        self._check_trees(nodes)
+        for first, *others in zip(*nodes, strict=True):
+            for node in others:
+                if (tree := self._tree(first)) != (other := self._tree(node)):
+                    raise IllegalFold(
+                        f"bundle of {self.label[first]} and {self.label[node]}: they execute different tasks, "
+                        f"{self._describe(tree)} and {self._describe(other)}",
+                        hint="a bundle takes nodes with the same task classes in the same order",
+                    )
         # Bundled nodes run in turn: a path between two of them would make one wait for a token before its turn.
         path = find_path(self.out, self.inn, self.types, label_of, label_of)
         if path:
@@ -289,17 +291,6 @@ class Builder:
         self._trees[first] = tree
         self._rename(first, name)
         return name
-
-    def _check_trees(self, rows: Sequence[Sequence[int]]) -> None:
-        for column in zip(*rows, strict=True):
-            tree = self._tree(column[0])
-            for node in column[1:]:
-                if (other := self._tree(node)) != tree:
-                    raise IllegalFold(
-                        f"bundle of {self.label[column[0]]} and {self.label[node]}: they execute different tasks, "
-                        f"{self._describe(tree)} and {self._describe(other)}",
-                        hint="a bundle takes nodes with the same task classes in the same order",
-                    )
 
     def _check_peers(self, rows: Sequence[Sequence[int]]) -> None:
         """Every bundled node must have the same peers, where nodes of its own tuple count by position."""

@@ -197,7 +197,12 @@ class FoldUnit(Frozen, eq=False, dict=True):
         least = {kernel: [axis.spatial[0] for axis in self.spaces[kernel].axes] for kernel in self.kernels}
         for chosen in self._choices(0, least, max_nodes):
             sizes = {kernel: tuple(own) for kernel, own in chosen.items()}
-            if not all(self._same_grid(members, sizes) for members in self.chains):
+            # A chain's kernels are laid out along the same links, and along nothing else.
+            grids = [
+                {frozenset(r.link for r, n in zip(self.rules[k], sizes[k], strict=True) if n > 1) for k in members}
+                for members in self.chains
+            ]
+            if any(len(grid) > 1 or None in next(iter(grid)) for grid in grids):
                 continue
             needs: Needs = (self._node_count(sizes), *no_needs(bounds)[1:])
             if bounds is not None:
@@ -230,14 +235,6 @@ class FoldUnit(Frozen, eq=False, dict=True):
     def _node_count(self, sizes: dict[int, list[int]] | Sizes) -> int:
         # Kernels that share nodes end with equal grids; until all are set, the largest one is a lower bound.
         return sum(max(math.prod(sizes[kernel]) for kernel in members) for members in self.sets)
-
-    def _same_grid(self, members: Ints, sizes: Sizes) -> bool:
-        """Return whether a chain's kernels are laid out along the same links, and along nothing else."""
-        grids = {
-            frozenset(rule.link for rule, nodes in zip(self.rules[kernel], sizes[kernel], strict=True) if nodes > 1)
-            for kernel in members
-        }
-        return len(grids) == 1 and None not in grids.pop()
 
     def _linked_loops(self, sizes: Sizes) -> tuple[Ints, ...]:
         """Per kernel the links along which it has a temporal loop."""
@@ -432,7 +429,12 @@ class FoldSpace(Frozen, eq=False, dict=True):
         for units in self._units_of_chains():
             totals: Counter[Needs] = Counter({no_needs(self.bounds): 1})
             for unit in units:
-                totals = self._joined(totals, unit.needs(self.max_nodes, self.bounds))
+                before, totals = totals, Counter()
+                for (a, ways), (b, count) in itertools.product(
+                    before.items(), unit.needs(self.max_nodes, self.bounds).items()
+                ):
+                    if self._fits(needs := add_needs(a, b)):
+                        totals[needs] += ways * count
             found = Counter[int]()
             for needs, ways in totals.items():
                 found[needs[0]] += ways
@@ -443,14 +445,6 @@ class FoldSpace(Frozen, eq=False, dict=True):
         """The share of all legal folds that are never made, because they cannot fit."""
         every = FoldSpace(self.program_graph, None, self.kernels).count()
         return 1 - self.count() / every
-
-    def _joined(self, first: Counter[Needs], second: Counter[Needs]) -> Counter[Needs]:
-        result: Counter[Needs] = Counter()
-        for a, ways in first.items():
-            for b, count in second.items():
-                if self._fits(needs := add_needs(a, b)):
-                    result[needs] += ways * count
-        return result
 
     def _fits(self, needs: Needs) -> bool:
         return (self.max_nodes is None or needs[0] <= self.max_nodes) and (not self.bounds or self.bounds.fits(needs))

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
@@ -58,13 +58,6 @@ class _Nodes:
 
     links: tuple[int, ...]
     at: dict[Coordinate, tuple[str, ...]]
-
-
-def joint_primitives(joint: JointFold) -> Primitives:
-    """The sequence that folds the program's graph as a joint fold does."""
-    made = Made()
-    _make(joint, made)
-    return made.primitives
 
 
 def joint_names(joint: JointFold) -> dict[str, str]:
@@ -267,7 +260,8 @@ class VMG(Pictured):
     def mapping_primitives(self) -> Primitives:
         """The `chain` and `bundle` sequence that folds the program's unfolded graph into this one, as Allo takes it."""
         if self.joint is not None:
-            return joint_primitives(self.joint)
+            _make(self.joint, made := Made())
+            return made.primitives
         if self.mesh_fold is not None:
             return mesh_primitives(self.program, self.mesh_fold, self.graph.rules)
         return [(kind, list(operands)) for kind, operands in self.applied]
@@ -297,7 +291,14 @@ class VMG(Pictured):
             return self._asked[0][1]
         normal = fold.normalised(self.graph)
         if (known := self._folded.get(normal)) is None:
-            known = self._folded[normal] = self._fold(normal)
+            broken = (
+                f"{kernel.kernel}: {reason}"
+                for kernel, rules in zip(normal.kernels, self.graph.rules, strict=True)
+                for reason in violations(kernel, rules)
+            )
+            for reason in chain(broken, JointFold.of(self.graph, normal).violations()):
+                raise IllegalFold(reason, hint="fold_choices(program) lists the legal folds")
+            known = self._folded[normal] = VMG(self.graph, mesh_groups(self.graph, normal), normal)
             self._latest.append(known)
         self._asked.append((fold, known))
         return known
@@ -316,14 +317,6 @@ class VMG(Pictured):
     def _latest(self) -> deque[VMG]:
         """Folds that no design may have at the moment, but others soon."""
         return deque(maxlen=_LATEST_FOLDS)
-
-    def _fold(self, fold: MeshFold) -> VMG:
-        for kernel, rules in zip(fold.kernels, self.graph.rules, strict=True):
-            for reason in violations(kernel, rules):
-                raise IllegalFold(f"{kernel.kernel}: {reason}", hint="fold_choices(program) lists the legal folds")
-        for reason in JointFold.of(self.graph, fold).violations():
-            raise IllegalFold(reason, hint="fold_choices(program) lists the legal folds")
-        return VMG(self.graph, mesh_groups(self.graph, fold), fold)
 
     def chain(self, first: str, second: str) -> VMG:
         """Run `second` after `first` on one processing element.
@@ -406,13 +399,8 @@ def graph_key(program: CompiledProgram, groups: Sequence[NodeGroup]) -> str:
         form[0, tasks] = tasks[:, :1]
         form[1, tasks] = np.arange(tasks.shape[1])
         form[2, tasks] = rank[tree]
-    digest = hashlib.blake2b(program_key(program).encode(), digest_size=16)
+    kernels = [[k.name, list(k.mesh), [c.name for c in k.classes]] for k in program.kernels]
+    digest = hashlib.blake2b(json.dumps([program.name, kernels]).encode(), digest_size=16)
     digest.update(json.dumps(sorted(rank)).encode())
     digest.update(form.tobytes())
     return digest.hexdigest()
-
-
-def program_key(program: CompiledProgram) -> str:
-    """Return the key that identifies a program for mapping: kernels, meshes and classes."""
-    kernels = [[k.name, list(k.mesh), [c.name for c in k.classes]] for k in program.kernels]
-    return json.dumps([program.name, kernels])

@@ -11,9 +11,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortools.sat.python import cp_model
-
-from allo_dse.common.cp_sat import answer
+from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 

@@ -13,15 +13,15 @@ import sys
 from typing import TypeAlias
 
 import msgspec
-from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.processes import limit_memory
+from allo_dse.common.records import Frozen
 
 from .signature import Body
 
 
-class Request(Struct, frozen=True):
+class Request(Frozen):
     """The arguments of `lowering.bodies.compile_bodies`."""
 
     bodies: tuple[Body, ...]
@@ -29,19 +29,19 @@ class Request(Struct, frozen=True):
     optimize: bool
 
 
-class Started(Struct, frozen=True, tag=True):
+class Started(Frozen, tag=True):
     """Bodies are being lowered, or machine code is made of them."""
 
     symbols: tuple[str, ...]
 
 
-class Made(Struct, frozen=True, tag=True):
+class Made(Frozen, tag=True):
     """Compiled bodies, as msgpack."""
 
     made: bytes
 
 
-class Refused(Struct, frozen=True, tag=True):
+class Refused(Frozen, tag=True):
     """The error in a request."""
 
     message: str

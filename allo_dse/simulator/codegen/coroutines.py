@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from allo_dse.common.mlir.bindings import Op, async_dialect, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import POLLS
+from allo_dse.common.records import Frozen
 
 from ..run_time import fifo
 from ..run_time.builder import USUALLY, Emitter, Variable, Word
@@ -34,7 +35,7 @@ FRAME_BYTES = 1024
 are allocated."""
 
 
-class Inputs(Struct, frozen=True):
+class Inputs(Frozen):
     """Inputs of a coroutine besides the body's parameters."""
 
     record: bool

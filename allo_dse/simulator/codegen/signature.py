@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Frozen
 
 IntArray = NDArray[np.int64]
 ANY_TOKEN = -1
 """In place of a size: a body that only asks how full a stream is does not know its tokens."""
 
 
-class Body(Struct, frozen=True):
+class Body(Frozen):
     """A task body to compile: the text of a `func.func` (and helpers without stream operations), and its symbol."""
 
     symbol: str
     mlir: str
 
 
-class Tiles(Struct, frozen=True):
+class Tiles(Frozen):
     """The tiles that tasks get for a tensor parameter: a position in `base` per task, and common strides.
 
     Attributes:
@@ -37,7 +38,7 @@ class Tiles(Struct, frozen=True):
     strides: tuple[int, ...]
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Frozen):
     """A parameter of a task body.
 
     Attributes:
@@ -67,7 +68,7 @@ class Parameter(Struct, frozen=True):
         return 1 + len(self.shape) if self.kind == "tensor" else 1
 
 
-class Signature(Struct, frozen=True):
+class Signature(Frozen, dict=True):
     """A compiled task body: its parameters in order, and the words in which a task's arguments are passed.
 
     Attributes:
@@ -80,12 +81,12 @@ class Signature(Struct, frozen=True):
     cost_sites: int = 0
     polls: bool = False
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Words per task: the first cost site, then the parameters."""
         return 1 + sum(p.words for p in self.parameters)
 
-    @property
+    @cached_property
     def columns(self) -> list[int]:
         """The first word of each parameter."""
         result, word = [], 1
@@ -142,7 +143,7 @@ class Signature(Struct, frozen=True):
         words[:, 1:] = argument.strides
 
 
-class CompiledBodies(Struct, frozen=True):
+class CompiledBodies(Frozen):
     """An object file, and the signatures of its bodies: in the run time they have the numbers from 1 on."""
 
     object_file: bytes

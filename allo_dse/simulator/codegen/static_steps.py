@@ -9,11 +9,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct
-
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.mlir.dialect import text_context
+from allo_dse.common.records import Frozen
 
 from .outline import site
 from .signature import Body
@@ -44,7 +43,7 @@ _DIVISIONS: dict[str, Callable[[int, int], int]] = {
 _CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci")
 
 
-class Move(Struct, frozen=True):
+class Move(Frozen):
     """A get or put.
 
     Attributes:
@@ -55,13 +54,13 @@ class Move(Struct, frozen=True):
     parameter: int
 
 
-class Spend(Struct, frozen=True):
+class Spend(Frozen):
     """The clock advances by the cycles of a cost site."""
 
     site: int
 
 
-class Repeat(Struct, frozen=True):
+class Repeat(Frozen):
     """Steps done `count` times."""
 
     count: int

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 from ..network.network import default_latency
 from ..replay.trace import Trace
@@ -31,7 +30,7 @@ LOSSES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # the cycles that the r
 NEVER = -1
 
 
-class DepthPoint(Struct, frozen=True):
+class DepthPoint(Frozen):
     """Depths that were replayed.
 
     Attributes:
@@ -47,7 +46,7 @@ class DepthPoint(Struct, frozen=True):
     run: int
 
 
-class DepthFront(Struct, frozen=True):
+class DepthFront(Frozen):
     """The front, with bounds on depths that were not replayed.
 
     Attributes:
@@ -110,7 +109,7 @@ def find_depth_front(traces: Sequence[Trace], steps: Steps, max_runs: int = MAX_
     return search_depths(_Traces(tuple(traces)), steps, max_runs)
 
 
-class DepthRun(Struct, frozen=True):
+class DepthRun(Frozen):
     """A run: its cycles (infinite: deadlock), and per stream the cycles waited for room, and the most tokens held."""
 
     cycles: float

@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
-from weakref import WeakSet
-
-from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError, TimeLimitError
+from allo_dse.common.records import Frozen
 
 from ..codegen.signature import ANY_TOKEN, Body, CompiledBodies, Signature
 from ..network.memory_image import Arena
@@ -48,7 +46,6 @@ class Engine:
         self._texts, self._optimize = tuple(bodies), optimize
         self._codes: dict[bool, _Code] = {}
         self._steps: dict[tuple[str, tuple[tuple[int, ...], ...]], list[Steps] | None] = {}
-        self._checked: WeakSet[Network] = WeakSet()
         self._lock = threading.Lock()
 
     def require_code(self, record: bool) -> None:
@@ -179,14 +176,14 @@ class Engine:
 
     def _require_fitting(self, network: Network) -> None:
         """Compiled code trusts its arguments, so they are checked when a network is first run."""
-        if network in self._checked:
+        if self in (fitting := network.once.setdefault("fitting", set())):
             return
         words = entry_words(network.token_bytes)
         uniform = int(words[0]) if len(words) and (words == words[0]).all() else None
         for group in network.groups:
             if isinstance(group, Tasks):
                 self._check(network, group, uniform)
-        self._checked.add(network)
+        fitting.add(self)
 
     def _check(self, network: Network, tasks: Tasks, uniform: int | None) -> None:
         """Check the arguments of some tasks; `uniform` are the words of an entry of all streams, if they are equal."""
@@ -220,7 +217,7 @@ class Engine:
                 )
 
 
-class _Code(Struct, frozen=True):
+class _Code(Frozen):
     """Machine code of the run time, and of task bodies, where there are any, with the function that starts them."""
 
     run: Callable[[int], None]
@@ -230,7 +227,7 @@ class _Code(Struct, frozen=True):
     compiled: CompiledBodies
 
 
-class _Watch(Struct, frozen=True):
+class _Watch(Frozen):
     """Recording options and limits of a run.
 
     Attributes:

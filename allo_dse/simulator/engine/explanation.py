@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import structs
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 
 from ..network.network import IntArray, Labels, node_label
 from ..run_time.records import State
@@ -30,7 +30,7 @@ Kind = Literal["work", "service", "token", "room"]
 KINDS: tuple[Kind, ...] = ("work", "service", "token", "room")
 
 
-class CriticalPath(Struct, frozen=True):
+class CriticalPath(Frozen):
     """Steps from cycle 0 to the end of the run, or of the part of it that was recorded, without gaps; one per step.
 
     Attributes:
@@ -143,7 +143,7 @@ _PARTS = {"work": "work", "service": "shared resources", "token": "tokens on the
 _WAYS: dict[Where, str] = {"node": "work", "stream": "tokens and room", "resource": "service"}
 
 
-class Bottleneck(Struct, frozen=True):
+class Bottleneck(Frozen):
     """A place on the critical path, with the cycles spent there.
 
     Attributes:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Frozen
 
 from ..network.memory_image import Arena
 from ..network.network import IntArray, Network
@@ -24,7 +23,7 @@ Columns = tuple[Array, ...]
 """Slot, state, op, on, requested, completed, as in `Events`."""
 
 
-class Waits(Struct, frozen=True):
+class Waits(Frozen):
     """Nodes that wait for a stream when a recording ends, one per entry: node, `State`, stream, operation, clock."""
 
     node: IntArray
@@ -34,7 +33,7 @@ class Waits(Struct, frozen=True):
     since: IntArray
 
 
-class Window(Struct, frozen=True):
+class Window(Frozen):
     """The part of a run that a recording is of.
 
     Attributes:
@@ -51,7 +50,7 @@ class Window(Struct, frozen=True):
     waits: Waits | None
 
 
-class Events(Struct, frozen=True):
+class Events(Frozen):
     """The operations of a run, one per entry; those of one task, of one side of a stream and of one resource in order.
 
     Attributes:
@@ -175,7 +174,7 @@ FIRST_PIECE = 256
 """Turns between two samples at first, and more for each node."""
 
 
-class Samples(Struct, frozen=True):
+class Samples(Frozen):
     """Progress of each node at some points of a run, from its beginning to its end.
 
     Attributes:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import IndexRangeError, SimulationError
+from allo_dse.common.records import Frozen
 
 from ..codegen.signature import Signature
 from ..deadlock import Blocked, Deadlock, DeadlockError, Growth, Increase, NoDepthHelps, OutOfWork, Search, deadlock_of
@@ -27,61 +26,8 @@ SEARCH_WORK = 20_000_000
 OUT_OF_WORK = "no depth that helps was found within the work allowed"
 
 
-class Outcome(Protocol):
-    """Properties of a run that the depth search needs."""
-
-    @property
-    def network(self) -> Network: ...
-
-    @property
-    def finished(self) -> bool: ...
-
-    @property
-    def deadlock(self) -> Deadlock | None: ...
-
-    @property
-    def turns(self) -> int: ...
-
-
-Rerun = Callable[[Network, int], Outcome]
+Rerun = Callable[[Network, int], "RunResult"]
 """Runs a network for at most so many turns of the scheduler."""
-
-
-def smallest_increase(
-    result: Outcome,
-    rerun: Rerun,
-    *,
-    arrays: Sequence[object] | None = None,
-    max_depth: int = MAX_DEPTH,
-    work: int = SEARCH_WORK,
-) -> Increase:
-    """Find the smallest increase of depths that clears a deadlock.
-
-    Arrays that tasks write hold what they held before, afterwards.
-
-    Args:
-        result: of the run that did not finish.
-        arrays: per stream a key; streams of equal keys share one depth, as the streams of an array do.
-        max_depth: depths beyond this are not tried.
-        work: see `SEARCH_WORK`.
-    """
-    network = result.network
-    keep = [tensor.copy() for tensor in network.tensors]
-    runs = _Runs(result, rerun, _groups(network, arrays), max_depth, work)
-    try:
-        found = Search(runs, runs.start, runs.weight).run(max_runs=0)
-    except NoDepthHelps as error:
-        return Increase((), network.depth, reason=str(error))
-    except OutOfWork:
-        return Increase((), network.depth, is_minimal=False, reason=OUT_OF_WORK)
-    finally:
-        for tensor, values in zip(network.tensors, keep, strict=True):
-            tensor[...] = values
-    changed = [g for g, (new, old) in enumerate(zip(found.depths, runs.start, strict=True)) if new > old]
-    changes = tuple(sorted((int(np.argmax(runs.group == g)), runs.start[g], found.depths[g]) for g in changed))
-    depths = runs.depths(found.depths)
-    added = int((depths - network.depth).sum())
-    return Increase(changes, depths, added, found.at_least, found.runs, found.is_minimal)
 
 
 def _groups(network: Network, arrays: Sequence[object] | None) -> IntArray:
@@ -97,7 +43,7 @@ class _Runs:
 
     is_least = False
 
-    def __init__(self, result: Outcome, rerun: Rerun, group: IntArray, max_depth: int, work: int) -> None:
+    def __init__(self, result: RunResult, rerun: Rerun, group: IntArray, max_depth: int, work: int) -> None:
         self._network, self._first, self._rerun = result.network, result, rerun
         self.group = group
         count = int(group.max(initial=-1)) + 1
@@ -123,7 +69,7 @@ class _Runs:
             raise NoDepthHelps(f"no depth up to {self._max_depth:,} helps")
         return [(g, 3 * depths[g]) for g in sorted(full)]
 
-    def _run(self, depths: Sequence[int]) -> Outcome:
+    def _run(self, depths: Sequence[int]) -> RunResult:
         network = self._network
         self._work -= network.task_count + network.stream_count
         if self._work <= 0:
@@ -136,7 +82,7 @@ class _Runs:
         return result
 
 
-class IndexFault(Struct, frozen=True):
+class IndexFault(Frozen):
     """An index that was out of range when a task computed it.
 
     Attributes:
@@ -234,8 +180,32 @@ class RunResult:
     def smallest_increase(
         self, *, arrays: Sequence[object] | None = None, max_depth: int = MAX_DEPTH, work: int = SEARCH_WORK
     ) -> Increase:
-        """The smallest increase of depths with which a deadlocked network finishes; see `depths.smallest_increase`."""
-        return smallest_increase(self, self._rerun, arrays=arrays, max_depth=max_depth, work=work)
+        """Find the smallest increase of depths that clears a deadlock.
+
+        Arrays that tasks write hold what they held before, afterwards.
+
+        Args:
+            arrays: per stream a key; streams of equal keys share one depth, as the streams of an array do.
+            max_depth: depths beyond this are not tried.
+            work: see `SEARCH_WORK`.
+        """
+        network = self.network
+        keep = [tensor.copy() for tensor in network.tensors]
+        runs = _Runs(self, self._rerun, _groups(network, arrays), max_depth, work)
+        try:
+            found = Search(runs, runs.start, runs.weight).run(max_runs=0)
+        except NoDepthHelps as error:
+            return Increase((), network.depth, reason=str(error))
+        except OutOfWork:
+            return Increase((), network.depth, is_minimal=False, reason=OUT_OF_WORK)
+        finally:
+            for tensor, values in zip(network.tensors, keep, strict=True):
+                tensor[...] = values
+        changed = [g for g, (new, old) in enumerate(zip(found.depths, runs.start, strict=True)) if new > old]
+        changes = tuple(sorted((int(np.argmax(runs.group == g)), runs.start[g], found.depths[g]) for g in changed))
+        depths = runs.depths(found.depths)
+        added = int((depths - network.depth).sum())
+        return Increase(changes, depths, added, found.at_least, found.runs, found.is_minimal)
 
     @property
     def node_end(self) -> IntArray:

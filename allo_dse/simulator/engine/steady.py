@@ -29,10 +29,9 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 from ..network.memory_image import NO_ANCHOR, Arena
 from ..network.network import IntArray, Network, Processes, stream_ends
@@ -45,7 +44,7 @@ NOBODY = -1
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-class Part(Struct, frozen=True, eq=False):
+class Part(Frozen, eq=False):
     """Nodes that are joined by streams and resources.
 
     Attributes:
@@ -237,7 +236,7 @@ COMPARED = 32
 """States of one key that a new one is compared with."""
 
 
-class Snapshot(Struct, frozen=True, eq=False):
+class Snapshot(Frozen, eq=False):
     """A state of a part, with the counts accumulated up to it.
 
     Attributes:
@@ -261,7 +260,7 @@ class Snapshot(Struct, frozen=True, eq=False):
         return 200 + sum(a.nbytes for a in (self.clock, self.stalls, self.counters, self.counts, self.puts))
 
 
-class Period(Struct, frozen=True):
+class Period(Frozen):
     """A part of a run, from `since` until now, that happens `times` more times."""
 
     since: Snapshot

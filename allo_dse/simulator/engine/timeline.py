@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
+
+from allo_dse.common.records import Frozen
 
 from ..network.network import IntArray, Network
 from ..run_time.records import State
@@ -90,7 +91,7 @@ class Rows:
         return Rows(since=self.since, of_event=np.zeros(0, np.int64), **columns)
 
 
-class Occupancy(Struct, frozen=True):
+class Occupancy(Frozen):
     """Tokens in a FIFO over time: from cycle `time[i]` on it holds `tokens[i]`.
 
     As in `RunResult.occupancy`, a token counts from the cycle of its put to the cycle of its get, both included.

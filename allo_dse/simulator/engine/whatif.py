@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 from ..network.network import IntArray, Network
 from ..run_time.records import Code, Op
@@ -17,7 +16,7 @@ SHARED = "DRAM"
 """Name of the service of shared resources."""
 
 
-class Faster(Struct, frozen=True):
+class Faster(Frozen):
     """Length of the run when one thing is twice as fast.
 
     Attributes:

@@ -15,11 +15,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Frozen, replace
 
 from ..codegen.signature import Signature
 from ..run_time.records import Code, Op
@@ -73,7 +72,7 @@ def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
     return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
 
 
-class Tasks(Struct, frozen=True):
+class Tasks(Frozen):
     """Consecutive tasks of one compiled body; `words` has one row per task (see `Signature.words`)."""
 
     body: str
@@ -83,7 +82,7 @@ class Tasks(Struct, frozen=True):
         return len(self.words)
 
 
-class Processes(Struct, frozen=True):
+class Processes(Frozen):
     """Consecutive table processes: per process the first row of its table, and where its bindings and log begin."""
 
     first_row: IntArray
@@ -106,7 +105,6 @@ class Network:
         order: the tasks that nodes run, node after node. first: where each node's part of it begins, and its end.
         rows: operation tables. stream_ports, resource_ports: the bindings that `Processes` refer to.
         costs: cycles per cost site.
-        producer, consumer: per stream the tasks at its ends as far as the builder was told, else -1.
         resources: number of shared resources.
         arrays: channels that are whole arrays (see `ArrayStreams`).
         tensors: arrays that task arguments point into; held here so that they outlive the run.
@@ -124,8 +122,6 @@ class Network:
     resource_ports: IntArray
     costs: IntArray
     resources: int
-    producer: IntArray
-    consumer: IntArray
     tensors: tuple[Array, ...] = field(default=(), repr=False)
     arrays: tuple[ArrayStreams, ...] = ()
 
@@ -145,13 +141,17 @@ class Network:
 
     def at(self, depth: IntArray, initial: IntArray | None = None) -> Network:
         """The same network with other depths, and initial tokens, that are known to be right; quick."""
-        network = replace(self, depth=depth, initial=self.initial if initial is None else initial)
+        return self.like(depth=depth, initial=self.initial if initial is None else initial)
+
+    def like(self, **changes: Any) -> Network:
+        """The same network with other values of fields that change nothing of `once`."""
+        network = replace(self, **changes)
         network.__dict__["once"] = self.once
         return network
 
     @cached_property
     def once(self) -> dict[str, Any]:
-        """Values that follow from the tasks alone, of this network at all depths."""
+        """Values that follow from tasks and streams alone, whatever depths and arrays are."""
         return {}
 
     @property
@@ -214,7 +214,6 @@ class NetworkBuilder:
         self._nodes: list[tuple[IntArray, IntArray]] = []
         self._tensors: list[Array] = []
         self._arrays: list[ArrayStreams] = []
-        self._ends: list[tuple[IntArray, ArrayLike | None, ArrayLike | None]] = []
 
     def streams(
         self, depth: ArrayLike, *, token_bytes: ArrayLike = 0, latency: ArrayLike | None = None, initial: ArrayLike = 0
@@ -339,10 +338,6 @@ class NetworkBuilder:
         self._tensors.append(values)
         return values
 
-    def ends(self, streams: IntArray, *, producer: ArrayLike | None = None, consumer: ArrayLike | None = None) -> None:
-        """Say which tasks put to or get from streams whose numbers task bodies compute; used to explain deadlocks."""
-        self._ends.append((streams, producer, consumer))
-
     def node(self, tasks: Sequence[int]) -> None:
         """Add a node that runs these tasks one after the other."""
         self.nodes(np.asarray(tasks, np.int64), np.asarray([len(tasks)], np.int64))
@@ -373,21 +368,11 @@ class NetworkBuilder:
             resource_ports=np.array(self._resource_ports, np.int64),
             costs=_join(self._costs),
             resources=self._resources,
-            producer=self._end(1),
-            consumer=self._end(2),
             tensors=tuple(self._tensors),
             arrays=tuple(self._arrays),
         )
         _check(network, self._tasks)
         return network
-
-    def _end(self, side: int) -> IntArray:
-        result = np.full(self._streams, -1, np.int64)
-        for known in self._ends:
-            tasks: Any = known[side]
-            if tasks is not None:
-                result[known[0]] = tasks
-        return result
 
     def _first(self) -> IntArray:
         if not self._nodes:
@@ -484,7 +469,7 @@ def node_label(labels: Labels, network: Network, node: int) -> str:
 UNKNOWN = -1
 
 
-class Ends(Struct, frozen=True):
+class Ends(Frozen):
     """Per stream the task at each end, or `UNKNOWN`."""
 
     producer: IntArray
@@ -494,14 +479,14 @@ class Ends(Struct, frozen=True):
 def stream_ends(network: Network, signatures: Mapping[str, Signature]) -> Ends:
     """The tasks at the ends of all streams.
 
-    A body that computes a stream's number leaves it unknown unless the network says who it is (`NetworkBuilder.ends`).
+    A body that computes a stream's number leaves it unknown.
 
     Raises:
         SimulationError: if tasks of two nodes put to one stream, or get from one.
     """
     if not signatures and "ends" in network.once:
         return network.once["ends"]  # type: ignore[no-any-return]
-    producer, consumer = network.producer.copy(), network.consumer.copy()
+    producer, consumer = np.full((2, network.stream_count), UNKNOWN)
     for first, group in network.numbered_groups:
         uses = _task_uses(group, signatures[group.body]) if isinstance(group, Tasks) else _process_uses(network, group)
         for is_put, tasks, streams in uses:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 from ..codegen.signature import Signature
 from ..codegen.static_steps import Move, Repeat, Spend, Steps
@@ -54,7 +53,7 @@ def as_tables(network: Network, steps_of: StepsOf, signatures: Mapping[str, Sign
     )
 
 
-class _Tables(Struct, frozen=True):
+class _Tables(Frozen):
     """Tables of a group of tasks: their rows, per task the first of its rows, and the streams it is bound to."""
 
     rows: IntArray

@@ -16,11 +16,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.numba_kernels import compiled
-from allo_dse.common.records import Array, replace
+from allo_dse.common.records import Array, Frozen, replace
 
 from ..deadlock import Blocked
 from ..network.network import SHIFT_REGISTER_DEPTH, Labels, read_latency
@@ -54,7 +53,7 @@ class Operations(NamedTuple):
     consumer: IntArray
 
 
-class Plan(Struct, frozen=True, dict=True):
+class Plan(Frozen, dict=True):
     """Arrays for the kernels; operations are numbered in replay order, process after process.
 
     Attributes:
@@ -235,7 +234,7 @@ KEPT = 8
 """Merged plans that are kept for other depths of one trace."""
 
 
-class Merged(Struct, frozen=True, eq=False):
+class Merged(Frozen, eq=False):
     """A plan with one stream for several.
 
     Attributes:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import Array, JsonObject
+from allo_dse.common.records import Array, Frozen, JsonObject
 
 from ..deadlock import Deadlock, DeadlockError, deadlock_of
 from .depth_tries import smallest_depths
@@ -21,14 +20,14 @@ ADVICE_RUNS = 200
 """Depth vectors tried for the advice of an error message."""
 
 
-class TokenTimes(Struct, frozen=True, eq=False):
+class TokenTimes(Frozen, eq=False):
     """Per slot (see `plan`) the cycle of its put and of its get, -1 for those that did not happen."""
 
     put: IntArray
     get: IntArray
 
 
-class ReplayResult(Struct, frozen=True, eq=False, dict=True):
+class ReplayResult(Frozen, eq=False, dict=True):
     """Times of one replay, in cycles from the design's start.
 
     Attributes:
@@ -78,6 +77,16 @@ class ReplayResult(Struct, frozen=True, eq=False, dict=True):
         return (
             "" if self.deadlock is None else self.deadlock.describe(trace_labels(self.trace, self.plan, self.position))
         )
+
+    @property
+    def explanation(self) -> str:
+        """As `explain()`."""
+        return self.explain()
+
+    @property
+    def computed(self) -> int:
+        """Operations, which are all computed one by one."""
+        return int(sum(done.sum() for done in self.done))
 
     def advice(self) -> str:
         """Depths that clear the deadlock with the fewest slots, or the reason why none do; empty for a finished run."""
@@ -177,7 +186,7 @@ class ReplayResult(Struct, frozen=True, eq=False, dict=True):
         return {
             "cycles": self.cycles,
             "finished": self.finished,
-            "operations": int(sum(done.sum() for done in self.done)),
+            "operations": self.computed,
             "stall_get": int(self.stall_get.sum()),
             "stall_put": int(self.stall_put.sum()),
         }

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import overload
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import structs
 from numpy.typing import ArrayLike
+
+from allo_dse.common.records import Frozen
 
 from ..deadlock import Blocked, Deadlock, Increase
 from ..engine.engine import table_engine
@@ -38,7 +40,7 @@ UNBOUNDED_RING = 1 << 16
 """Tokens waiting in a stream that can hold all it ever carries, at most."""
 
 
-class RegularResult(Struct, frozen=True, eq=False):
+class RegularResult(Frozen, eq=False):
     """Times of a replay that did not list its events.
 
     Attributes:
@@ -70,7 +72,10 @@ class RegularResult(Struct, frozen=True, eq=False):
         return int(self.process_end.max(initial=0))
 
 
-def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeStreams]) -> RegularResult:
+Regular = RegularResult | ReplayResult
+
+
+def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeStreams]) -> Regular:
     """Replay a trace of regular loops with one depth vector; a short one with all its operations.
 
     Args:
@@ -86,11 +91,7 @@ def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeS
         )
     room = _room(data, depths)
     if not looks_pay(sum(loop.trip for loop in data.loops), len(data.processes) + int(room.sum())):
-        whole = replay_one(data, alike(), depths)
-        done = int(sum(one.sum() for one in whole.done))
-        return RegularResult(
-            whole.process_end, whole.stall_get, whole.stall_put, whole.occupancy, whole.deadlock, whole.explain(), done
-        )
+        return replay_one(data, alike(), depths)
     result = table_engine().run(_network(data, depths, room), extrapolate=True)
     _require_room(data, depths, room, result.occupancy)
     deadlock = result.deadlock
@@ -328,8 +329,10 @@ class Trace:
             return replay_one(self.data, self._alike_streams, array)
         return replay_batch(self.data, self._alike_streams, array)
 
-    def extrapolate(self, depths: Depths = None) -> RegularResult:
+    def extrapolate(self, depths: Depths = None) -> Regular:
         """The same times as `replay`, in a time that does not grow with trip counts; for traces of regular loops only.
+
+        Short traces are replayed.
 
         Args:
             depths: as for `replay`, not a batch.

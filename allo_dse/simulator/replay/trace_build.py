@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
+
+from allo_dse.common.records import Frozen
 
 from ..engine.timeline import END, START, Timeline
 from ..network.network import BANK_LATENCY, BY_DEPTH, ArrayStreams, Labels, filled, node_label
@@ -25,14 +26,14 @@ from ..run_time.records import State
 from .trace_data import GET, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop, check_trace
 
 
-class Get(Struct, frozen=True):
+class Get(Frozen):
     """Every iteration takes a token from `stream`, `stage` cycles after it starts (by default T9's)."""
 
     stream: str
     stage: int | None = None
 
 
-class Put(Struct, frozen=True):
+class Put(Frozen):
     """Every iteration puts a token to `stream`, `stage` cycles after it starts (by default T9's)."""
 
     stream: str
@@ -43,7 +44,7 @@ Event = tuple[Literal["get", "put"], str, int]
 """Operation, stream, iteration."""
 
 
-class Loop(Struct, frozen=True):
+class Loop(Frozen):
     """A pipelined loop of a process; a piece of straight code is a loop of one iteration.
 
     Args:

@@ -14,11 +14,12 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.structs import asdict, astuple
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Frozen
 
 from ..network.network import BANK_LATENCY, BY_DEPTH, ArrayStreams
 
@@ -37,7 +38,7 @@ class TraceError(SimulationError):
     """A trace that cannot be read, built or replayed."""
 
 
-class LoopOp(Struct, frozen=True):
+class LoopOp(Frozen):
     """A stream operation that every iteration of a regular loop does.
 
     Attributes:
@@ -51,7 +52,7 @@ class LoopOp(Struct, frozen=True):
     stage: int
 
 
-class TraceLoop(Struct, frozen=True):
+class TraceLoop(Frozen):
     """A pipelined loop.
 
     Attributes:
@@ -100,7 +101,7 @@ class TraceLoop(Struct, frozen=True):
         return max([self.last_stage, *(op.stage for op in self.ops or ())])
 
 
-class Events(Struct, frozen=True):
+class Events(Frozen):
     """Stream operations one by one, equally long arrays; those of one process in program order.
 
     Attributes:
@@ -122,7 +123,7 @@ class Events(Struct, frozen=True):
         return Events(*(column[which] for column in astuple(self)))
 
 
-class TraceData(Struct, frozen=True, dict=True):
+class TraceData(Frozen, dict=True):
     """A trace as plain data, checked by `check_trace`.
 
     Attributes:

@@ -18,10 +18,9 @@ from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.files import whole_file
-from allo_dse.common.records import Array
+from allo_dse.common.records import Array, Frozen
 
 from ..network.network import ArrayStreams
 from .trace_data import GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop, check_trace
@@ -34,7 +33,7 @@ MOST_WRITTEN = 1 << 24
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
-class _Loop(Struct, frozen=True, omit_defaults=True):
+class _Loop(Frozen, omit_defaults=True):
     process: str
     ii: Number
     depth: Number
@@ -44,7 +43,7 @@ class _Loop(Struct, frozen=True, omit_defaults=True):
     ops: Sequence[tuple[Literal["get", "put"], Number, Number]] | None = None
 
 
-class _Meta(Struct, frozen=True):
+class _Meta(Frozen):
     processes: Sequence[str]
     loops: Sequence[_Loop]
     name: str | None = None

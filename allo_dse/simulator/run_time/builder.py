@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial, reduce
 from typing import Any, TypeAlias
 
-from msgspec import Struct
-
 from allo_dse.common.mlir.bindings import Op, arith, cf, func, ir, llvm
+from allo_dse.common.records import Frozen
 
 _PREDICATES = {"==": 0, "!=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5}
 
@@ -26,7 +24,7 @@ RARELY = (1, 100)
 USUALLY = RARELY[::-1]
 
 
-class Variable(Struct, frozen=True):
+class Variable(Frozen):
     """A mutable local of one type."""
 
     address: ir.Value
@@ -166,10 +164,6 @@ class Emitter:
 
     def max(self, a: Word, b: Word) -> ir.Value:
         return self._binary(arith.MaxSIOp, a, b)
-
-    def min(self, values: Sequence[Word]) -> ir.Value:
-        """The least of some numbers."""
-        return reduce(partial(self._binary, arith.MinSIOp), values[1:], self.word(values[0]))
 
     def bit(self, value: bool) -> ir.Value:
         with self.here():

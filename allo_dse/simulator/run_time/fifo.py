@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.records import Frozen
 
 from .builder import Emitter, Word, function
 from .records import Entry, Event, Header, Node, State, Stream
@@ -88,7 +87,7 @@ def block(e: Emitter, node: ir.Value, stream: ir.Value, state: State, op: Word) 
     e.store(node, stream, Stream.WAITER)
 
 
-class _View(Struct, frozen=True):
+class _View(Frozen):
     """The words of a stream that an operation needs, loaded once, before anything is stored."""
 
     stream: ir.Value

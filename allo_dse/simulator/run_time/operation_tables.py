@@ -5,9 +5,8 @@ The process keeps its position in its node record and is called again when it ca
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from allo_dse.common.mlir.bindings import func, ir
+from allo_dse.common.records import Frozen
 
 from . import fifo
 from .builder import RARELY, Emitter, Variable, function
@@ -18,7 +17,7 @@ START = "df_table_start"
 PUSH_REQUEST = "df_push_request"
 
 
-class _Frame(Struct, frozen=True):
+class _Frame(Frozen):
     """State of the interpreter: its records, and the variables that live across operations."""
 
     e: Emitter

@@ -10,9 +10,8 @@ from itertools import compress, islice
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
-from allo_dse.common.records import JsonObject, replace
+from allo_dse.common.records import Frozen, JsonObject, replace
 
 from ..store.log import sealed
 from ..store.record import Record, decode_entry, json_value
@@ -86,7 +85,7 @@ ABSENT = "none"  # value of a choice that a design does not make
 LEAST_INFORMATION = 0.05  # least mutual information of a choice, as a share of the cause's entropy
 
 
-class Cause(Struct, frozen=True):
+class Cause(Frozen):
     """Reason why designs were ruled out, and the choice most associated with it.
 
     Attributes:

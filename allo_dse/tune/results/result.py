@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.quoting import html_text
-from allo_dse.common.records import JsonObject, replace
+from allo_dse.common.records import Frozen, JsonObject, replace
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
 from allo_dse.eval.evaluator import total_cost
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from allo_dse.space.genes import Genes
 
 
-class RungFailures(Struct, frozen=True):
+class RungFailures(Frozen):
     """Failures of designs that were promoted to an evaluator.
 
     Attributes:

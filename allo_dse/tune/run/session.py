@@ -28,7 +28,7 @@ from ..search.repeats import Repeating
 from ..show.output import write_best, write_front_code, write_tables
 from ..show.reporter_of_run import make_reporter
 from ..show.reporters import Reporter
-from ..show.run_view import View
+from ..show.run_view import RunView
 from ..store.certificate import Certificate
 from ..store.record import Measurement, PlacementNote, Session, Verification
 from ..store.run_info import RunInfo, StatedObjective, error_text, valid_text
@@ -90,7 +90,7 @@ class Driver:
         self._refuted = len(ledger.tally.refuted)
         self._early_stop = EarlyStop(ledger.tally.records)
         self.budget.reached, self._stalled_before = "", ledger.tally.done
-        self._view = View(
+        self._view = RunView(
             study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
             ledger.tally.done,
         )  # fmt: skip

@@ -36,26 +36,22 @@ def predicted_reported_rows(metrics: Mapping[str, Any]) -> list[Row]:
 
     A loop that only one of them pipelines has "-". Empty for designs that the tool has not measured.
     """
-    return list(_rows(metrics.get(METRIC) or {}, metrics.get("latency_cycles")))
-
-
-def _rows(found: Mapping[str, Any], cycles: float | None) -> Iterator[Row]:
+    found = metrics.get(METRIC)
     if not found:
-        return
-    yield "design", "cycles", *_pair(found["cycles"], cycles)
-    for name, pair in found["resources"].items():
-        yield "design", name, *_pair(*pair)
+        return []
+    design = {"cycles": (found["cycles"], metrics.get("latency_cycles")), **found["resources"]}
+    pairs = [("design", name, pair) for name, pair in design.items()]
     for loop in found["loops"]:
-        for quantity in ("ii", "depth"):
-            yield f"{loop['function']}/{loop['loop']}", quantity, *_pair(*loop[quantity])
+        pairs += [(f"{loop['function']}/{loop['loop']}", quantity, loop[quantity]) for quantity in ("ii", "depth")]
+    return [(owner, name, *_pair(*pair)) for owner, name, pair in pairs]
 
 
 def _pair(predicted: float | None, reported: float | None) -> tuple[str, str, str]:
-    if predicted is None or reported is None:
-        return format_value(predicted), format_value(reported), ""
+    share = ""
     if predicted == reported:
-        return format_value(predicted), format_value(reported), "0"
-    share = f"{100 * (predicted - reported) / reported:+.0f} %" if reported else "-"
+        share = "" if predicted is None else "0"
+    elif predicted is not None and reported is not None:
+        share = f"{100 * (predicted - reported) / reported:+.0f} %" if reported else "-"
     return format_value(predicted), format_value(reported), share
 
 
@@ -100,7 +96,7 @@ def summary(result: Result) -> JsonObject:
         "run_dir": str(result.run_dir),
         "front": [_design(d, result) for d in result.front],
         "best": {name: _design(result.best(name), result) for name in names} if result.front else {},
-        "certificate": None if result.certificate is None else msgspec.to_builtins(result.certificate),
+        "certificate": msgspec.to_builtins(result.certificate),
         "wrong": result.wrong,
         "unverified": result.unverified,
         "baseline": None if result.baseline is None else _design(result.baseline, result),
@@ -172,8 +168,9 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         console.print(markup(str(cause)))
     if len(result.causes) > MOST_CAUSES:
         console.print(f"{len(result.causes) - MOST_CAUSES} more causes: `--json` has all")
-    if decides := _decides(result):
-        console.print(f"what decides: {decides}")
+    shares = [f"{markup(name)} {100 * share:.0f} %" for name, share in result.importances.items() if share >= LEAST]
+    if shares:
+        console.print(f"what decides: {', '.join(shares[:MOST_CAUSES])}")
     for one in result.rung_failures:
         console.print(f"[bold red]{markup(str(one))}[/]")
     console.print(_ending(result))
@@ -193,12 +190,6 @@ def _print_copied(result: Result, console: Console, command: Sequence[str]) -> N
         copied["go on with"] = f"[bold]{markup(shell_command(command))}[/]"
     for name, value in copied.items():
         console.print(f"[dim]{name:<11}[/]  {value}", soft_wrap=True)
-
-
-def _decides(result: Result) -> str:
-    """Describe the choices that matter for the first objective."""
-    shares = [f"{markup(name)} {100 * share:.0f} %" for name, share in result.importances.items() if share >= LEAST]
-    return ", ".join(shares[:MOST_CAUSES])
 
 
 def print_comparison(best: BestDesign, console: Console) -> None:

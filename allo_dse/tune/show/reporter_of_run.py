@@ -22,7 +22,7 @@ from ..search.screening import Screen
 from ..store.certificate import Certificate, Gap, percent
 from .output import searched
 from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
-from .run_view import View, format_duration, format_value
+from .run_view import RunView, format_duration, format_value
 
 SECONDS = 0.25
 
@@ -37,10 +37,10 @@ class NotebookReporter(QuietReporter):
     def __exit__(self, *error: object) -> None:
         self._close()
 
-    def start(self, view: View) -> None:
+    def start(self, view: RunView) -> None:
         self._open(view.study.name, view.budget.trials)
 
-    def update(self, view: View, last: bool = False) -> None:
+    def update(self, view: RunView, last: bool = False) -> None:
         if not self._due(SECONDS, last):
             return
         best = {o.name: view.tally.best_value(o) for o in view.tally.objectives}
@@ -109,13 +109,13 @@ class LiveReporter(QuietReporter):
     def __exit__(self, *error: object) -> None:
         self._stop()
 
-    def start(self, view: View) -> None:
+    def start(self, view: RunView) -> None:
         self._console.print(
             f"[bold]{markup(view.study.name)}[/]: {view.sampler} search, log in {markup(str(view.run_dir))}"
         )
         self._live.start()
 
-    def update(self, view: View, last: bool = False) -> None:
+    def update(self, view: RunView, last: bool = False) -> None:
         if self._due(LIVE_SECONDS, last):
             self._live.update(render(view), refresh=True)
         if last:
@@ -141,7 +141,7 @@ class LiveReporter(QuietReporter):
         self._verifying.stop()
 
 
-def render(view: View) -> Table:
+def render(view: RunView) -> Table:
     """The live view as Rich draws it."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
@@ -168,7 +168,7 @@ def render(view: View) -> Table:
     return facts
 
 
-def _pace(view: View, certificate: Certificate | None) -> str:
+def _pace(view: RunView, certificate: Certificate | None) -> str:
     done = f"[bold]{view.tally.done:,}[/]"
     if certificate is None:
         target = f" of {view.budget.trials:,}" if view.budget.trials is not None else ""
@@ -189,7 +189,7 @@ def _bound(gap: Gap) -> str:
     return f"{markup(gap.objective)} {format_value(gap.bound)} [dim]({far})[/]"
 
 
-def _killers(view: View) -> str:
+def _killers(view: RunView) -> str:
     killers = view.killers
     shown = [f"{markup(name)} {count:,}" for name, count in killers[:MAX_KILLERS]]
     if len(killers) > MAX_KILLERS:
@@ -197,7 +197,7 @@ def _killers(view: View) -> str:
     return "   ".join(shown) or "-"
 
 
-def _front(view: View) -> str:
+def _front(view: RunView) -> str:
     front = view.tally.front
     text = f"{len(front.keys)} designs"
     if front.hypervolume is None or view.reference is None:
@@ -206,7 +206,7 @@ def _front(view: View) -> str:
     return f"{text}   hypervolume [bold]{front.hypervolume:.4f}[/] [dim](reference point: {point})[/]"
 
 
-def _fraction(view: View, certificate: Certificate | None) -> tuple[float, float]:
+def _fraction(view: RunView, certificate: Certificate | None) -> tuple[float, float]:
     if certificate is not None and certificate.listed:
         return certificate.designs - certificate.open, certificate.designs
     if view.budget.seconds is not None:

@@ -15,7 +15,7 @@ from allo_dse.common.quoting import printable
 from ..results.result import Result
 from ..search.screening import Screen
 from .output import searched, summary
-from .run_view import View, device_name, progress_line
+from .run_view import RunView, device_name, progress_line
 
 PLAIN_SECONDS = 5.0
 JSON_SECONDS = 1.0
@@ -30,10 +30,10 @@ class Reporter:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def start(self, view: View) -> None:
+    def start(self, view: RunView) -> None:
         pass
 
-    def update(self, view: View, last: bool = False) -> None:
+    def update(self, view: RunView, last: bool = False) -> None:
         """Called after every batch; shows something only as often as is useful."""
 
     def note(self, text: str, *, alarm: bool = False) -> None:
@@ -75,11 +75,11 @@ class QuietReporter(Reporter):
 class PlainReporter(QuietReporter):
     """A line every few seconds."""
 
-    def start(self, view: View) -> None:
+    def start(self, view: RunView) -> None:
         self._say(f"{view.study.name}: {view.sampler} search on {device_name(view.study)}, log in {view.run_dir}")
         self._shown = time.monotonic()
 
-    def update(self, view: View, last: bool = False) -> None:
+    def update(self, view: RunView, last: bool = False) -> None:
         if self._due(PLAIN_SECONDS, last):
             self._say(progress_line(view))
 
@@ -108,11 +108,11 @@ class JsonReporter(QuietReporter):
     def _emit(self, event: str, **values: Any) -> None:
         print(json.dumps({"event": event, **values}, default=str), file=self._stream, flush=True)
 
-    def start(self, view: View) -> None:
+    def start(self, view: RunView) -> None:
         self._emit("start", study=view.study.name, sampler=view.sampler, run_dir=str(view.run_dir))
         self._shown = time.monotonic()
 
-    def update(self, view: View, last: bool = False) -> None:
+    def update(self, view: RunView, last: bool = False) -> None:
         if self._due(JSON_SECONDS, last):
             self._emit("progress", **view.to_dict())
 

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
 from allo_dse.common.quoting import markup
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 
 from ..declare.spec import StudySpec
 from ..search.budget import Budget
@@ -42,7 +41,7 @@ def format_duration(seconds: float) -> str:
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
 
 
-class View(Struct, frozen=True):
+class RunView(Frozen):
     """A window on a running study; everything in it is kept up to date by others.
 
     Attributes:
@@ -109,7 +108,7 @@ class View(Struct, frozen=True):
             "hypervolume": front.hypervolume,
             "prediction": tally.correction.to_dict(),
             "hypervolume_reference": self.reference,
-            "certificate": None if certificate is None else msgspec.to_builtins(certificate),
+            "certificate": msgspec.to_builtins(certificate),
             "elapsed_seconds": round(self.budget.elapsed, 3),
             "remaining_seconds": self.remaining_seconds(certificate),
         }
@@ -130,7 +129,7 @@ class View(Struct, frozen=True):
         return {o.name: o.sign * v for o, v in zip(self.tally.objectives, point, strict=True)}
 
 
-def progress_line(view: View) -> str:
+def progress_line(view: RunView) -> str:
     """Everything worth knowing, in one line."""
     tally, certificate = view.tally, view.certificate
     target = f"/{view.budget.trials}" if view.budget.trials is not None else ""

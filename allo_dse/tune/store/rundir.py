@@ -221,10 +221,6 @@ class RunDirectory:
 
 def versions() -> dict[str, str]:
     """Return the versions of software that affects a run's results."""
-    return dict(_installed())
-
-
-def _installed() -> Mapping[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": sys.version.split()[0]}

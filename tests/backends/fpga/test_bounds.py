@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.fpga.bounds import FpgaBounds, _least_fifo
 from allo_dse.backends.fpga.cost.memory import fifo_resources
 from allo_dse.backends.fpga.cost.task_cost import task_cost
-from allo_dse.backends.fpga.evaluator import FpgaSimulator
+from allo_dse.backends.fpga.evaluator import FpgaBounds, FpgaSimulator, _least_fifo
 from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES

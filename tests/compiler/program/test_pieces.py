@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.fpga.bounds import FpgaBounds
-from allo_dse.backends.fpga.evaluator import FpgaSimulator
+from allo_dse.backends.fpga.evaluator import FpgaBounds, FpgaSimulator
 from allo_dse.compiler.program.tensors import ends_of, piece_grids, pieces_of
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded

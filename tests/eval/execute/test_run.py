@@ -15,7 +15,7 @@ from hypothesis.strategies import DataObject
 
 import allo_dse as dse
 from allo_dse.common.errors import SimulationError
-from allo_dse.eval.execute.run import run_graph, wiring_of
+from allo_dse.eval.execute.run import initial_state, run_graph, wiring_of
 from allo_dse.lang import install
 from allo_dse.lang.storage import storage_dtype
 from allo_dse.mapper.fold.every_fold import fold_choices
@@ -279,3 +279,19 @@ def test_numbers_in_bf16_pass_from_block_to_block(few: int, monkeypatch: pytest.
         total = total + one
     assert c.tolist() == [total, 3, total, float(np.array(0.1).astype(a.dtype))]
     assert (d == TABLE.astype(a.dtype)).all()
+
+
+def test_calls_with_one_state_compute_on_their_own_arrays() -> None:
+    program = small_gemm()
+    state = initial_state(program)
+    cycles: set[tuple[bool, int]] = set()
+    for vmg in (program.vmg, program.vmg, program.vmg.fold(gemm_fold(2, 2, 2)), program.vmg):
+        rng = np.random.default_rng(len(cycles))
+        a, b = (rng.integers(-9, 9, (16, 16)).astype(np.int16) for _ in range(2))
+        c = np.zeros((16, 16), np.int16)
+        result = run_graph(vmg, a, b, c, state=state)
+        cycles.add((vmg is program.vmg, result.cycles))
+        assert np.array_equal(c, a @ b)
+    assert len(cycles) == 2
+    result = run_graph(program.vmg, *operands(16, int16), depths=program.depths_with({}), state=state)
+    assert result.cycles == max(cycles)[1]

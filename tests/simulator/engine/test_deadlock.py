@@ -127,25 +127,3 @@ def test_two_consumers_of_a_stream_are_an_error() -> None:
     b.process(table, [stream])
     with pytest.raises(SimulationError, match="several nodes get from stream 0"):
         _ = table_engine().run(b.build()).deadlock
-
-
-def test_ends_of_computed_stream_numbers_can_be_told() -> None:
-    body = """
-    func.func @indirect(%first: index) {
-      %one = arith.constant 1 : index
-      %s = arith.addi %first, %one : index
-      %v = "df.get"(%s) {op = 0} : (index) -> i32
-      "df.put"(%s, %v) {op = 1} : (index, i32) -> ()
-      return
-    }"""
-    engine = compile_bodies([Body("indirect", body)])
-    b = NetworkBuilder()
-    streams = b.streams([1, 1], token_bytes=4)
-    task = b.tasks("indirect", engine.signatures["indirect"].words(1, [streams[0]]))
-    unknown = engine.run(b.build()).deadlock
-    assert unknown is not None
-    assert unknown.cycle == ()
-    b.ends(streams[1:], producer=task, consumer=task)
-    known = engine.run(b.build()).deadlock
-    assert known is not None
-    assert [x.stream for x in known.cycle] == [1]

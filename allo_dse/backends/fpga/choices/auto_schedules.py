@@ -21,8 +21,7 @@ from allo_dse.compiler.program.compiled import REGION, CompiledProgram, Directiv
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.space.choice import Answer, Ask, Question
 
-from .banks import Use, needed_banks, uses_of
-from .nests import BANKS, INTERVALS, MINOR, MOST_COPIES, SHARES, Copies, KernelChains, Nests
+from .nests import BANKS, INTERVALS, MINOR, MOST_COPIES, SHARES, Copies, KernelChains, Nests, Use, needed_banks, uses_of
 from .schedules import (
     ADDERS_BY,
     DECIDED_KEPT,

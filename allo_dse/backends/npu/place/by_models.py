@@ -13,9 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
-from ortools.sat.python import cp_model
 
-from allo_dse.common.cp_sat import answer
+from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.mapper.graph.ports import Direction
 from allo_dse.mapper.violation import Violation
 

@@ -18,7 +18,6 @@ from ...data.selection import label, text
 from ...figures.design import compare_figure
 from ...figures.style import note, theme
 from ..context import Context, page_of
-from ..context import State as Shown
 from ..parts import card, empty, table
 
 MAX_OPTIONS = 200
@@ -66,7 +65,9 @@ def register(app: Dash, context: Context) -> None:
         with board.lock:
             base = context.reference_of(reference)
             if picked:
-                first, second = picked_pair(rows, shown["state"])
+                # Designs whose rows the table has not loaded come last.
+                known = (shown["state"]["selection"] or {}).get("keys", ())
+                first, second = list(dict.fromkeys([*(row[ID] for row in rows or ()), *known]))[:2]
             elif of != list(opened) or not first or not second:
                 first = board.text(base) if base is not None else first
                 second = design or second or (None if board.knee is None else board.text(board.knee))
@@ -96,12 +97,6 @@ def register(app: Dash, context: Context) -> None:
                 figure = compare_figure(differences(board.table(a), a.row, board.table(b), b.row), theme(look))
         # Plotly forgets a figure's height when a page is shown, and reads it from the element instead.
         return shown, figure, {"height": f"{figure['layout'].get('height', EMPTY_PX)}px"}
-
-
-def picked_pair(rows: list[JsonObject] | None, state: Shown) -> list[str]:
-    """The first two designs that were ticked; those whose rows the table has not loaded come last."""
-    known = (state["selection"] or {}).get("keys", ())
-    return list(dict.fromkeys([*(row[ID] for row in rows or ()), *known]))[:2]
 
 
 def design_options(board: Board, extra: Sequence[str | None]) -> list[dict[str, str]]:

@@ -9,13 +9,13 @@ from dash import MATCH, Dash, Input, Output, State, ctx, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from allo_dse.common.errors import AlloDseError, SimulationError
+from allo_dse.common.errors import SimulationError
 
 from ...data.runs import Ref
 from ...figures.graph import arrangement, box_facts, elements, flow_facts, stylesheet
 from ...figures.style import Theme, theme
 from ..context import Context
-from ..parts import empty, facts, field, labelled
+from ..parts import facts, field, labelled, of_design
 
 if TYPE_CHECKING:
     from allo_dse.drawing.summary import Summary
@@ -37,13 +37,7 @@ def register(app: Dash, context: Context) -> None:
         State("theme", "data"),
     )
     def draw(which: Which, target: dict[str, str], look: str | None) -> object:
-        ref = context.board.reference(target["design"])
-        if ref is None:
-            return empty("This design is not in the run any more.")
-        try:
-            return graph_view(context, ref, which, theme(look))
-        except AlloDseError as error:
-            return html.P(f"{error.message}" + (f" ({error.hint})" if error.hint else ""), className="error")
+        return of_design(context.board, target["design"], lambda ref: graph_view(context, ref, which, theme(look)))
 
     @app.callback(
         Output(own("graph"), "stylesheet"),

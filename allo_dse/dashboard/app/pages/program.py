@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from dash import MATCH, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
@@ -15,7 +12,7 @@ from ...data.runs import Ref
 from ...figures.style import Theme, theme
 from ...programs import svg_uri
 from ..context import Context
-from ..parts import card, empty, labelled, table
+from ..parts import card, labelled, of_design, table
 from .graphs import graph_controls
 
 MAX_SOURCE = 20_000
@@ -24,22 +21,11 @@ _PRIMITIVES_NOTE = "bundle puts alike tasks on one node, chain tasks that run on
 
 
 def register(app: Dash, context: Context) -> None:
-    def box(kind: str, *more: Any) -> tuple[Any, ...]:
-        own = {"type": kind, "design": MATCH}
-        return Output(own, "children"), Input(own, "id"), *more
+    own = {"type": "placement", "design": MATCH}
 
-    def shown(target: dict[str, str], what: Callable[[Ref], Component]) -> object:
-        ref = context.board.reference(target["design"])
-        if ref is None:
-            return empty("This design is not in the run any more.")
-        try:
-            return what(ref)
-        except AlloDseError as error:
-            return html.P(f"{error.message}" + (f" ({error.hint})" if error.hint else ""), className="error")
-
-    @app.callback(*box("placement", State("theme", "data")))
+    @app.callback(Output(own, "children"), Input(own, "id"), State("theme", "data"))
     def placement(target: dict[str, str], look: str | None) -> object:
-        return shown(target, lambda ref: placement_picture(context, ref, theme(look)))
+        return of_design(context.board, target["design"], lambda ref: placement_picture(context, ref, theme(look)))
 
 
 def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Component]:

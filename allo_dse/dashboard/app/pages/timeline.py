@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dash import MATCH, Dash, Input, Output, State, ctx, dcc, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from allo_dse.common.errors import AlloDseError
-
+from ...data.runs import Ref
 from ...figures.style import Figure, Theme, theme
 from ..context import Context
-from ..parts import GRAPH_CONFIG, card, empty, labelled, save_button, table
+from ..parts import GRAPH_CONFIG, card, labelled, of_design, plot, save_button, table
 
 if TYPE_CHECKING:  # the simulator is loaded with the first program
     from allo_dse.eval.recording import Part, Recorded, Span
@@ -26,42 +24,20 @@ _STAYS = {"visibility": "visible", "opacity": 0.6}
 """Keeps the shown part until the next one is there."""
 
 
-class Runs:
-    """Parts of runs that were looked at last."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._part = lru_cache(maxsize=3)(self._find)  # each has hundreds of thousands of operations
-
-    def recorded(self, design: str) -> Recorded:
-        """Raises AlloDseError if the design cannot be simulated."""
-        ref = self._context.board.reference(design)
-        assert ref is not None
-        return self._context.programs.recorded(ref)
-
-    def part(self, design: str, span: Span) -> Part:
-        return self._part(design, span)
-
-    def _find(self, design: str, span: Span) -> Part:
-        return self.recorded(design).part(span)
-
-
 def register(app: Dash, context: Context) -> None:
-    runs = Runs(context)
     own = {"type": "timeline", "design": MATCH}
 
     @app.callback(Output(own, "children"), Input(own, "id"), State("theme", "data"), State("part-shown", "data"))
     def timeline(target: dict[str, str], look: str | None, shown: dict[str, Any] | None) -> object:
         design = target["design"]
-        if context.board.reference(design) is None:
-            return empty("This design is not in the run any more.")
-        try:
-            found = runs.recorded(design)
+
+        def made(ref: Ref) -> Component:
+            found = context.programs.recorded(ref)
             kept = shown["span"] if shown is not None and shown["design"] == design else None
-            part = runs.part(design, found.span(*kept) if kept else found.opening)
-        except AlloDseError as error:
-            return html.P(error.with_hint, className="error")
-        return timeline_cards(found, part, design, theme(look))
+            part = context.programs.part(ref, found.span(*kept) if kept else found.opening)
+            return timeline_cards(found, part, design, theme(look))
+
+        return of_design(context.board, design, made)
 
     @app.callback(
         Output({"type": "helps", "design": MATCH}, "children"), Input({"type": "helps", "design": MATCH}, "id")
@@ -69,10 +45,8 @@ def register(app: Dash, context: Context) -> None:
     def helps(target: dict[str, str]) -> object:
         from ...figures.timeline import HELP_HEAD, help_rows
 
-        try:
-            return table(HELP_HEAD, help_rows(runs.recorded(target["design"])))
-        except AlloDseError as error:
-            return html.P(error.message, className="error")
+        recorded = context.programs.recorded
+        return of_design(context.board, target["design"], lambda ref: table(HELP_HEAD, help_rows(recorded(ref))))
 
     @app.callback(
         Output("part", "children"),
@@ -94,13 +68,14 @@ def register(app: Dash, context: Context) -> None:
     def move(*values: Any) -> object:
         *_, selected, clicked, start, end, design, look = values
         used = next((hit["prop_id"] for hit in ctx.triggered if hit["value"]), None)
-        if used is None:  # as when the page is drawn
+        ref = context.board.reference(design)
+        if used is None or ref is None:  # as when the page is drawn
             raise PreventUpdate
-        found = runs.recorded(design)
+        found = context.programs.recorded(ref)
         span = moved(found, used, (start, end), selected, clicked)
         if span is None:
             raise PreventUpdate
-        part = runs.part(design, span)
+        part = context.programs.part(ref, span)
         style = theme(look)
         low, high = found.shown(part)
         keep = {"design": design, "span": [low, high]}
@@ -174,7 +149,7 @@ def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Com
                     card(
                         "Where the time goes",
                         html.P(totals_words(found), className="hint"),
-                        _plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
+                        plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
                         tools=[save_button("totals-plot")],
                     ),
                     card(
@@ -243,10 +218,11 @@ def part_cards(found: Recorded, part: Part, look: Theme) -> list[Component]:
         card(
             "Timeline",
             html.P(part_words(found, part), className="hint"),
-            _plot(
+            plot(
                 "timeline-plot",
                 timeline_figure(line, why, look, ticks_per_cycle=per),
                 "What each processing element does over time",
+                scrolling=True,
             ),
             tools=[save_button("timeline-plot")],
             wide=True,
@@ -261,10 +237,11 @@ def part_cards(found: Recorded, part: Part, look: Theme) -> list[Component]:
                 card(
                     "Buffers waited for most",
                     html.P("Tokens in each over this time, up to as many as it holds.", className="hint"),
-                    _plot(
+                    plot(
                         "occupancy-plot",
                         occupancy_figure(line, why, look, ticks_per_cycle=per),
                         "Tokens in the buffers that are waited for most, over time",
+                        scrolling=True,
                     ),
                     tools=[save_button("occupancy-plot")],
                 ),
@@ -272,13 +249,3 @@ def part_cards(found: Recorded, part: Part, look: Theme) -> list[Component]:
             className="tiles",
         ),
     ]
-
-
-def _plot(name: str, figure: Figure, words: str) -> Component:
-    """A plot; one over time scrolls where it would be too narrow to read."""
-    height = figure["layout"].get("height", 320)
-    plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height}px"}, className="graph")
-    return html.Div(plot, role="img", className="scrolling" if name in _OVER_TIME else "", **labelled(words))
-
-
-_OVER_TIME = ("timeline-plot", "occupancy-plot")

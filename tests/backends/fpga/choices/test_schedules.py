@@ -10,8 +10,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.fpga.choices.auto_schedules import AutoSchedules, schedules_of
-from allo_dse.backends.fpga.choices.banks import needed_banks, uses_of
-from allo_dse.backends.fpga.choices.nests import Level, at_most
+from allo_dse.backends.fpga.choices.nests import Level, at_most, needed_banks, uses_of
 from allo_dse.backends.fpga.choices.schedules import DeclaredSchedules
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
 from allo_dse.common.errors import StudyError

@@ -19,7 +19,7 @@ from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
 
-from ..memory import Storage, addresses_of, split
+from ..memory import IntArray, Storage, addresses_of, split
 from ..operators import LIGHT_NS, Unit
 from ..plan import Item, Planned
 from .binding import Addresses, muxes
@@ -66,11 +66,12 @@ def carried(
     for array in effects.carried:
         uses = [(op, unrolled) for op, unrolled in effects.uses if op.access and op.access.array == array]
         stores, loads = ([use for use in uses if use[0].name == name] for name in ("store", "load"))
-        pairs = [(s, ld, d) for s, ld in product(stores, loads) if (d := _between(s, ld, loops)) is not None]
-        if pairs:
-            nearest = min(d for _, _, d in pairs)
-            lost = frozenset(_indices(stores)) - frozenset(_indices(store for store, _, _ in pairs))
-            loaded = _indices(load for _, load, _ in pairs)
+        rounds = _distances(stores, loads, loops)
+        if rounds.any():
+            nearest = int(rounds[rounds > 0].min())
+            kept = _indices(store for store, some in zip(stores, rounds, strict=True) if some.any())
+            lost = frozenset(_indices(stores)) - frozenset(kept)
+            loaded = _indices(loads[load] for _, load in np.argwhere(rounds))
             in_memory = array not in registers and nearest == 1 and _is_single(stores, loads, variables)
             chosen = array in begun or in_memory
             found.append(Carried(array, nearest, array in registers, loaded, lost, chosen))
@@ -165,6 +166,35 @@ def memory_interval(
         if interval > worst:
             worst, name = interval, one.array
     return worst, name
+
+
+def _distances(stores: Sequence[Use], loads: Sequence[Use], loops: tuple[Planned, ...]) -> IntArray:
+    """Return the rounds from each store to the next load of the same element, at least; 0 where there is none.
+
+    Copies of unrolled loops are many, and their pairs more. Indices of one form differ in constants, and only the
+    differences of these decide.
+    """
+    found = np.zeros((len(stores), len(loads)), np.int64)
+    for (mine, ours), (theirs, others) in product(_alike(stores), _alike(loads)):
+        apart = (ours[:, None] - others).reshape(found[np.ix_(mine, theirs)].size, -1)
+        _, first, which = np.unique(apart, axis=0, return_index=True, return_inverse=True)
+        pairs = list(product(mine, theirs))
+        rounds = [_between(stores[a], loads[b], loops) or 0 for a, b in (pairs[one] for one in first)]
+        found[np.ix_(mine, theirs)] = np.take(rounds, which).reshape(len(mine), len(theirs))
+    return found
+
+
+def _alike(uses: Sequence[Use]) -> Iterable[tuple[list[int], IntArray]]:
+    """Return positions of uses whose indices have one form, with their constants: int[uses, 1 + dimensions]."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for position, use in enumerate(uses):
+        forms = tuple(form and replace(form, constant=0) for form in _index(use))
+        groups[forms, frozenset(use[1].items())].append(position)
+    for positions in groups.values():
+        yield (
+            positions,
+            np.array([[0, *(form.constant if form else 0 for form in _index(uses[one]))] for one in positions]),
+        )
 
 
 def _between(store: Use, load: Use, loops: tuple[Planned, ...]) -> int | None:

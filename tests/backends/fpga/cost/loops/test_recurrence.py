@@ -264,9 +264,33 @@ def test_the_interval_of_cycles_over_arrays_is_the_least(data: st.DataObject, ro
     names = "abcd"[: len(rounds)]
     ways = data.draw(st.dictionaries(st.tuples(st.sampled_from(names), st.sampled_from(names)), st.integers(1, 60)))
     distances = dict(zip(names, rounds, strict=True))
+    least = max([least, *(math.ceil(ways[way] / distances[way[0]]) for way in ways if way[0] == way[1])])
     found = pipelines._around(ways, distances, least)
-    across = {a for a, b in ways if a != b} & {b for a, b in ways if a != b}
     counted = least
-    while pipelines._too_long(ways, distances, across, counted):
+    while pipelines._too_long(ways, distances, set(names), counted):
         counted += 1
     assert (found[0] if found else least) == counted
+
+
+FORMS = st.one_of(
+    st.none(),
+    st.builds(
+        lambda terms, constant: Linear(tuple((v, f) for v, f in enumerate(terms) if f), constant),
+        st.tuples(*3 * [st.integers(-1, 2)]),
+        st.integers(-3, 3),
+    ),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(FORMS, FORMS, st.booleans()), min_size=2, max_size=12))
+def test_rounds_between_uses_follow_from_how_far_their_constants_are_apart(uses: list[tuple[Any, Any, bool]]) -> None:
+    """Variables 0 and 1 are loops, the latter pipelined; 2 is unrolled around some uses."""
+    made = [
+        (Op("load", (), (n,), "f32", 32, (), Access("a", False, (one, other))), {2: range(3)} if copied else {})
+        for n, (one, other, copied) in enumerate(uses)
+    ]
+    loops = tuple(Planned(v, "ij"[v], trips, 0, 1, "pipeline", 1, ()) for v, trips in enumerate((4, 6)))
+    stores, loads = made[::2], made[1::2]
+    known = [[pipelines._between(store, load, loops) or 0 for load in loads] for store in stores]
+    assert pipelines._distances(stores, loads, loops).tolist() == known
