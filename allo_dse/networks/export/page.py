@@ -37,8 +37,8 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     title = html_text(f"{network.name} on {device.name}")
     streams = "; streams: " + composition.streamed if composition.streamed else ""
     runs_as = f"{composition.runtime}{'' if composition.exported else ', NOT exported'}"
-    said = f"{composition.latency_us:,.0f} us on {composition.where} (host program: {runs_as}); "
-    said += f"{composition.certificate}{streams}."
+    where = f"{composition.where} (host program: {runs_as})"
+    said = f"{composition.latency_us:,.0f} us on {where}; {composition.certificate}{streams}."
     if composition.strided:
         said += f" As it lies, in another order: {composition.strided}."
     if composition.accuracy is not None:
@@ -148,8 +148,8 @@ def graph_svg(composition: Composition) -> str:
             for name, moved in sources.get(one, [(one, False)]):
                 if name in places:
                     color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name)
-                    tip += ": read in place, in another order" if order else ""
-                    _edge(canvas, places, (name, step.output), color, "4 3" if moved else "", tip)
+                    read = ": read in place, in another order" if order else ""
+                    _edge(canvas, places, (name, step.output), color, "4 3" if moved else "", tip + read)
     outside = f"inputs: {', '.join(network.inputs)}; outputs: {', '.join(network.outputs)}"
     canvas.text(_LEFT, y + 6, fit(outside, 700), faint=True)
     return str(canvas)
