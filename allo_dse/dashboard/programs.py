@@ -88,7 +88,7 @@ class Programs:
         Raises:
             AlloDseError: if the study is not loaded, or generates another design from the same genes.
         """
-        return self._candidate(ref.run, self.board.table(ref).keys[ref.row])
+        return self._candidate(ref.run, self.board.key(ref))
 
     def _decode(self, run: int, key: str) -> Candidate:
         if run not in self._studies:
@@ -125,7 +125,7 @@ class Programs:
         Raises:
             AlloDseError: as for `candidate`, or if it cannot be simulated.
         """
-        return self._recorded(ref.run, self.board.table(ref).keys[ref.row])
+        return self._recorded(ref.run, self.board.key(ref))
 
     def _record(self, run: int, key: str) -> Recorded:
         table = self.board.runs[run]

@@ -20,14 +20,14 @@ from allo_dse.common.quoting import script_json
 from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.eval.recording import Part, Recorded
 
-from .data.analysis import difference_lines, importance, known, rung_table, sample, status_text
+from .data.analysis import difference_lines, importance, known, rung_table, sample, status_text, uses
 from .data.progress import measured, statuses, timeline
 from .data.runs import Board, Ref
 from .data.selection import label, text
 from .data.table import RunTable
 from .exports import reproduce_text
 from .figures import progress
-from .figures.design import bound_figure, measured_figure, resources_figure, uses
+from .figures.design import bound_figure, measured_figure, resources_figure
 from .figures.parallel import parallel_figure
 from .figures.progress import hypervolume_unit
 from .figures.scatter import View, front_figure

@@ -209,6 +209,8 @@ class HlsRules(Model):
         loop_extra: cycles of a pipelined loop beyond (trips - 1) * II + depth.
         adder_lut: LUTs of an adder or a comparison beyond those of its bits.
         mux_lut_per_input: LUTs of an n:1 multiplexer per input, as reports state them for any width.
+        delay_ff, delay_lut: of a shift register that delays a condition or an address over rounds of a pipeline, as
+            reports state them for any width.
     """
 
     pipeline_loops: Size
@@ -218,6 +220,8 @@ class HlsRules(Model):
     loop_extra: Size
     adder_lut: Size
     mux_lut_per_input: NotNegative
+    delay_ff: Size = 0
+    delay_lut: Size = 0
 
 
 class ByWidth(Model):

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import Array
 from allo_dse.dashboard.app.front_plots import drawn_note
-from allo_dse.dashboard.data.analysis import difference_lines
+from allo_dse.dashboard.data.analysis import difference_lines, project_folder, uses
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
 from allo_dse.dashboard.data.progress import timeline, why_none
 from allo_dse.dashboard.data.runs import Board, Ref
 from allo_dse.dashboard.data.selection import Selection, label, text
 from allo_dse.dashboard.exports import exported, table_csv
 from allo_dse.dashboard.figures import scatter
-from allo_dse.dashboard.figures.design import project_folder, uses
 from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, pairs_figure, parallel_figure
 from allo_dse.dashboard.figures.progress import designs_figure, history_figure, lost_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, Drawn, View, front_figure, point_number, point_ref

@@ -291,3 +291,60 @@ def test_a_core_has_two_tensors_in_each_direction() -> None:
     assert ports(two) == []
     (reason,) = ports(three)
     assert reason.startswith("tensors that Allo gives a core on core core_0: needs 3, has 2 (A, B, C)")
+
+
+@pytest.mark.parametrize("name", ["int64", "Fixed(16, 8)", "Int(5)", "UInt(4)", "int4", "uint8", "float16", "bfloat16"])
+def test_tensors_are_of_types_that_object_fifos_have(name: str) -> None:
+    """Allo's front end builds some others; its AIE backend stops at "Unsupported dtype"."""
+    Ty = eval(name, vars(allo.ir.types))
+
+    @df.region()
+    def top(X: Ty[8, 8], Y: Ty[8, 8]):
+        @df.kernel(mapping=[2], args=[X, Y])
+        def core(x: Ty[8, 8] @ [S(0), Layout.Replicate], y: Ty[8, 8] @ [S(0), Layout.Replicate]):
+            for i, j in allo.grid(4, 8):
+                y[i, j] = x[i, j]
+
+    said = refused(load_program(top)).get("allo_source", "")
+    assert bool(said) == (name in {"int64", "Fixed(16, 8)", "Int(5)", "UInt(4)"})
+    assert not said or said.startswith("tensor Y: Allo has no FIFOs of") or "fixed-point" in said
+
+
+def test_streams_of_other_types_stay_inside_a_core() -> None:
+    @df.region()
+    def top(X: int16[8], Y: int16[8]):
+        pipe: Stream[allo.ir.types.int64[8], 2]
+
+        @df.kernel(mapping=[1], args=[X])
+        def give(x: int16[8]):
+            wide: allo.ir.types.int64[8] = 0
+            for i in range(8):
+                wide[i] = x[i]
+            pipe.put(wide)
+
+        @df.kernel(mapping=[1], args=[Y])
+        def take(y: int16[8]):
+            got: allo.ir.types.int64[8] = pipe.get()
+            for i in range(8):
+                y[i] = got[i]
+
+    vmg = load_program(top).vmg
+    apart, chained = (ALLO.check(NpuMapping(graph, NPU)) for graph in (vmg, vmg.chain("give_0", "take_0")))
+    assert [str(v) for v in apart if v.where == "stream pipe"]
+    assert not [v for v in chained if v.where == "stream pipe"]
+
+
+def test_regions_that_tasks_call_are_not_built_for_the_ai_engine() -> None:
+    @df.region()
+    def inner(A: int16[4, 8], B: int16[4, 8]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def core(a: int16[4, 8], b: int16[4, 8]):
+            b[:, :] = a
+
+    @df.region()
+    def top(X: int16[8, 8], Y: int16[8, 8]):
+        @df.kernel(mapping=[2], args=[X, Y])
+        def outer(x: int16[8, 8] @ [S(0), Layout.Replicate], y: int16[8, 8] @ [S(0), Layout.Replicate]):
+            inner(x, y)
+
+    assert "`inner(x, y)`: Allo builds no regions that tasks call" in refused(load_program(top))["allo_source"]

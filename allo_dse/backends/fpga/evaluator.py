@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import JsonObject, keep, once, replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
@@ -234,7 +235,7 @@ def _metrics(mapping: FpgaMapping, timing: _Timing) -> Metrics:
         latency_us=latency_us,
         **timing.frames,
         clock_mhz=device.clock.mhz,
-        **_throughput(mapping, latency_us),
+        **throughput(mapping, latency_us),
         pe_count=vmg.node_count,
         utilization=round(max(shares.values()), 4),
         **{r: getattr(total, r) for r in RESOURCES},
@@ -250,9 +251,12 @@ def _metrics(mapping: FpgaMapping, timing: _Timing) -> Metrics:
     )
 
 
-def _throughput(mapping: FpgaMapping, latency_us: float) -> dict[str, float]:
+def throughput(mapping: FpgaMapping, latency_us: float) -> dict[str, float]:
     """Return the throughput; empty if data decides, since executed operations are not counted."""
-    return {} if mapping.vmg.program.runs else {"throughput_gops": mapping.operations / latency_us * 1e-3}
+    try:
+        return {} if mapping.vmg.program.runs else {"throughput_gops": mapping.operations / latency_us * 1e-3}
+    except SimulationError:
+        return {}
 
 
 def _bound(network: FpgaNetwork, result: RunResult) -> dict[str, float]:

@@ -31,7 +31,7 @@ from allo_dse.mapper.graph.ports import tasks_by_class
 from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
 
 from .cost.by_class import ClassCosts
-from .cost.memory import Storage, fifo_bits, fifo_resources
+from .cost.memory import Storage, fifo_resources, fifo_steps
 from .cost.task_cost import TaskCost, deciding_pids
 from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of
 
@@ -187,7 +187,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
     def fifo_bits(self, fifos: Fifos) -> int:
         """The bits of memory that FIFOs are."""
-        bits = (fifo_bits(self.device, bits, depth) * count for bits, depth, count in self._sizes(fifos))
+        bits = (fifo_steps(self.device, bits, depth)[-1][1] * count for bits, depth, count in self._sizes(fifos))
         return once(self._bits, fifos, lambda: sum(bits))
 
     def _sizes(self, fifos: Fifos) -> Iterator[tuple[int, int, int]]:

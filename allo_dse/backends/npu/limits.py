@@ -247,10 +247,10 @@ def _core_violations(
 
     most: dict[str, Violation] = {}
     for node, own in kinds.values():
-        for one in _core_channels(where(node), group, own, device):
+        channels = _core_channels(where(node), group, own, device)
+        for one in (*channels, *_core_descriptors(where(node), group, own.out, device, buffering)):
             most[one.constraint] = max(most.get(one.constraint, one), one, key=lambda violation: violation.needed)
-    node, own = max(kinds.values(), key=lambda kind: len(kind[1].out))
-    return [*found, *most.values(), *_core_descriptors(where(node), group, own.out, device, buffering)]
+    return [*found, *most.values()]
 
 
 def _core_channels(

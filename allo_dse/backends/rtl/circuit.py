@@ -19,7 +19,7 @@ from allo_dse.compiler.program.tensors import IntArray, StreamArray
 from allo_dse.simulator.codegen.stream_ops import find
 
 from .emitter import Emitter
-from .tools import RtlError, RtlKernel
+from .tools import RtlError, RtlKernel, Site
 
 if TYPE_CHECKING:
     from allo_dse.eval.processes import Folding
@@ -265,6 +265,12 @@ class Circuit(Struct, frozen=True):
     tasks: tuple[Task, ...]
     fifos: tuple[Fifo, ...]
     tensors: dict[str, tuple[int, int]]
+
+    @property
+    def sites(self) -> list[tuple[int, Task, int, Site]]:
+        """Ports of the tasks: number of the task, task, position among the sites of its kernel, site."""
+        tasks = enumerate(self.tasks)
+        return [(number, task, *one) for number, task in tasks for one in enumerate(self.kernels[task.kernel].sites)]
 
 
 def build_circuit(

@@ -22,6 +22,7 @@ from allo_dse.common.mlir import jit
 from allo_dse.common.records import Array, JsonObject, replace
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.evaluator import Metrics, versioned
 from allo_dse.eval.processes import folding_of
@@ -67,7 +68,7 @@ def bench_text(circuit: Circuit, *, max_cycles: int, patience: int) -> str:
     Args:
         max_cycles: where to give up. patience: cycles without any access that mean a deadlock.
     """
-    used = _users(circuit)
+    used = {task.streams[site.target] for _, task, _, site in circuit.sites if site.space == "stream"}
     lines = [_HEAD]
     for name, (width, words) in circuit.tensors.items():
         lines.append(f"  reg [{width - 1}:0] t_{name} [0:{words - 1}];")
@@ -80,16 +81,6 @@ def bench_text(circuit: Circuit, *, max_cycles: int, patience: int) -> str:
     lines += _ends(circuit)
     lines.append(_control(circuit, used, max_cycles, patience))
     return "\n".join(lines) + "\nendmodule\n"
-
-
-def _users(circuit: Circuit) -> set[int]:
-    """Streams that any circuit is connected to."""
-    return {
-        task.streams[site.target]
-        for task in circuit.tasks
-        for site in circuit.kernels[task.kernel].sites
-        if site.space == "stream"
-    }
 
 
 def _fifo(number: int, width: int, depth: int) -> str:
@@ -181,10 +172,9 @@ def _ends(circuit: Circuit) -> list[str]:
     They take turns, so at most one of them asks in any cycle.
     """
     places: dict[tuple[int, str], list[str]] = {}
-    for number, task in enumerate(circuit.tasks):
-        for place, site in enumerate(circuit.kernels[task.kernel].sites):
-            if site.space == "stream":
-                places.setdefault((task.streams[site.target], site.kind), []).append(f"s{number}_{place}_{site.kind}")
+    for number, task, place, site in circuit.sites:
+        if site.space == "stream":
+            places.setdefault((task.streams[site.target], site.kind), []).append(f"s{number}_{place}_{site.kind}")
     lines = []
     for (fifo, kind), ends in places.items():
         end = f"f{fifo}_{kind}"
@@ -228,12 +218,7 @@ def _memory_site(wire: str, site: Site, task: Task, number: int) -> list[str]:
 
 
 def _control(circuit: Circuit, used: Iterable[int], max_cycles: int, patience: int) -> str:
-    sites = [
-        (number, task, place, site)
-        for number, task in enumerate(circuit.tasks)
-        for place, site in enumerate(circuit.kernels[task.kernel].sites)
-    ]
-    moved = " | ".join(f"s{number}_{place}_fire" for number, _, place, _ in sites) or "1'b0"
+    moved = " | ".join(f"s{number}_{place}_fire" for number, _, place, _ in circuit.sites) or "1'b0"
     done = " & ".join(f"d{number}" for number in range(len(circuit.tasks)))
     load = "".join(f'    $readmemh("{name}.in", t_{name});\n' for name in circuit.tensors)
     dump = "".join(f'        $writememh("{name}.out", t_{name});\n' for name in circuit.tensors)
@@ -241,7 +226,7 @@ def _control(circuit: Circuit, used: Iterable[int], max_cycles: int, patience: i
     waits = "".join(
         f"        if (s{number}_{place}_ask_valid && !s{number}_{place}_ask_ready)"
         f' $display("WAITS {number} {site.kind} {task.streams[site.target]}");\n'
-        for number, task, place, site in sites
+        for number, task, place, site in circuit.sites
         if site.space == "stream"
     )
     return f"""\
@@ -332,8 +317,7 @@ def _array(width: int, words: int) -> Resources:
     """A local array: look-up tables of 64 bits up to 128 words, else block RAM as wide and deep as it can be set."""
     if words <= 128:
         return Resources(lut=width * -(-words // 64))
-    shapes = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
-    return Resources(bram18=min(-(-words // deep) * -(-width // wide) for deep, wide in shapes))
+    return Resources(bram18=FpgaDevice.load("u280").arrays.bram18(words, width))
 
 
 def _counted(cells: dict[str, int]) -> Resources:

@@ -461,6 +461,7 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
         return call_local(task, callee, args, options, node)
     function, constant = callee.value, all(isinstance(a, Const) for a in args)
     if (region := as_region(function)) is not None:
+        task.notice("region call", node)
         return _call_region(task, region, args, node)
     if isinstance(function, VliwKernel):
         return _call_vliw(task, function, args, node)

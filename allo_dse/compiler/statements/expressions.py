@@ -187,6 +187,8 @@ def _unary(task: Task, node: ast.UnaryOp) -> Value:
                     return task.emit(f"arith.negf {value.ssa} : {element_type(value.dtype)}", value.dtype)
             return apply(task, "-", Const(0), value, node)
     scalar = as_scalar(task, value, node)
+    if scalar.dtype.is_float:
+        task.fail(node, f"operator ~ is not defined for {scalar.dtype}")
     return scalars.binary_as(task, "^", scalar, task.number(-1, scalar.dtype), scalar.dtype)
 
 

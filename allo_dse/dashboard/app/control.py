@@ -45,7 +45,7 @@ def register(app: Dash, context: Context) -> None:
         ref = board.reference(target["design"]) if isinstance(target, dict) else None
         if ref is None or not isinstance(target, dict) or not any((*stars, *saves)):
             raise PreventUpdate
-        key, notes = board.table(ref).keys[ref.row], notes_of(board, ref.run)
+        key, notes = board.key(ref), notes_of(board, ref.run)
         try:
             if target["type"] == "star":
                 notes.change(key, star=not notes.of(key).star)
@@ -149,7 +149,7 @@ def notes_of(board: Board, number: int) -> Notes:
 def note_controls(context: Context, ref: Ref) -> list[Component]:
     """Star and note of a design: editable on this computer, read-only from others."""
     board = context.board
-    note = notes_of(board, ref.run).of(board.table(ref).keys[ref.row])
+    note = notes_of(board, ref.run).of(board.key(ref))
     if not context.local:
         return (
             [html.P(f"{'★ ' if note.star else ''}{note.text or ''}", className="hint")]

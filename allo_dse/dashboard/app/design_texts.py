@@ -70,6 +70,6 @@ def design_words(
     elif unknown is not None:
         words.insert(0, html.P(unknown_text(unknown)))
     if reference is not None:
-        key = board.table(reference).keys[reference.row][:8]
+        key = board.key(reference)[:8]
         words.append(html.P(f"Reference: {key}, {status_text(board, reference)}", className="hint"))
     return words

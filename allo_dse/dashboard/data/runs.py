@@ -94,7 +94,10 @@ class Board:
 
     def text(self, ref: Ref) -> str:
         """The inverse of `reference`."""
-        return f"{ref.run}{SEPARATOR}{self.runs[ref.run].keys[ref.row]}"
+        return f"{ref.run}{SEPARATOR}{self.key(ref)}"
+
+    def key(self, ref: Ref) -> str:
+        return self.runs[ref.run].keys[ref.row]
 
     def table(self, ref: Ref) -> RunTable:
         return self.runs[ref.run]

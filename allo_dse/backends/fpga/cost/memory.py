@@ -38,11 +38,6 @@ def fifo_resources(device: FpgaDevice, bits: int, depth: int) -> Resources:
     return Resources(ff=rules.lutram_ff, lut=rules.lut, bram18=device.arrays.bram18(depth, bits))
 
 
-def fifo_bits(device: FpgaDevice, bits: int, depth: int) -> int:
-    """The memory that one FIFO of `depth` elements of `bits` is; see `fifo_steps`."""
-    return fifo_steps(device, bits, depth)[-1][1]
-
-
 def fifo_steps(device: FpgaDevice, bits: int, tokens: int) -> list[tuple[int, int]]:
     """The memories that a FIFO can be, as (depth when full, bits of memory); the last as deep as the tokens it holds.
 

@@ -8,6 +8,7 @@ cost.loops          # LoopCost per pipelined loop: trips, II, depth, cycles, wha
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -25,7 +26,7 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.decided import Asked, Observed
 
 from .items import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
-from .loops.control import address_logic, counter_control, fsm, loop_control, port_muxes
+from .loops.control import address_logic, counter_control, delays, fsm, loop_control, port_muxes
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.round import KnownRounds
@@ -616,10 +617,14 @@ class _Task:
         shared = [self._shared(users) for users in units.values()]
         rules = self.device.hls
         control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
-        control += [address_logic(rules, p.flat.round.accesses, self.storages) for p in self._pipelines.values()]
+        for p in self._pipelines.values():
+            once = p.flat.round
+            control.append(address_logic(rules, once.accesses, self.storages, delayed=delays(p.ii, p.depth)))
+            control.append(address_logic(rules, once.early_addresses, self.storages))
         control += [counter_control(rules, trips) for trips in self._sequential.values()]
         # Each loop is a module that a state starts and one awaits.
-        control.append(fsm(rules, sum(self._states.values()) + 2 * len(self._pipelines)))
+        early = sum(p.early for p in self._pipelines.values())
+        control.append(fsm(rules, sum(self._states.values()) + 2 * len(self._pipelines) + early))
         built = (*self._pipelines.values(), *self._straight.values())
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
         # Operands of operators that several loops share are chosen.
@@ -628,15 +633,17 @@ class _Task:
         held = Resources(ff=sum(p.registers for p in built), lut=muxes)
         return Resources.weighted([*parts, *shared, *((one, 1) for one in control), (held, 1)])
 
-    def _users(self) -> dict[str, tuple[int, int]]:
-        """Return by memory the loops, and pieces of code between them, that use it, and those that store to it."""
-        found: dict[str, tuple[int, int]] = {}
+    def _users(self) -> dict[str, tuple[int, int, int]]:
+        """Return by memory the loops, and pieces of code between them, that use it or store to it, and their ports."""
+        found: dict[str, tuple[int, int, int]] = {}
         for built in (*self._pipelines.values(), *self._straight.values()):
             effects = built.flat.round.whole
-            for array in {op.access.array for op, _ in effects.uses if op.access is not None}:
+            uses = Counter(op.access.array for op, _ in effects.uses if op.access is not None)
+            for array, count in uses.items():
                 if not self.storages[array].in_registers:
-                    users, stores = found.get(array, (0, 0))
-                    found[array] = users + 1, stores + (array in effects.stored)
+                    users, stores, ports = found.get(array, (0, 0, 0))
+                    most = min(count, self.device.arrays.ports)
+                    found[array] = users + 1, stores + (array in effects.stored), max(ports, most)
         return found
 
     def _shared(self, users: Mapping[Hashable, tuple[Resources, int]]) -> tuple[Resources, int]:

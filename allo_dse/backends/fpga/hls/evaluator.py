@@ -25,6 +25,7 @@ from allo_dse.space.design import Design
 
 from ..depths.front import decided_depths
 from ..depths.solver import run
+from ..evaluator import throughput
 from ..mapping import FpgaMapping
 from ..network import fpga_network
 from ..operator_table import operators_in
@@ -207,7 +208,7 @@ def _metrics(design: Design, mapping: FpgaMapping, project: HlsProject, report: 
     return Metrics(
         latency_cycles=cycles,
         latency_us=cycles * clock_ns * 1e-3,
-        **_throughput(mapping, cycles * clock_ns),
+        **throughput(mapping, cycles * clock_ns * 1e-3),
         cycles_from=source,
         report_latency_cycles=report.latency.max,
         interval_cycles=report.interval.max,
@@ -237,16 +238,6 @@ def _resources(report: HlsReport, device: FpgaDevice) -> dict[str, int | float |
         return found
     binding = max(shares, key=lambda name: shares[name])
     return {"utilization": round(shares[binding], 4), **found, "binding": binding}
-
-
-def _throughput(mapping: FpgaMapping, latency_ns: float) -> dict[str, float]:
-    """Return operations per second; empty if data-dependent control leaves their number open."""
-    if mapping.vmg.program.runs:
-        return {}
-    try:
-        return {"throughput_gops": mapping.operations / latency_ns}
-    except SimulationError:
-        return {}
 
 
 def _cycles(mapping: FpgaMapping, found: Retiming, report: HlsReport) -> tuple[int, str]:

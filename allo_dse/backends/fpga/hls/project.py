@@ -16,7 +16,6 @@ from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.quoting import tcl_word
 from allo_dse.common.records import once, replace
 from allo_dse.compiler.program.compiled import ADDERS, CompiledProgram, Directive, of_region
-from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.processes import Folding
 from allo_dse.lang.storage import storage_dtype
@@ -77,6 +76,7 @@ def emit_kernel(
     depths: Mapping[str, int] | None = None,
     folding: Folding | None = None,
     streams: KernelStreams | None = None,
+    port_bits: int,
 ) -> Kernel:
     """Translate a program to HLS C++.
 
@@ -85,6 +85,7 @@ def emit_kernel(
         depths: of streams by name, where they differ from the declared ones.
         folding: which tasks share a process; each has one of its own by default.
         streams: tensors that pass from kernel to kernel, of a folded program.
+        port_bits: width of the device's AXI ports.
 
     Raises:
         AlloDseError: for a stream that the program does not have, or an operation without translation.
@@ -92,58 +93,47 @@ def emit_kernel(
     with text_context():
         directives = of_region(program, directives_of(program, schedule))
         edged = edged_program(program, directives)
-        built = edged.program.depths_with(depths or {})
-        return _emit(edged, directives, built, folding, streams or KernelStreams())
-
-
-def _emit(
-    edged: Edged,
-    directives: tuple[Directive, ...],
-    depths: dict[str, int],
-    folding: Folding | None,
-    streams: KernelStreams,
-) -> Kernel:
-    program = edged.program
-    name = identifier(program.name)
-    names = Names({name, *PIDS})
-    symbols = {
-        task_class.body.symbol: names.new(task_class.body.symbol)
-        for kernel in program.kernels
-        for task_class in kernel.classes
-    }
-    built = carriers(program, depths)
-    regions = frozenset((program.name, "top")) - {kernel.name for kernel in program.kernels}
-    options = tensor_options(program, directives, regions)
-    plans = class_plans(program, symbols, options, folded=folding is not None)
-    tables: dict[tuple[str, str], str] = {}  # names of constant arrays, each defined once
-    positions = {tensor.name: position for position, tensor in enumerate(tensors_of(program))}
-    functions: dict[str, TaskFunction] = {}
-    copiers = Copiers(names)
-    for plan in plans:
-        if not plan.is_empty and len(plan.members):
-            constants = tables_of(plan.task_class.body.mlir).items()
-            own = {symbol: once(tables, table, partial(names.new, symbol)) for symbol, table in constants}
-            functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions, copiers)
-    pragmas = partial(LoopPragmas, directives=directives, regions=regions)
-    top = Top(program, functions, built, names, pragmas, streams, copiers)
-    used = [plan for plan in plans if plan.symbol in functions]
-    edges = EdgeMovers(top, edged, directives)
-    if folding is None:
-        nodes = _unfolded(top, used, edges)
-    else:
-        nodes = emit_nodes(top, used, with_streams(folding, len(edged.streams)), edges)
-    arguments = tuple(sorted(top.arguments, key=lambda a: a.tensor))
-    return Kernel(
-        name,
-        arguments,
-        tuple(_definition(name, *table) for table, name in tables.items()),
-        tuple(dict.fromkeys(e for f in functions.values() for e in f.externals)),
-        (*copiers.texts, *(f.text for f in functions.values()), *nodes),
-        tuple(interface_pragmas(arguments, top.transfers)),
-        (*top.lines, "  ALLO_END_OF_DATAFLOW();"),
-        {f.symbol: f.loops for f in functions.values()},
-        {body: symbol for body, symbol in symbols.items() if symbol in functions},
-    )
+        program = edged.program
+        name = identifier(program.name)
+        names = Names({name, *PIDS})
+        symbols = {
+            task_class.body.symbol: names.new(task_class.body.symbol)
+            for kernel in program.kernels
+            for task_class in kernel.classes
+        }
+        built = carriers(program, edged.program.depths_with(depths or {}))
+        regions = frozenset((program.name, "top")) - {kernel.name for kernel in program.kernels}
+        options = tensor_options(program, directives, regions)
+        plans = class_plans(program, symbols, options, folded=folding is not None)
+        tables: dict[tuple[str, str], str] = {}  # names of constant arrays, each defined once
+        positions = {tensor.name: position for position, tensor in enumerate(tensors_of(program))}
+        functions: dict[str, TaskFunction] = {}
+        copiers = Copiers(names)
+        for plan in plans:
+            if not plan.is_empty and len(plan.members):
+                constants = tables_of(plan.task_class.body.mlir).items()
+                own = {symbol: once(tables, table, partial(names.new, symbol)) for symbol, table in constants}
+                functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions, copiers)
+        pragmas = partial(LoopPragmas, directives=directives, regions=regions)
+        top = Top(program, functions, built, names, pragmas, streams or KernelStreams(), copiers)
+        used = [plan for plan in plans if plan.symbol in functions]
+        edges = EdgeMovers(top, edged, directives)
+        if folding is None:
+            nodes = _unfolded(top, used, edges)
+        else:
+            nodes = emit_nodes(top, used, with_streams(folding, len(edged.streams)), edges)
+        arguments = tuple(sorted(top.arguments, key=lambda a: a.tensor))
+        return Kernel(
+            name,
+            arguments,
+            tuple(_definition(name, *table) for table, name in tables.items()),
+            tuple(dict.fromkeys(e for f in functions.values() for e in f.externals)),
+            (*copiers.texts, *(f.text for f in functions.values()), *nodes),
+            tuple(interface_pragmas(arguments, top.transfers, port_bits)),
+            (*top.lines, "  ALLO_END_OF_DATAFLOW();"),
+            {f.symbol: f.loops for f in functions.values()},
+            {body: symbol for body, symbol in symbols.items() if symbol in functions},
+        )
 
 
 def _unfolded(top: Top, plans: list[ClassPlan], edges: EdgeMovers) -> list[str]:
@@ -325,7 +315,11 @@ def emit_project(
     Raises:
         AlloDseError: for a stream that the program does not have, or an operation without translation.
     """
-    kernel = emit_kernel(program, schedule=schedule, depths=depths, folding=folding, streams=streams)
+    board = device or FpgaDevice.load(DEFAULT_DEVICE)
+    port_bits = board.external.port_bits
+    kernel = emit_kernel(
+        program, schedule=schedule, depths=depths, folding=folding, streams=streams, port_bits=port_bits
+    )
     buffers = _buffers(program, kernel, tolerances or {})
     values = {
         "kernel": kernel,
@@ -337,7 +331,7 @@ def emit_project(
         "source": _source(program),
         "version": _version(),
         "fabric_adders": any(d.kind == ADDERS and d.options["impl"] == "fabric" for d in schedule),
-        "banks": list(_banks(kernel, buffers, device or FpgaDevice.load(DEFAULT_DEVICE))),
+        "banks": list(_banks(kernel, buffers, board)),
         **_target(device),
     }
     files = {name: _environment().get_template(f"{name}.j2").render(values) for name in RENDERED}

@@ -20,6 +20,7 @@ MOST_DIMENSIONS = 2
 CONSTRUCTS: Mapping[str, str] = {
     "stream index": "Allo has to know which stream it is when it compiles: with allo.meta_for(n) as i: ...",
     "call": "Allo compiles no functions for the AI engine: write the body in its place",
+    "region call": "Allo builds no regions that tasks call for the AI engine: declare their kernels in this region",
     "max": "there is no such operation in Allo for the AI engine: assign inside of `if a > b:`",
     "min": "there is no such operation in Allo for the AI engine: assign inside of `if a < b:`",
     "abs": "there is no such operation in Allo for the AI engine: assign inside of `if a < 0:`",
@@ -85,6 +86,28 @@ def operations(subject: Subject) -> Iterator[Violation]:
                     found[op.kind, str(op.location or kernel.name)] = OPERATIONS[op.kind]
     for (kind, where), hint in found.items():
         yield Violation("allo_source", where, 1, 0, f"`allo.{kind}` has no code for the AI engine in Allo: {hint}")
+
+
+ELEMENTS = frozenset(
+    {f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32)} | {"float16", "float32", "bfloat16"}
+)
+"""Element types of object FIFOs; tensors of int4 are packed in pairs."""
+
+
+@rule("allo_source", "allo.backend.aie.utils.get_aie_mlir_dtype_from_str", folded=False)
+def tensor_types(subject: Subject) -> Iterator[Violation]:
+    """Tensors pass through object FIFOs, and fixed-point numbers have no code for the AI engine."""
+    for tensor in subject.program.tensors:
+        if str(tensor.dtype) not in ELEMENTS | {"int4"}:
+            yield Violation("allo_source", f"tensor {tensor.name}", 1, 0, no_fifo(str(tensor.dtype)))
+    fixed = [op for cls in subject.program.task_classes for op in cls.work if any(t.is_fixed for t in op.dtypes)]
+    for where in dict.fromkeys(str(op.location) for op in fixed if op.location):
+        yield Violation("allo_source", where, 1, 0, "Allo has no fixed-point numbers on the AI engine: scale integers")
+
+
+def no_fifo(dtype: str) -> str:
+    """Return why a tensor or stream of an element type is refused."""
+    return f"Allo has no FIFOs of {dtype}: use integers of 8, 16 or 32 bits, float16, float32 or bfloat16"
 
 
 @rule("allo_tasks", "allo.backend.aie.mapping.ComputationGraph: bundle_multi, chain", folded=False)
@@ -166,6 +189,7 @@ def kernel_shapes(subject: Subject) -> Iterator[Violation]:
 PROGRAM_RULES: tuple[AlloRule, ...] = (
     constructs,
     operations,
+    tensor_types,
     tensors,
     host_buffers,
     kernel_shapes,

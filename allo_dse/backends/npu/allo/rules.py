@@ -31,6 +31,7 @@ from .stream_rules import (
     crowded_memory_tile,
     is_vectorised,
     rolled_streams,
+    stream_types,
     token_order,
     turned_streams,
 )
@@ -412,6 +413,7 @@ ALLO_RULES: tuple[AlloRule, ...] = (
     rounds,
     requests,
     fifos,
+    stream_types,
     rolled_streams,
     chained_loops,
     chained_tensors,

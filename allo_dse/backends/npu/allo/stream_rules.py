@@ -21,6 +21,7 @@ from ..movement.movement import StreamFlow
 from ..movement.round_wiring import LocalStream, Wiring
 from .interfaces import body_of, fifos_inside
 from .placer import Core
+from .program_rules import ELEMENTS, no_fifo
 from .rule import Subject, rule
 from .transfers import MEMORY_TILE_PORTS
 
@@ -135,34 +136,39 @@ def _in_loop(ports: ClassPorts, position: int) -> bool:
 
 def _loops_apart(tree: Tree, first: int, second: int) -> tuple[int, int]:
     """In how many loops two tasks of a schedule are that the other one is not in."""
-    while not isinstance(tree, Task):
-        if isinstance(tree, Repeat):
-            length = tree.child.leaf_count
-            if first // length != second // length:
-                return _depth(tree, first), _depth(tree, second)
-            first, second, tree = first % length, second % length, tree.child
-            continue
-        for child in tree.children:
-            if first < child.leaf_count and second < child.leaf_count:
-                tree = child
-                break
-            if first < child.leaf_count or second < child.leaf_count:
-                return _depth(tree, first), _depth(tree, second)
-            first, second = first - child.leaf_count, second - child.leaf_count
-    return 0, 0
+    one, other = list(_path(tree, first)), list(_path(tree, second))
+    common = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    return sum(is_loop for is_loop, _ in one[common:]), sum(is_loop for is_loop, _ in other[common:])
 
 
 def _depth(tree: Tree, leaf: int) -> int:
     """In how many loops of a schedule a task is."""
-    if isinstance(tree, Task):
-        return 0
-    if isinstance(tree, Repeat):
-        return 1 + _depth(tree.child, leaf % tree.child.leaf_count)
-    for child in tree.children:
-        if leaf < child.leaf_count:
-            return _depth(child, leaf)
-        leaf -= child.leaf_count
-    raise IndexError(leaf)
+    return sum(is_loop for is_loop, _ in _path(tree, leaf))
+
+
+def _path(tree: Tree, leaf: int) -> Iterator[tuple[bool, int]]:
+    """Yield the way down to a task: whether each step is into a loop, and into which iteration or child."""
+    while not isinstance(tree, Task):
+        if isinstance(tree, Repeat):
+            number, leaf = divmod(leaf, tree.child.leaf_count)
+            tree = tree.child
+            yield True, number
+            continue
+        number = 0
+        while leaf >= tree.children[number].leaf_count:
+            leaf -= tree.children[number].leaf_count
+            number += 1
+        tree = tree.children[number]
+        yield False, number
+
+
+@rule("allo_source", "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos")
+def stream_types(subject: Subject) -> Iterator[Violation]:
+    """Streams between nodes are object FIFOs; those inside a chain are buffers, of any type."""
+    types = {stream.name: str(stream.dtype) for stream in subject.program.streams}
+    for name in dict.fromkeys(flow.stream for flow in subject.fifos):
+        if types[name] not in ELEMENTS:
+            yield Violation("allo_source", f"stream {name}", 1, 0, no_fifo(types[name]))
 
 
 @rule("allo_token_order", "allo.backend.aie.mapping.ComputationGraph.bundle_multi (streams take the first task's name)")

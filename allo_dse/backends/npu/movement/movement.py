@@ -214,17 +214,10 @@ class LayoutPlan(Struct, frozen=True):
 
     choices: tuple[LayoutChoice, ...] = ()
 
-    @property
-    def _free(self) -> dict[tuple[str, str], frozenset[int]]:
-        found: dict[tuple[str, str], set[int]] = {}
-        for choice in self.choices:
-            for cls, sites in choice.sites if choice.place != "core" else ():
-                found.setdefault(cls, set()).update(sites)
-        return {cls: frozenset(sites) for cls, sites in found.items()}
-
     def free_sites(self, cls: TaskClass) -> frozenset[int]:
         """Return the positions in a task class's `work` of operations that the cores need not execute."""
-        return self._free.get((cls.kernel, cls.name), frozenset())
+        owners = (owner for choice in self.choices if choice.place != "core" for owner in choice.sites)
+        return frozenset(site for name, sites in owners if name == (cls.kernel, cls.name) for site in sites)
 
 
 class Transport(Struct, frozen=True, dict=True):

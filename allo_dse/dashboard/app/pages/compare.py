@@ -145,4 +145,4 @@ def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
 
 def _short(board: Board, ref: Ref, *, named: bool) -> str:
     name = f" ({board.names[ref.run]})" if named else ""
-    return f"{board.table(ref).keys[ref.row][:8]}{name}"
+    return f"{board.key(ref)[:8]}{name}"

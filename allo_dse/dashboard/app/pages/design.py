@@ -24,15 +24,17 @@ from ...data.analysis import (
     differences,
     fastest_words,
     known,
+    project_folder,
     rung_table,
     status_text,
+    uses,
 )
 from ...data.progress import why_none
 from ...data.runs import Board, Ref
 from ...data.selection import label, text
 from ...data.table import REASONS
 from ...exports import exported, reproduce_text
-from ...figures.design import bound_figure, project_folder, resources_figure, uses
+from ...figures.design import bound_figure, resources_figure
 from ...figures.style import Figure, Theme, theme
 from ..context import Context, page_of
 from ..control import note_controls
@@ -299,7 +301,7 @@ def _against(board: Board, ref: Ref, reference: Ref | None) -> Component:
     lines = difference_lines(board, ref, reference)[1:]
     return html.Details(
         [
-            html.Summary(f"What differs from the reference {board.table(reference).keys[reference.row][:8]}"),
+            html.Summary(f"What differs from the reference {board.key(reference)[:8]}"),
             html.Ul([html.Li(plain(line)) for line in lines]),
         ]
     )

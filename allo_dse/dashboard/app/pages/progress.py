@@ -161,7 +161,7 @@ def failed_card(board: Board, number: int) -> list[object]:
 
 def _link(board: Board, ref: Ref) -> Component:
     """To a design's page."""
-    return dcc.Link(board.table(ref).keys[ref.row][:8], href=f"/design?design={board.text(ref)}")
+    return dcc.Link(board.key(ref)[:8], href=f"/design?design={board.text(ref)}")
 
 
 def key_numbers(run: RunTable) -> list[object]:

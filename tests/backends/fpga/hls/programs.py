@@ -389,3 +389,16 @@ ALL = (
     scaled_rows, fir, feedback, widths, rounded, chosen, flags, some_blocks, numbers, counter, polling, histogram,
     routed, while_, tile, borrowed, twice,
 )  # fmt: skip
+
+
+def added_in_place() -> Any:
+    """A tensor that two tasks read and write."""
+
+    @df.region()
+    def added_in_place(A: int32[64], B: int32[64]):
+        @df.kernel(mapping=[2], args=[A, B])
+        def add(a: int32[64] @ [S(0)], b: int32[64] @ [S(0)]):
+            for i in range(32):
+                a[i] = a[i] + b[i]
+
+    return added_in_place

@@ -230,3 +230,17 @@ def test_functions_return_what_they_compute() -> None:
         return x // 2
 
     assert build(halves, target="vhls")(9) == 4
+
+
+def test_a_tensor_has_one_port_as_wide_as_the_devices() -> None:
+    """One process reads it and another one writes it; two readers would each have a port of their own."""
+
+    for name, bits in (("u280", 512), ("z7020", 64), ("zcu102", 128)):
+        code = emit_project(dse.load_program(programs.added_in_place()), device=FpgaDevice.load(name)).hls_code
+        pragmas = re.findall(r"interface m_axi port=(\w+) bundle=(\w+) .*max_widen_bitwidth=(\d+)", code)
+        assert {(port, bundle) for port, bundle, _ in pragmas} == {
+            ("A_in", "gmem_A"),
+            ("A", "gmem_A"),
+            ("B", "gmem_B"),
+        }
+        assert {int(width) for *_, width in pragmas} == {bits}

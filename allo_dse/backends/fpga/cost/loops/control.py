@@ -16,6 +16,8 @@ from ..memory import Accesses, Storage, addresses_of, split
 from ..plan import Planned
 from ..simplify import signed_digits
 
+_DELAYED = 3  # rounds at work at once
+
 
 def bits_for(count: int) -> int:
     """Return the width of a counter of so many values."""
@@ -46,7 +48,13 @@ def loop_control(rules: HlsRules, loops: Iterable[Planned], ii: int, depth: int)
     adders = sum(adder_lut(rules, bits) + compare_lut(rules, bits) for bits in counters)
     selects = sum(counters[:-1]) if len(counters) > 1 else 0
     muxes = rules.mux_lut_per_input * 2 * (len(counters) + min(stages, 3) + 1)
-    return Resources(ff=sum(counters) + stages + 2, lut=adders + selects + round(muxes)) + fsm(rules, ii)
+    own = Resources(ff=sum(counters) + stages + 2, lut=adders + selects + round(muxes)) + fsm(rules, ii)
+    return own + Resources(ff=rules.delay_ff, lut=rules.delay_lut) if delays(ii, depth) else own
+
+
+def delays(ii: int, depth: int) -> bool:
+    """Return whether rounds of a pipeline overlap so far that shift registers keep its end and its addresses."""
+    return math.ceil(depth / ii) >= _DELAYED
 
 
 def counter_control(rules: HlsRules, trips: int) -> Resources:
@@ -56,10 +64,15 @@ def counter_control(rules: HlsRules, trips: int) -> Resources:
     return Resources(ff=2 * bits, lut=round(lut))
 
 
-def address_logic(rules: HlsRules, accesses: Mapping[str, Accesses], storages: Mapping[str, Storage]) -> Resources:
+def address_logic(
+    rules: HlsRules, accesses: Mapping[str, Accesses], storages: Mapping[str, Storage], *, delayed: bool = False
+) -> Resources:
     """Return the logic that computes addresses, and the registers that delay those of stores.
 
     Arrays of one shape share addresses. Copies of unrolled loops are in banks of their own where a dimension is split.
+
+    Args:
+        delayed: stores come rounds after their addresses are known.
     """
     found: dict[tuple[object, ...], set[tuple[int, ...]]] = {}
     lut = ff = 0
@@ -76,7 +89,8 @@ def address_logic(rules: HlsRules, accesses: Mapping[str, Accesses], storages: M
             places = set(map(tuple, addresses_of(moving, unrolled).tolist()))
             known = found.setdefault((shape, fixed), set())
             lut += sum(_adders(fixed, shape, place) for place in places - known) * adder_lut(rules, words)
-            ff += words * len(places) * access.write
+            ff += (max(words, rules.delay_ff) if delayed else words) * len(places) * access.write
+            lut += rules.delay_lut * len(places) * access.write * delayed
             known |= places
     return Resources(ff=ff, lut=lut)
 
@@ -100,11 +114,12 @@ def _adders(fixed: Sequence[Linear | None], shape: Sequence[int], place: Sequenc
     return count
 
 
-def port_muxes(rules: HlsRules, users: Mapping[str, tuple[int, int]]) -> int:
-    """Return the LUTs that choose which loop has the ports of a memory.
+def port_muxes(rules: HlsRules, users: Mapping[str, tuple[int, int, int]]) -> int:
+    """Return the LUTs that choose which loop has the ports of a memory: an address and an enable each, or nothing.
 
     Args:
-        users: by array how many loops, and pieces of code between them, use it, and how many of these store to it.
+        users: by array how many loops, and pieces of code between them, use it, how many of these store to it, and the
+            most ports that one uses.
     """
-    inputs = sum(2 * (n if n > 1 else 0) + 2 * (stores if stores > 1 else 0) for n, stores in users.values())
+    inputs = sum(2 * ports * (n + 1) * (n > 1) + 2 * (stores + 1) * (stores > 1) for n, stores, ports in users.values())
     return round(rules.mux_lut_per_input * inputs)

@@ -268,15 +268,12 @@ def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]
 
     The shared part is None if that is unknown.
     """
-    (one, mine), (other, theirs) = store, load
-    assert one.access is not None
-    assert other.access is not None
-    for a, b in zip(one.access.index, other.access.index, strict=True):
-        first, second = split(a, mine), split(b, theirs)
+    for a, b in zip(_index(store), _index(load), strict=True):
+        first, second = split(a, store[1]), split(b, load[1])
         if first is None or second is None or first[1] != second[1]:
             yield None, set()
         else:
-            places = (addresses_of([part[0]], unrolled) for part, unrolled in ((first, mine), (second, theirs)))
+            places = (addresses_of([part[0]], unrolled) for part, (_, unrolled) in ((first, store), (second, load)))
             yield first[1], set(np.unique(np.subtract.outer(*places)).tolist())
 
 
@@ -326,10 +323,6 @@ class Pipelined(Struct, frozen=True):
         late = depth - self.depth
         events = tuple(replace(e, stage=max(0, e.stage + late)) if e.kind == "put" else e for e in self.events)
         return replace(self, ii=ii, depth=depth, limit="report", events=events, span=ii)
-
-    def instances(self, kind: str) -> int:
-        """Return the number of operators of a kind."""
-        return next((self.built(unit, n) for unit, n in self.units if unit.kind == kind), 0)
 
     def built(self, unit: Unit, copies: int) -> int:
         """Return how many operators are built for the copies of an operation in a round."""
@@ -424,11 +417,15 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
     once = flat.round
     early = max(once.port_cycles(storages, "early").values(), default=0)
     chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
-    kept = sum(
-        storages[array].array.bits * Addresses.of(loads).loads
+    counts = [
+        (storages[array].array.bits, Addresses.of(loads).loads)
         for array, loads in once.early_addresses.items()
         if not storages[array].in_registers
-    )
+    ]
+    chosen += round(
+        once.device.hls.mux_lut_per_input * sum(count for _, count in counts)
+    )  # they take turns at the ports
+    kept = sum(bits * count for bits, count in counts)
     kept += sum(storages[array].array.bits for array in promoted)
     return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 

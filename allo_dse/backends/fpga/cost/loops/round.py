@@ -292,11 +292,6 @@ class Round:
             return self.effects
         return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after)))
 
-    @property
-    def uses(self) -> tuple[Use, ...]:
-        """Loads and stores of all levels that need a port."""
-        return self.whole.uses
-
     @cached_property
     def _updated(self) -> frozenset[str]:
         """Arrays with one element that the rounds of the inner loop update.
@@ -346,7 +341,7 @@ class Round:
     @cached_property
     def _inside(self) -> tuple[Use, ...]:
         """Accesses of each round."""
-        return tuple(use for use in self.uses if id(use[0]) not in self._early_ops)
+        return tuple(use for use in self.whole.uses if id(use[0]) not in self._early_ops)
 
     @cached_property
     def _early_ops(self) -> frozenset[int]:

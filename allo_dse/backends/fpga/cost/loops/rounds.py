@@ -163,11 +163,8 @@ Ops: TypeAlias = tuple[tuple[int, str, int], ...]
 """Stage, kind and port."""
 
 
-class Run(Struct, frozen=True):
-    """Intervals, or runs of them, that are repeated; `of` has their numbers."""
-
-    of: tuple[int, ...]
-    count: int
+Run: TypeAlias = tuple[tuple[int, ...], int]
+"""Numbers of intervals, or of runs of them, and how often they are repeated."""
 
 
 def interval_parts(happens: Sequence[NDArray[np.bool_]], ops: Ops, interval: int, cycles: int) -> list[Part] | None:
@@ -213,7 +210,7 @@ def _interval(happens: Sequence[NDArray[np.bool_]], ops: Ops, late: Sequence[int
 
 def _compressed(sequence: IntArray, symbols: int) -> tuple[dict[int, Run], list[int]] | None:
     """Replace repetitions by new symbols until few are left; None if many are."""
-    runs: dict[tuple[tuple[int, ...], int], int] = {}
+    runs: dict[Run, int] = {}
     while len(sequence) > 1:
         found = _best_period(sequence)
         if found is None:
@@ -231,7 +228,7 @@ def _compressed(sequence: IntArray, symbols: int) -> tuple[dict[int, Run], list[
         sequence = written[kept]
     if len(sequence) > _WORK >> 8:
         return None
-    return {symbol: Run(of, count) for (of, count), symbol in runs.items()}, sequence.tolist()
+    return {symbol: run for run, symbol in runs.items()}, sequence.tolist()
 
 
 def _best_period(sequence: IntArray) -> tuple[int, IntArray, IntArray] | None:
@@ -253,10 +250,10 @@ def _best_period(sequence: IntArray) -> tuple[int, IntArray, IntArray] | None:
 
 def _parts(sequence: Sequence[int], runs: dict[int, Run], contents: Sequence[Ops], interval: int) -> Iterator[Part]:
     for symbol in sequence:
-        run = runs.get(symbol)
-        if run is None:
+        of, count = runs.get(symbol, ((), 0))
+        if not of:
             yield Pipe(1, 1, interval, contents[symbol]) if contents[symbol] else Wait(interval)
-        elif len(run.of) == 1 and run.of[0] not in runs and not contents[run.of[0]]:
-            yield Wait(run.count * interval)
+        elif len(of) == 1 and of[0] not in runs and not contents[of[0]]:
+            yield Wait(count * interval)
         else:
-            yield Again(run.count, tuple(_parts(run.of, runs, contents, interval)))
+            yield Again(count, tuple(_parts(of, runs, contents, interval)))

@@ -293,8 +293,6 @@ class Walk:
         assert op.access is not None
         time = self._ready(op.inputs)
         key = self._element(op.access)
-        late = time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns
-        self.left[key] = self.origins.get(op.inputs[0]), time[0] + late
         clocked = all(v in self.pipelined for v in op.inputs)
         for other in self._perhaps(key):  # the earlier store or this one, whichever is later
             self.stored[other] = max(self.stored[other], time)
@@ -306,12 +304,14 @@ class Walk:
         self.handed.pop(key, None)
         if total:
             self.handed[key] = total
-        self._finish_store(key, time)
+        self.left[key] = self.origins.get(op.inputs[0]), self._finish_store(key, time)
 
-    def _finish_store(self, element: Element, time: Time) -> None:
+    def _finish_store(self, element: Element, time: Time) -> int:
+        """Return the cycle in which an element is written."""
+        cycle = time[0] + (time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns)
         if element[0] not in self.registers:
-            late = time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns
-            self.finish = max(self.finish, time[0] + late, 1)  # its address takes the first cycle
+            self.finish = max(self.finish, cycle, 1)  # its address takes the first cycle
+        return cycle
 
     def _stream(self, op: Op) -> None:
         assert op.stream is not None

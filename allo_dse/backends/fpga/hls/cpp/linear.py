@@ -1,4 +1,4 @@
-"""Index arithmetic as linear forms: sums of multiples of pids, loop variables and other values."""
+"""Index expressions of C++: sums of multiples of pids, loop variables and variables of the C++, with their text."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ Atom: TypeAlias = ir.Value | int | str
 """Operand of an index: an MLIR value, an axis of the pid, or the name of a C++ variable."""
 
 
-class Linear(Struct, frozen=True):
+class IndexSum(Struct, frozen=True):
     """`const` plus the sum of `factor * atom`."""
 
     const: int = 0
     terms: Mapping[Atom, int] = field(default_factory=dict)
 
-    def __add__(self, other: Linear | int) -> Linear:
+    def __add__(self, other: IndexSum | int) -> IndexSum:
         if isinstance(other, int):
-            return Linear(self.const + other, self.terms)
+            return IndexSum(self.const + other, self.terms)
         terms = dict(self.terms)
         for atom, factor in other.terms.items():
             terms[atom] = terms.get(atom, 0) + factor
-        return Linear(self.const + other.const, {atom: factor for atom, factor in terms.items() if factor})
+        return IndexSum(self.const + other.const, {atom: factor for atom, factor in terms.items() if factor})
 
-    def __mul__(self, factor: int) -> Linear:
-        return Linear(self.const * factor, {atom: f * factor for atom, f in self.terms.items()} if factor else {})
+    def __mul__(self, factor: int) -> IndexSum:
+        return IndexSum(self.const * factor, {atom: f * factor for atom, f in self.terms.items()} if factor else {})
 
-    def __sub__(self, other: Linear | int) -> Linear:
+    def __sub__(self, other: IndexSum | int) -> IndexSum:
         return self + (-other if isinstance(other, int) else other * -1)
 
     @property
     def is_const(self) -> bool:
         return not self.terms
 
-    def replaced(self, values: Mapping[Atom, Linear]) -> Linear:
+    def replaced(self, values: Mapping[Atom, IndexSum]) -> IndexSum:
         """With atoms replaced by other forms."""
-        result = Linear(self.const)
+        result = IndexSum(self.const)
         for atom, factor in self.terms.items():
-            result = result + values.get(atom, Linear(0, {atom: 1})) * factor
+            result = result + values.get(atom, IndexSum(0, {atom: 1})) * factor
         return result
 
     def text(self, name: Callable[[Atom], str]) -> str:
@@ -67,13 +67,13 @@ def atomic(text: str) -> str:
     return text
 
 
-def atom(value: Atom) -> Linear:
-    return Linear(0, {value: 1})
+def atom(value: Atom) -> IndexSum:
+    return IndexSum(0, {value: 1})
 
 
-def linear_forms(function: ir.Operation) -> dict[ir.Value, Linear]:
+def linear_forms(function: ir.Operation) -> dict[ir.Value, IndexSum]:
     """The linear form of every `index` value of a function, operations on it being lowered to `arith`."""
-    forms: dict[ir.Value, Linear] = {}
+    forms: dict[ir.Value, IndexSum] = {}
     for op in nested_ops(function, parents_first=True):
         for region in op.regions:
             for block in region.blocks:
@@ -86,9 +86,9 @@ def linear_forms(function: ir.Operation) -> dict[ir.Value, Linear]:
     return forms
 
 
-def _of(op: ir.Operation, result: ir.Value, forms: Mapping[ir.Value, Linear]) -> Linear:
+def _of(op: ir.Operation, result: ir.Value, forms: Mapping[ir.Value, IndexSum]) -> IndexSum:
     if op.name == "arith.constant":
-        return Linear(ir.IntegerAttr(op.attributes["value"]).value)
+        return IndexSum(ir.IntegerAttr(op.attributes["value"]).value)
     if op.name in ("arith.addi", "arith.subi", "arith.muli"):
         a, b = (forms[operand] for operand in op.operands)
         if op.name == "arith.addi":

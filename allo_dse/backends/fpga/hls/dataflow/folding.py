@@ -15,7 +15,7 @@ from allo_dse.compiler.schedule.edges import EDGE_DEPTH
 from allo_dse.eval.processes import Folding
 
 from ..cpp.expressions import LOCALS, Names, element_of_dtype
-from ..cpp.linear import Linear
+from ..cpp.linear import IndexSum
 from ..cpp.streams import Carrier
 from .edge_movers import EdgeMovers
 from .functions import Parameter, TaskFunction, tensor_text
@@ -337,4 +337,4 @@ def _moving(argument: str | int | Slot, step: int) -> str:
         return argument
     if isinstance(argument, Slot):
         return f"{argument.array}[{_moving(argument.number, step)}]"
-    return Linear(argument, {"t": step} if step else {}).text(str)
+    return IndexSum(argument, {"t": step} if step else {}).text(str)

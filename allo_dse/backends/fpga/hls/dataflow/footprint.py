@@ -11,14 +11,14 @@ from msgspec import Struct
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.compiler.program.tensors import IntArray
 
-from ..cpp.linear import Atom, Linear, linear_forms
+from ..cpp.linear import Atom, IndexSum, linear_forms
 from ..task.body import subview_parts
 
 
 class Box(Struct, frozen=True):
     """`extents` elements from `starts` on, per dimension of the tile; `starts` are forms over the pid's axes."""
 
-    starts: tuple[Linear, ...]
+    starts: tuple[IndexSum, ...]
     extents: tuple[int, ...]
 
     def corners(self, pids: IntArray) -> IntArray:
@@ -46,8 +46,8 @@ class Footprint(Struct, frozen=True):
 
 
 class _Range(Struct, frozen=True):
-    low: Linear
-    high: Linear  # inclusive
+    low: IndexSum
+    high: IndexSum  # inclusive
 
 
 @dataclass
@@ -85,9 +85,9 @@ def _footprint(accesses: list[_Access], extents: tuple[int, ...], members: IntAr
     return Footprint(box, reads, writes, sure)
 
 
-def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[Linear, int]:
+def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[IndexSum, int]:
     """Return the smallest range that holds all ranges; the whole side if one is unknown or out of bounds."""
-    everything = Linear(), extent
+    everything = IndexSum(), extent
     if any(r is None for r in ranges):
         return everything
     known = [r for r in ranges if r is not None]
@@ -109,7 +109,7 @@ def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[
 
 def _covers(access: _Access, box: Box) -> bool:
     return all(
-        r is not None and r.low == start and (r.high - r.low) == Linear(extent - 1)
+        r is not None and r.low == start and (r.high - r.low) == IndexSum(extent - 1)
         for r, start, extent in zip(access.ranges, box.starts, box.extents, strict=True)
     )
 
@@ -117,15 +117,15 @@ def _covers(access: _Access, box: Box) -> bool:
 class _Finder:
     """Accesses of a function's tensors."""
 
-    def __init__(self, forms: Mapping[ir.Value, Linear], axes: Mapping[Atom, int]) -> None:
+    def __init__(self, forms: Mapping[ir.Value, IndexSum], axes: Mapping[Atom, int]) -> None:
         self.forms = forms
         self.axes = axes
 
     def accesses(self, memref: ir.Value) -> list[_Access]:
         rank = ir.MemRefType(memref.type).rank
-        return self._of(memref, [(Linear(), 1)] * rank, list(range(rank)))
+        return self._of(memref, [(IndexSum(), 1)] * rank, list(range(rank)))
 
-    def _of(self, memref: ir.Value, place: list[tuple[Linear, int]], dims: list[int]) -> list[_Access]:
+    def _of(self, memref: ir.Value, place: list[tuple[IndexSum, int]], dims: list[int]) -> list[_Access]:
         """Return the accesses of a view; `place` is its place in the tensor, `dims` maps its dimensions to the
         tensor's.
         """
@@ -147,7 +147,7 @@ class _Finder:
                 found += [_Access(unknown, write, False) for write in (False, True)]
         return found
 
-    def _part(self, op: ir.Operation, place: list[tuple[Linear, int]], dims: list[int]) -> list[_Access]:
+    def _part(self, op: ir.Operation, place: list[tuple[IndexSum, int]], dims: list[int]) -> list[_Access]:
         inner, parts = list(place), subview_parts(op, self.forms.__getitem__)
         for dim, (start, step, _) in zip(dims, parts, strict=True):
             inner[dim] = (place[dim][0] + start * place[dim][1], place[dim][1] * step)
@@ -155,7 +155,12 @@ class _Finder:
         return self._of(op.results[0], inner, own)
 
     def _element(
-        self, op: ir.Operation, indices: list[ir.Value], place: list[tuple[Linear, int]], dims: list[int], write: bool
+        self,
+        op: ir.Operation,
+        indices: list[ir.Value],
+        place: list[tuple[IndexSum, int]],
+        dims: list[int],
+        write: bool,
     ) -> _Access:
         forms = [start for start, _ in place]
         for dim, index in zip(dims, indices, strict=True):
@@ -165,7 +170,7 @@ class _Finder:
         return _Access(ranges, write, write and always and self._dense(forms, loops))
 
     def _block(
-        self, op: ir.Operation, place: list[tuple[Linear, int]], dims: list[int], shape: Sequence[int]
+        self, op: ir.Operation, place: list[tuple[IndexSum, int]], dims: list[int], shape: Sequence[int]
     ) -> _Access:
         """A block that is put from a tile, or received into one."""
         loops, always = _loops(op)
@@ -179,21 +184,21 @@ class _Finder:
         certain = op.name == "df.get_block" and always and fixed and unit and self._dense([], loops)
         return _Access(tuple(ranges), "get_block" in op.name, certain)
 
-    def _range(self, form: Linear, loops: Mapping[Atom, ir.Operation]) -> _Range | None:
+    def _range(self, form: IndexSum, loops: Mapping[Atom, ir.Operation]) -> _Range | None:
         """The values of an index over all iterations."""
         low = high = form
         # A linear form is least and greatest where each variable is at its first or last value, by the sign of its
         # factor. The bounds of a loop may name variables of loops around it: one step for each level replaces all.
         for _ in range(len(loops) + 1):
             if not (set(low.terms) | set(high.terms)) - set(self.axes):
-                named: dict[Atom, Linear] = {pid: Linear(0, {axis: 1}) for pid, axis in self.axes.items()}
+                named: dict[Atom, IndexSum] = {pid: IndexSum(0, {axis: 1}) for pid, axis in self.axes.items()}
                 return _Range(low.replaced(named), high.replaced(named))
             bounds = {v: b for v, loop in loops.items() if (b := self._bounds(loop)) is not None}
             low = low.replaced({v: bounds[v][low.terms[v] < 0] for v in low.terms if v in bounds})
             high = high.replaced({v: bounds[v][high.terms[v] > 0] for v in high.terms if v in bounds})
         return None
 
-    def _bounds(self, loop: ir.Operation) -> tuple[Linear, Linear] | None:
+    def _bounds(self, loop: ir.Operation) -> tuple[IndexSum, IndexSum] | None:
         """The first and last value of a loop's variable."""
         low, high, step = (self.forms[operand] for operand in list(loop.operands)[:3])
         if not step.is_const:
@@ -203,7 +208,7 @@ class _Finder:
             return (low, low + (length.const - 1) // step.const * step.const) if length.const > 0 else None
         return low, high - 1
 
-    def _dense(self, forms: list[Linear], loops: Mapping[Atom, ir.Operation]) -> bool:
+    def _dense(self, forms: list[IndexSum], loops: Mapping[Atom, ir.Operation]) -> bool:
         """Return whether a store reaches every element of its box: each dimension follows its own loop, in steps of
         1."""
         used: set[Atom] = set()
@@ -215,7 +220,7 @@ class _Finder:
         for variable, loop in loops.items():
             low, high, step = (self.forms[operand] for operand in list(loop.operands)[:3])
             runs = (high - low).is_const and (high - low).const > 0 and not set(low.terms) - set(self.axes)
-            if not runs or (variable in used and step != Linear(1)):
+            if not runs or (variable in used and step != IndexSum(1)):
                 return False
         return True
 

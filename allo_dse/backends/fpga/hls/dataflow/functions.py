@@ -13,7 +13,7 @@ from allo_dse.compiler.program.compiled import Directive, ExternalCall
 from allo_dse.compiler.program.tensors import StreamArray, Tensor
 
 from ..cpp.expressions import Element, Names, element_of, element_of_dtype, identifier
-from ..cpp.linear import Linear, atom
+from ..cpp.linear import IndexSum, atom
 from ..cpp.operations import nested
 from ..cpp.streams import Carrier, StreamArg
 from ..task.body import MOVED, Array, Body, whole
@@ -46,7 +46,7 @@ class Frame(Struct, frozen=True):
     pids: tuple[ir.Value, ...]
     copiers: Copiers
 
-    def over_pids(self, form: Linear) -> Linear:
+    def over_pids(self, form: IndexSum) -> IndexSum:
         """A form over mesh axes as one over the function's arguments."""
         return form.replaced({axis: atom(pid) for axis, pid in enumerate(self.pids)})
 
@@ -231,7 +231,7 @@ def _bind_tensor(frame: Frame, position: int, argument: ir.Value, wanted: str) -
         return [Parameter("value", position, f"{element} {name}")]
     strides = tensor.strides
     if port.access == "shared":
-        place_ = sum((frame.over_pids(o) * s for o, s in zip(port.origin, strides, strict=True)), Linear())
+        place_ = sum((frame.over_pids(o) * s for o, s in zip(port.origin, strides, strict=True)), IndexSum())
         body.views[argument] = whole(Array(name, element, port.port.tile_shape, pointer=(place_, strides)))
         const = "" if port.copies_out else "const "
         return [Parameter("pointer", position, f"{const}{element} *{name}")]

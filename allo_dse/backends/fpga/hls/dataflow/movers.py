@@ -14,7 +14,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.compiler.program.tensors import IntArray, Tensor
 
 from ..cpp.expressions import LOCALS, Names, counter_of, element_of_dtype, interface_type
-from ..cpp.linear import Atom, Linear
+from ..cpp.linear import Atom, IndexSum
 from .tensor_plan import Group, PortPlan
 
 
@@ -232,14 +232,16 @@ def _value(port: PortPlan, address: str) -> str:
 
 def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str:
     """Return the row-major address of the element in DRAM."""
-    named: dict[Atom, Linear] = {axis: Linear(start, {f"p{axis}": 1}) for axis, start in enumerate(stream.group.start)}
-    place = Linear()
+    named: dict[Atom, IndexSum] = {
+        axis: IndexSum(start, {f"p{axis}": 1}) for axis, start in enumerate(stream.group.start)
+    }
+    place = IndexSum()
     for corner, counter, stride in zip(stream.port.corner, counters, tensor.strides, strict=True):
         moved = corner.replaced(named)
-        constant: dict[Atom, Linear] = {
-            f"p{axis}": Linear() for axis in range(len(stream.group.start)) if axis not in stream.group.axes
+        constant: dict[Atom, IndexSum] = {
+            f"p{axis}": IndexSum() for axis in range(len(stream.group.start)) if axis not in stream.group.axes
         }
-        index = moved.replaced(constant) + (Linear(0, {counter: 1}) if counter else Linear())
+        index = moved.replaced(constant) + (IndexSum(0, {counter: 1}) if counter else IndexSum())
         place = place + index * stride
     return place.text(str)
 

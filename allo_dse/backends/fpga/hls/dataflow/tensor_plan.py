@@ -25,7 +25,7 @@ from allo_dse.compiler.program.compiled import STREAM, CompiledProgram, Directiv
 from allo_dse.compiler.program.tensors import IntArray, Tensor, TensorPort
 
 from ..cpp.expressions import element_of_dtype
-from ..cpp.linear import Linear
+from ..cpp.linear import IndexSum
 from ..task.tokens import TAKE
 from .footprint import Box, Footprint, footprints
 
@@ -50,7 +50,7 @@ class PortPlan(Struct, frozen=True):
     port: TensorPort
     access: Access
     footprint: Footprint
-    origin: tuple[Linear, ...]
+    origin: tuple[IndexSum, ...]
     lanes: int = 1
 
     @property
@@ -103,7 +103,7 @@ class PortPlan(Struct, frozen=True):
         return int(corner @ np.array(self.port.tensor.strides, np.int64))
 
     @property
-    def corner(self) -> tuple[Linear, ...]:
+    def corner(self) -> tuple[IndexSum, ...]:
         """Start of the box in the tensor, per dimension."""
         return tuple(a + b for a, b in zip(self.origin, self.box.starts, strict=True))
 
@@ -236,13 +236,13 @@ def _take_from(fifos: frozenset[str], module: ir.Module) -> None:
             op.erase()
 
 
-def _origin(port: TensorPort) -> tuple[Linear, ...]:
+def _origin(port: TensorPort) -> tuple[IndexSum, ...]:
     if not port.tile.grid:
         return ()
     if not port.tile.is_affine:
         raise AlloDseError(f"HLS C++: the tiles of {port.tensor.name} do not follow the process id linearly")
     return tuple(
-        Linear(offset * extent, {axis: factor * extent for axis, factor in enumerate(row) if factor})
+        IndexSum(offset * extent, {axis: factor * extent for axis, factor in enumerate(row) if factor})
         for row, offset, extent in zip(port.tile.matrix, port.tile.offset, port.tile_shape, strict=True)
     )
 

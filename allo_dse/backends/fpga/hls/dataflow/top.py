@@ -16,14 +16,12 @@ from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, tile_
 from allo_dse.compiler.program.tensors import IndexMap, StreamArray, Tensor
 
 from ..cpp.expressions import Names, element_of_dtype, identifier, interface_type
-from ..cpp.linear import Linear
+from ..cpp.linear import IndexSum
 from ..cpp.streams import Carrier
 from ..task.pragmas import LoopPragmas
 from .functions import Parameter, TaskFunction, array_pragmas_of, tensor_text
 from .movers import Arrival, Copiers, KernelStreams, TileStream, mover, tensor_name
 from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
-
-AXI_BITS = 512
 
 
 class Argument(Struct, frozen=True):
@@ -215,12 +213,12 @@ def _call(top: Top, number: int, group: Group, function: TaskFunction, offset: S
     top.lines.append(f"{'  ' * depth}ALLO_PROCESS({', '.join([name, *arguments])});")
 
 
-def _plus(start: int, text: str) -> Linear:
-    return Linear(start + int(text)) if text.isdigit() else Linear(start, {text: 1})
+def _plus(start: int, text: str) -> IndexSum:
+    return IndexSum(start + int(text)) if text.isdigit() else IndexSum(start, {text: 1})
 
 
 def _argument(
-    top: Top, number: int, group: Group, parameter: Parameter, pid: Sequence[Linear], offset: Sequence[str]
+    top: Top, number: int, group: Group, parameter: Parameter, pid: Sequence[IndexSum], offset: Sequence[str]
 ) -> str:
     plan = group.plan
     if parameter.kind == "pid":
@@ -245,14 +243,14 @@ def _argument(
     return top.argument(tensor, wanted, writes=port.copies_out, raw=port.access == "shared")
 
 
-def stream_index(index: IndexMap, pid: Sequence[Linear]) -> str:
+def stream_index(index: IndexMap, pid: Sequence[IndexSum]) -> str:
     """Subscripts of a stream of an array, for a pid whose axes are linear forms over names."""
     if index.table is not None:
         linear = int(index.table[tuple(p.const for p in pid)])
         return "".join(f"[{int(i)}]" for i in np.unravel_index(linear, index.grid))
     places = []
     for row, start in zip(index.matrix, index.offset, strict=True):
-        form = sum((pid[axis] * factor for axis, factor in enumerate(row)), Linear(start))
+        form = sum((pid[axis] * factor for axis, factor in enumerate(row)), IndexSum(start))
         places.append(f"[{form.text(str)}]")
     return "".join(places)
 
@@ -267,8 +265,16 @@ def used_streams(program: CompiledProgram, plans: Sequence[ClassPlan]) -> list[S
     return [array for array in program.streams if array.name in names]
 
 
-def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str]) -> Iterator[str]:
-    """Pragmas of the top function's arguments: each pointer an AXI master of its own, streams between kernels ports."""
+def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str], port_bits: int) -> Iterator[str]:
+    """Pragmas of the top function's arguments: an AXI master for each tensor, streams between kernels ports.
+
+    One process can read through a port while another one writes (UG1399, "Interface Bundle Rules"). Where more use the
+    pointers of a tensor, each has a port of its own.
+
+    Args:
+        port_bits: width of the device's AXI ports.
+    """
+
     for argument in arguments:
         if argument.is_value:
             yield f"interface s_axilite port={argument.name}"
@@ -280,9 +286,12 @@ def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str
             yield f"interface ap_memory port={argument.name}"
             yield from argument.pragmas
             continue
+        own, name = [one for one in arguments if one.tensor == argument.tensor], argument.name
+        if len(own) == len({one.writes for one in own}):
+            name = min((one.name for one in own), key=len)
         yield (
-            f"interface m_axi port={argument.name} bundle=gmem_{argument.name} offset=slave "
-            f"depth={argument.size} max_widen_bitwidth={AXI_BITS} {transfers.get(argument.name, '')}".rstrip()
+            f"interface m_axi port={argument.name} bundle=gmem_{name} offset=slave depth={argument.size} "
+            f"max_widen_bitwidth={port_bits} {transfers.get(argument.name, '')}".rstrip()
         )
         yield f"interface s_axilite port={argument.name}"
     yield "interface s_axilite port=return"

@@ -13,7 +13,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir
 
 from ..cpp.expressions import INDEX, Element, Names, Node, const, element_of, leaf, render, too_long
-from ..cpp.linear import Atom, Linear, atomic
+from ..cpp.linear import Atom, IndexSum, atomic
 from ..cpp.operations import scalar
 from ..cpp.streams import StreamArg
 from .pragmas import LoopPragmas, LoopSource
@@ -38,11 +38,11 @@ class Array(Struct, frozen=True, eq=False):
     name: str
     element: Element
     extents: tuple[int, ...]
-    origin: tuple[Linear, ...] = ()
+    origin: tuple[IndexSum, ...] = ()
     kept: tuple[int, ...] | None = None
-    pointer: tuple[Linear, tuple[int, ...]] | None = None
+    pointer: tuple[IndexSum, tuple[int, ...]] | None = None
 
-    def at(self, indices: Sequence[Linear], name: Name) -> str:
+    def at(self, indices: Sequence[IndexSum], name: Name) -> str:
         """One element."""
         if self.pointer is not None:
             place, strides = self.pointer
@@ -58,14 +58,14 @@ class View(Struct, frozen=True, eq=False):
     """Part of an array: per dimension of the array its begin, its step, and its dimension in the view."""
 
     array: Array
-    starts: tuple[Linear, ...]
+    starts: tuple[IndexSum, ...]
     steps: tuple[int, ...]
     dims: tuple[int | None, ...]
 
-    def at(self, indices: Sequence[Linear], name: Name) -> str:
+    def at(self, indices: Sequence[IndexSum], name: Name) -> str:
         return self.array.at(self.indices(indices), name)
 
-    def indices(self, own: Sequence[Linear]) -> list[Linear]:
+    def indices(self, own: Sequence[IndexSum]) -> list[IndexSum]:
         """Indices into the array."""
         return [
             start if dim is None else start + own[dim] * step
@@ -75,22 +75,22 @@ class View(Struct, frozen=True, eq=False):
 
 def whole(array: Array) -> View:
     rank = len(array.extents)
-    return View(array, (Linear(),) * rank, (1,) * rank, tuple(range(rank)))
+    return View(array, (IndexSum(),) * rank, (1,) * rank, tuple(range(rank)))
 
 
-def subview(source: View, op: ir.Operation, form: Callable[[ir.Value], Linear]) -> View:
+def subview(source: View, op: ir.Operation, form: Callable[[ir.Value], IndexSum]) -> View:
     """The view that a `memref.subview` of a view is."""
     parts = subview_parts(op, form)
     begin, step, dim = [], [], []
     for start, stride, own in zip(source.starts, source.steps, source.dims, strict=True):
-        first, pace, place = (Linear(), 1, None) if own is None else parts[own]
+        first, pace, place = (IndexSum(), 1, None) if own is None else parts[own]
         begin.append(start + first * stride)
         step.append(stride * pace)
         dim.append(place)
     return View(source.array, tuple(begin), tuple(step), tuple(dim))
 
 
-def subview_parts(op: ir.Operation, form: Callable[[ir.Value], Linear]) -> list[tuple[Linear, int, int | None]]:
+def subview_parts(op: ir.Operation, form: Callable[[ir.Value], IndexSum]) -> list[tuple[IndexSum, int, int | None]]:
     """Return begin, step, and dimension in the result for each source dimension of a `memref.subview`."""
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     offsets, sizes, steps = (
@@ -98,10 +98,10 @@ def subview_parts(op: ir.Operation, form: Callable[[ir.Value], Linear]) -> list[
     )
     operands = iter(list(op.operands)[1:])
     dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
-    parts: list[tuple[Linear, int, int | None]] = []
+    parts: list[tuple[IndexSum, int, int | None]] = []
     kept = 0
     for offset, size, step in zip(offsets, sizes, steps, strict=True):
-        start = form(next(operands)) if offset == dynamic else Linear(offset)
+        start = form(next(operands)) if offset == dynamic else IndexSum(offset)
         drop = dropped > 0 and size == 1  # any extent of one may be dropped: its index is 0
         parts.append((start, step, None if drop else kept))
         dropped, kept = dropped - drop, kept + (not drop)
@@ -131,7 +131,7 @@ class Body:
     names: Names
     pragmas: LoopPragmas
     handlers: Mapping[str, Callable[[Body, ir.Operation], None]]
-    forms: dict[ir.Value, Linear] = field(default_factory=dict)
+    forms: dict[ir.Value, IndexSum] = field(default_factory=dict)
     values: dict[ir.Value, Node] = field(default_factory=dict)
     atoms: dict[Atom, str] = field(default_factory=dict)
     views: dict[ir.Value, View] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Body:
         """The text of an atom of a linear form: an MLIR value, or a name already."""
         return value if isinstance(value, str) else self.atoms[value]
 
-    def index(self, value: ir.Value) -> Linear:
+    def index(self, value: ir.Value) -> IndexSum:
         return self.forms[value]
 
     def index_text(self, value: ir.Value) -> str:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from allo_dse.common.mlir.bindings import ir
 
 from ..cpp.expressions import BOOL, const, leaf, render
-from ..cpp.linear import Linear, atom
+from ..cpp.linear import IndexSum, atom
 from ..cpp.streams import StreamArg
 from .body import Body
 
@@ -35,7 +35,7 @@ def _stream(body: Body, op: ir.Operation) -> tuple[StreamArg, str]:
     return argument, argument.name + "".join(places)
 
 
-def _subscripts(linear: Linear, dims: tuple[int, ...], body: Body) -> str:
+def _subscripts(linear: IndexSum, dims: tuple[int, ...], body: Body) -> str:
     if len(dims) == 1:
         return f"[{linear.text(body.atom_text)}]"
     places = []
@@ -98,10 +98,10 @@ def _copy_block(body: Body, op: ir.Operation, statement: Callable[[str, str], st
             stack.enter_context(body.block(f"{body.labels.new('block')}: {head}" if axis == 0 else head))
             counters.append(counter)
         body.pragma("pipeline II=1")
-        place = view.at([Linear(0, {counter: 1}) for counter in counters], body.atom_text)
-        position = Linear()
+        place = view.at([IndexSum(0, {counter: 1}) for counter in counters], body.atom_text)
+        position = IndexSum()
         for counter, extent in zip(counters, shape, strict=True):
-            position = position * extent + Linear(0, {counter: 1})
+            position = position * extent + IndexSum(0, {counter: 1})
         body.line(statement(place, position.text(str)))
 
 
