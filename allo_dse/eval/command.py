@@ -76,7 +76,13 @@ class Command:
         self.cwd = Path(cwd or Path.cwd()).absolute()
         self.words = _words(command)
         self.reference: Callable[..., Any] | None = None
-        self.version = version or self._digest()
+        if not version:  # a hash of the command and of the files that it names
+            digest = hashlib.sha256(command.encode())
+            for path in (self.cwd / word for word in self.words):
+                if path.is_file():
+                    digest.update(path.read_bytes())
+            version = digest.hexdigest()[:8]
+        self.version = version
 
     @property
     def deadline_s(self) -> float:
@@ -143,15 +149,6 @@ class Command:
     def _program(self, word: str | None = None) -> str | None:
         word = word or self.words[0]
         return shutil.which(str(self.cwd / word) if "/" in word else word)
-
-    def _digest(self) -> str:
-        """Return a hash of the command and the files that it names; results are reused only while it is the same."""
-        digest = hashlib.sha256(self.command.encode())
-        for word in self.words:
-            path = self.cwd / word
-            if path.is_file():
-                digest.update(path.read_bytes())
-        return digest.hexdigest()[:8]
 
 
 def located(command: str) -> str:

@@ -40,19 +40,11 @@ def literal(value: float, dtype: DType) -> str:
         text = repr(value)
         mantissa, exponent, power = text.partition("e")
         return text if "." in mantissa else f"{mantissa}.0{exponent}{power}"
-    return _special(value, dtype)
-
-
-def _special(value: float, dtype: DType) -> str:
-    """Infinities and NaN, as bit patterns."""
-    if dtype.bits == 64:
-        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-    single = struct.unpack("<I", struct.pack("<f", value))[0]
-    if dtype.bits == 32:
-        return f"0x{single:08X}"
-    if dtype.kind == "bfloat":
-        return f"0x{single >> 16:04X}"
-    return f"0x{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
+    kind = {64: "Qd", 16: "He"}.get(dtype.bits if dtype.kind == "float" else 0, "If")
+    bits = struct.unpack(f"<{kind[0]}", struct.pack(f"<{kind[1]}", value))[0]
+    if dtype.kind == "bfloat":  # the upper half of a float32
+        bits >>= 16
+    return f"0x{bits:0{dtype.bits // 4}X}"  # infinities and NaN as bit patterns
 
 
 def dense(array: Array, dtype: DType) -> str:

@@ -271,7 +271,10 @@ class Kernel:
             each = np.stack([np.broadcast_to(counts, shape)[here] for counts in own], 1) if own else None
             alike, codes = (np.zeros((1, 0), int), 0) if each is None else np.unique(each, axis=0, return_inverse=True)
             result[here] = len(found) + codes
-            found += [_doing(cls, counts.tolist()) for counts in alike]
+            for counts in alike:
+                left = iter(counts.tolist())
+                work = (op if op.counts is None else replace(op, count=next(left), counts=None) for op in cls.work)
+                found.append(replace(cls, work=tuple(work)))
         return tuple(found), result
 
     def class_of(self, pids: IntArray) -> IntArray:
@@ -291,14 +294,6 @@ def _at(table: IntArray, pids: IntArray) -> IntArray:
     """The entry of each pid in a table that broadcasts against the mesh; `pids` has shape (n, mesh rank)."""
     index = tuple(pids[:, a] if n > 1 else np.zeros(len(pids), np.int64) for a, n in enumerate(table.shape))
     return table[index]
-
-
-def _doing(cls: TaskClass, counts: list[int]) -> TaskClass:
-    """A class with the counts of work that its tasks do a different number of times."""
-    left = iter(counts)
-    return replace(
-        cls, work=tuple(op if op.counts is None else replace(op, count=next(left), counts=None) for op in cls.work)
-    )
 
 
 # A tensor that one kernel writes and another one uses has one on-chip memory for both.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import takewhile
+
+from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import Operation, Value, ir, nested_ops
 from allo_dse.common.records import replace
@@ -18,8 +19,7 @@ NAME = "df.name"
 PURE = ("arith.", "math.", "affine.apply", "affine.min", "affine.max")
 
 
-@dataclass(eq=False)
-class Body:
+class Body(Struct, eq=False):
     """The body of a task class.
 
     Attributes:
@@ -31,9 +31,9 @@ class Body:
     task_class: TaskClass
     module: ir.Module
     sources: list[SourceLoop]
-    arrays: dict[tuple[str, int, str], Value] = field(default_factory=dict)
+    arrays: dict[tuple[str, int, str], Value] = {}
     parameters: tuple[str, ...] = ()
-    copies: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    copies: dict[int, tuple[int, ...]] = {}
 
     @staticmethod
     def of(task_class: TaskClass, context: ir.Context) -> Body:

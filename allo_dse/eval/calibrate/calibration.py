@@ -242,16 +242,14 @@ def _lacking(measurements: Sequence[Measurement], residuals: Vector, learned: bo
         "bytes of tensors": [sum(t.bytes for t in d.program.tensors) for d in designs],
         "measured time": [m.latency_us for m in measurements],
     }
-    related = {name: _rank_correlation(np.array(own, float), residuals) for name, own in properties.items()}
+    related = dict.fromkeys(properties, 0.0)
+    for name, own in properties.items():
+        values = np.array(own, float)
+        if np.ptp(values):
+            ranks = [np.argsort(np.argsort(one)) for one in (values, residuals)]
+            related[name] = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
     name = max(related, key=lambda one: abs(related[one]))
     return f"errors {'grow' if related[name] > 0 else 'fall'} with the {name} (rank correlation {related[name]:+.2f})"
-
-
-def _rank_correlation(values: Vector, residuals: Vector) -> float:
-    if not np.ptp(values):
-        return 0.0
-    ranks = [np.argsort(np.argsort(one)) for one in (values, residuals)]
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def tunable_of(device: Device) -> Tunable:

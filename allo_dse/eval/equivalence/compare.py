@@ -17,7 +17,6 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -166,8 +165,7 @@ MOST_CODE = 60_000
 """Characters of MLIR that are compiled within seconds, where work is limited."""
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Frozen):
     """The first element in which two programs differ.
 
     Attributes:
@@ -197,8 +195,7 @@ class Difference:
         )
 
 
-@dataclass(frozen=True)
-class Equivalence:
+class Equivalence(Frozen):
     """The result of comparing two programs; true as a condition if they are equal.
 
     Attributes:

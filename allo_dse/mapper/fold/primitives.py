@@ -9,11 +9,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.records import Frozen, Ints, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel
@@ -240,8 +240,7 @@ class Plan(Frozen):
         return f"u{axis} + {choice.spatial} * {v}" if choice.pattern == "cyclic" else f"{trips} * u{axis} + {v}"
 
 
-@dataclass
-class Made:
+class Made(Struct):
     """Primitives of a fold, made one after the other.
 
     Attributes:
@@ -251,8 +250,8 @@ class Made:
     """
 
     heads: bool = False
-    primitives: Primitives = field(default_factory=list)
-    first_task: dict[str, str] = field(default_factory=dict)
+    primitives: Primitives = []
+    first_task: dict[str, str] = {}
 
     def chain(self, first: str, second: str) -> str:
         self.primitives.append(("chain", [first, second]))

@@ -13,6 +13,7 @@ from typing import ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.common.notebooks import Pictured
@@ -47,8 +48,7 @@ from .primitives import (
 # kernels.
 
 
-@dataclass
-class _Nodes:
+class _Nodes(Struct):
     """The nodes of one kernel, or of several that share them.
 
     Attributes:

@@ -17,6 +17,7 @@ from ..run_time.scheduler import RUN, START_BODY, add_bodies_runtime, add_runtim
 from .coroutines import to_coroutine
 from .outline import COSTS, NEST, outline_nests
 from .signature import ANY_TOKEN, Body, CompiledBodies, Parameter, Signature
+from .static_steps import Unknown, bounds
 from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
 
 # Loops that go on for long let compiled code return to Python now and then, for Ctrl-C and time limits.
@@ -106,21 +107,11 @@ def _rounds_in(block: ir.Block) -> int:
 
 def _trips(loop: ir.Operation) -> int | None:
     """Return a loop's trip count: assumed if its bounds are computed, None if they depend on data."""
-    if loop.name == "affine.for":
-        return _affine_trips(loop)
-    low, high, step = (_constant(value) for value in list(loop.operands)[:3])
-    if low is not None and high is not None and step:
-        return max(0, -((low - high) // step))
-    return None if _depends_on_data(list(loop.operands)[:3]) else ASSUMED_TRIPS
-
-
-def _affine_trips(loop: ir.Operation) -> int:
-    low, high = (ir.AffineMapAttr(loop.attributes[name]).value for name in ("lowerBoundMap", "upperBoundMap"))
-    ends = [bound.results[0] for bound in (low, high)]
-    if not all(isinstance(end, ir.AffineConstantExpr) for end in ends):
-        return ASSUMED_TRIPS
-    first, last = (ir.AffineConstantExpr(end).value for end in ends)  # type: ignore[call-arg]
-    return max(0, -((first - last) // int(ir.IntegerAttr(loop.attributes["step"]).value)))
+    try:
+        low, high, step = bounds(loop, {})
+    except Unknown:
+        return None if _depends_on_data(list(loop.operands)[:3]) else ASSUMED_TRIPS
+    return max(0, -((low - high) // step)) if step else ASSUMED_TRIPS
 
 
 def _depends_on_data(values: Sequence[ir.Value]) -> bool:

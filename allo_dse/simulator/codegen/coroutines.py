@@ -16,8 +16,7 @@ the coroutine's frame. The clock is a stack slot, which LLVM promotes to a regis
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from msgspec import structs
+from typing import Any
 
 from allo_dse.common.mlir.bindings import Op, async_dialect, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import POLLS
@@ -35,8 +34,8 @@ FRAME_BYTES = 1024
 are allocated."""
 
 
-class Inputs(Frozen):
-    """Inputs of a coroutine besides the body's parameters."""
+class Coroutine(Frozen):
+    """Values that every suspension of a coroutine refers to, besides the body's parameters."""
 
     record: bool
     header: ir.Value
@@ -46,11 +45,6 @@ class Inputs(Frozen):
     """Numbers of streams that are parameters, and the streams' records."""
     moves: fifo.Moves | None
     """Gets and puts that the body calls; None where their code stands in it."""
-
-
-class Coroutine(Inputs, frozen=True):
-    """Values of the prologue that every suspension refers to."""
-
     streams: ir.Value
     handle: ir.Value
     clock: Variable
@@ -60,7 +54,7 @@ class Coroutine(Inputs, frozen=True):
     suspended: ir.Block
 
 
-def prologue(function: ir.Operation, entry: ir.Block, inputs: Inputs) -> Coroutine:
+def prologue(function: ir.Operation, entry: ir.Block, header: ir.Value, node: ir.Value, **inputs: Any) -> Coroutine:
     """Begin the coroutine in `entry`, whose own operations move to a block behind it."""
     body = cut(entry, entry.operations[0])
     e = Emitter(entry)
@@ -68,9 +62,9 @@ def prologue(function: ir.Operation, entry: ir.Block, inputs: Inputs) -> Corouti
         identity = async_dialect.coro_id()
         handle = async_dialect.coro_begin(identity)
         frame = ir.Operation.create("builtin.unrealized_conversion_cast", [e.ptr], [handle]).result
-    e.store(frame, inputs.node, Node.HANDLE)
-    clock, stall_get, stall_put = e.variable(e.load(inputs.node, Node.CLOCK)), e.variable(0), e.variable(0)
-    streams = e.load_ptr(inputs.header, Header.STREAMS)
+    e.store(frame, node, Node.HANDLE)
+    clock, stall_get, stall_put = e.variable(e.load(node, Node.CLOCK)), e.variable(0), e.variable(0)
+    streams = e.load_ptr(header, Header.STREAMS)
     owned = _hoist_arrays(function, e)
     cleanup = list(function.regions[0].blocks)[-1].create_after()
     suspended = cleanup.create_after()
@@ -85,7 +79,9 @@ def prologue(function: ir.Operation, entry: ir.Block, inputs: Inputs) -> Corouti
         async_dialect.coro_end(handle)
     Emitter(suspended, entry).return_()
     return Coroutine(
-        **structs.asdict(inputs),
+        **inputs,
+        header=header,
+        node=node,
         streams=streams,
         handle=handle,
         clock=clock,
@@ -199,7 +195,7 @@ def to_coroutine(module: ir.Module, function: ir.Operation, streams: Sequence[in
         returns = [op for name, op in ops if name == "func.return"]
         name = ir.StringAttr(function.attributes["sym_name"]).value
         moves = fifo.Moves(module, name) if len(stream_ops) + len(polls) > INLINED_OPS else None
-        c = prologue(function, entry, Inputs(record, header, node, costs, records, moves))
+        c = prologue(function, entry, header, node, costs=costs, record=record, records=records, moves=moves)
         for op in plain_ops:
             _lower_plain_op(c, op, entry)
         for op in stream_ops:

@@ -73,7 +73,7 @@ Step = Move | Spend | Repeat
 Steps = tuple[Step, ...]
 
 
-class _Unknown(Exception):
+class Unknown(Exception):
     """A body depends on something unknown."""
 
 
@@ -98,7 +98,7 @@ def _steps_of(block: ir.Block, tasks: Sequence[Mapping[int, int]]) -> list[Steps
     parameters: dict[ir.Value, int] = {argument: i for i, argument in enumerate(block.arguments)}
     try:
         return [tuple(_Reader(parameters).block(block, {}))] * len(tasks)
-    except _Unknown:
+    except Unknown:
         if not any(tasks):
             return None
     found: list[Steps] = []
@@ -107,7 +107,7 @@ def _steps_of(block: ir.Block, tasks: Sequence[Mapping[int, int]]) -> list[Steps
         known: dict[ir.Value, int] = {block.arguments[position]: value for position, value in numbers.items()}
         try:
             found.append(tuple(_Reader(parameters).block(block, known)))
-        except _Unknown:
+        except Unknown:
             return None
         total += 1 + _size(found[-1])
         if total > MOST_STEPS_OF_TASKS:
@@ -134,7 +134,7 @@ class _Reader:
     def _operation(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
         if op.name in ("df.get", "df.get_block", "df.put", "df.put_block"):
             if op.operands[0] not in self._parameters:
-                raise _Unknown
+                raise Unknown
             return [Move(op.name.startswith("df.put"), self._parameters[op.operands[0]])]
         if op.name == "df.cost":
             return [Spend(site(op, "site"))]
@@ -144,15 +144,15 @@ class _Reader:
             return self._loop(op, known)
         if op.name == "scf.if":
             return self._branch(op, known)
-        raise _Unknown
+        raise Unknown
 
     def _loop(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
-        first, end, step = _bounds(op, known)
+        first, end, step = bounds(op, known)
         count = max(0, -(-(end - first) // step))
         body = op.regions[0].blocks[0]
         try:
             steps = self.block(body, dict(known))
-        except _Unknown:
+        except Unknown:
             return self._unroll(body, known, range(first, first + count * step, step))
         return [Repeat(count, tuple(steps))] if steps and count else []
 
@@ -162,7 +162,7 @@ class _Reader:
             more = self.block(body, {**known, body.arguments[0]: value})
             self._unrolled += 1 + len(more)
             if self._unrolled > MOST_STEPS:
-                raise _Unknown
+                raise Unknown
             steps += more
         return steps
 
@@ -172,7 +172,7 @@ class _Reader:
         return self.block(blocks[0], known) if blocks else []
 
 
-def _bounds(op: ir.Operation, known: dict[ir.Value, int]) -> tuple[int, int, int]:
+def bounds(op: ir.Operation, known: dict[ir.Value, int]) -> tuple[int, int, int]:
     """First value, end and step of a loop."""
     if op.name == "scf.for":
         first, end, step = (_value(operand, known) for operand in list(op.operands)[:3])
@@ -198,14 +198,14 @@ def _affine(expression: ir.AffineExpr, operands: list[int], dims: int) -> int:
     if isinstance(expression, ir.AffineSymbolExpr):
         return operands[dims + expression.position]
     if not isinstance(expression, ir.AffineBinaryExpr):
-        raise _Unknown
+        raise Unknown
     left, right = (_affine(side, operands, dims) for side in (expression.lhs, expression.rhs))
     if isinstance(expression, ir.AffineAddExpr):
         return left + right
     if isinstance(expression, ir.AffineMulExpr):
         return left * right
     if right <= 0:
-        raise _Unknown
+        raise Unknown
     if isinstance(expression, ir.AffineModExpr):
         return left % right
     return left // right if isinstance(expression, ir.AffineFloorDivExpr) else -(-left // right)
@@ -216,7 +216,7 @@ def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
     if value in known:
         return known[value]
     if isinstance(value, ir.BlockArgument):
-        raise _Unknown
+        raise Unknown
     op = value.owner
     if op.name == "arith.constant" and not isinstance(value.type, ir.FloatType):
         return _constant(op)
@@ -239,12 +239,12 @@ def _computed(op: ir.Operation, known: dict[ir.Value, int]) -> int:
         compare = _SIGNED[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
         return int(compare(*(_value(operand, known) for operand in op.operands)))
     if op.name not in _ARITHMETIC and op.name not in _DIVISIONS:
-        raise _Unknown
+        raise Unknown
     left, right = (_value(operand, known) for operand in op.operands)
     if op.name in _ARITHMETIC:
         return _ARITHMETIC[op.name](left, right)
     if right == 0:
-        raise _Unknown
+        raise Unknown
     return _DIVISIONS[op.name](left, right)
 
 

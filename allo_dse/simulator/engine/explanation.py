@@ -8,15 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from msgspec import structs
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.records import Frozen, JsonObject
+from allo_dse.common.records import Frozen
 
 from ..network.network import IntArray, Labels, node_label
 from ..run_time.records import State
-from .timeline import Activity, Rows, Timeline
+from .timeline import Rows, Timeline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -233,33 +232,6 @@ class Explanation:
         if len(self.contributors) > 10:
             lines.append(f"  and {len(self.contributors) - 10} more")
         return "\n".join(lines)
-
-    def to_dict(self, *, steps: int = 10_000) -> JsonObject:
-        """Everything as plain data, for JSON; of a longer critical path the first `steps`."""
-        timeline, path = self.timeline, self.path
-        nodes = [
-            {"name": self._node(node), **{a.name.lower(): c for a, c in zip(Activity, cycles, strict=True)}}
-            for node, cycles in enumerate(timeline.node_cycles.tolist())
-        ]
-        columns = (path.kind[:steps], path.task[:steps], path.on[:steps], path.start[:steps], path.end[:steps])
-        chain = [
-            {"kind": KINDS[kind], "task": self.labels.task(task), "on": self._on(kind, on), "start": start, "end": end}
-            for kind, task, on, start, end in zip(*(c.tolist() for c in columns), strict=True)
-        ]
-        return {
-            "cycles": timeline.cycles,
-            "bottleneck": self.sentence,
-            "shares": self.shares,
-            "contributors": [structs.asdict(b) for b in self.contributors],
-            "critical_path": chain,
-            "critical_path_steps": len(path),
-            "nodes": nodes,
-        }
-
-    def _on(self, kind: int, on: int) -> str | None:
-        if on < 0:
-            return None
-        return self._resource(on) if KINDS[kind] == "service" else self.labels.stream(on)
 
 
 def explain(timeline: Timeline, labels: Labels) -> Explanation:

@@ -349,7 +349,7 @@ class RunResult:
         )
 
     def explain(self, labels: Labels | None = None) -> Explanation:
-        """The critical path and the bottleneck of a recorded run; `print` it, or take `sentence`, `to_dict()`.
+        """The critical path and the bottleneck of a recorded run; `print` it, or take `sentence`.
 
         Raises:
             SimulationError: if the run was not recorded, or not all of it.

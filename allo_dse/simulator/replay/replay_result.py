@@ -173,14 +173,6 @@ class ReplayResult(Frozen, eq=False, dict=True):
         times = self._merged_times
         return occupancy(self.merged.plan.offset, *self._merged_done, times.put, times.get)[self.merged.leader]
 
-    def operation_times(self) -> IntArray:
-        """Per event of the trace (`trace.events`) the cycle in which it happened, -1 if it did not."""
-        plan = self.plan
-        times = np.where(plan.port >= plan.streams, self.times.put[plan.slot], self.times.get[plan.slot])
-        result = np.empty(len(times), np.int64)
-        result[plan.event] = times
-        return result
-
     def summary(self) -> JsonObject:
         """The totals as plain data."""
         return {

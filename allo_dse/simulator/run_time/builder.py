@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from allo_dse.common.mlir.bindings import Op, arith, cf, func, ir, llvm
 from allo_dse.common.records import Frozen
@@ -29,6 +29,18 @@ class Variable(Frozen):
 
     address: ir.Value
     type: ir.Type
+
+
+def _binary(kind: str) -> Callable[[Emitter, Word, Word], ir.Value]:
+    """A method that emits an operation of `arith` on two integers."""
+
+    def emit(e: Emitter, a: Word, b: Word) -> ir.Value:
+        a, b = e.word(a), e.word(b)
+        with e.here():
+            result: ir.Value = getattr(arith, kind)(a, b).result
+        return result
+
+    return emit
 
 
 class Emitter:
@@ -138,32 +150,13 @@ class Emitter:
 
     # -- arithmetic --------------------------------------------------------------------------------------------------
 
-    def _binary(self, kind: Callable[[ir.Value, ir.Value], Any], a: Word, b: Word) -> ir.Value:
-        a, b = self.word(a), self.word(b)
-        with self.here():
-            result: ir.Value = kind(a, b).result
-        return result
-
-    def add(self, a: Word, b: Word) -> ir.Value:
-        return self._binary(arith.AddIOp, a, b)
-
-    def sub(self, a: Word, b: Word) -> ir.Value:
-        return self._binary(arith.SubIOp, a, b)
-
-    def mul(self, a: Word, b: Word) -> ir.Value:
-        return self._binary(arith.MulIOp, a, b)
-
-    def bits_and(self, a: Word, b: Word) -> ir.Value:
-        return self._binary(arith.AndIOp, a, b)
-
-    def shift_left(self, a: Word, b: Word) -> ir.Value:
-        return self._binary(arith.ShLIOp, a, b)
-
-    def shift_right(self, a: Word, b: Word) -> ir.Value:
-        return self._binary(arith.ShRUIOp, a, b)
-
-    def max(self, a: Word, b: Word) -> ir.Value:
-        return self._binary(arith.MaxSIOp, a, b)
+    add = _binary("AddIOp")
+    sub = _binary("SubIOp")
+    mul = _binary("MulIOp")
+    bits_and = _binary("AndIOp")
+    shift_left = _binary("ShLIOp")
+    shift_right = _binary("ShRUIOp")
+    max = _binary("MaxSIOp")
 
     def bit(self, value: bool) -> ir.Value:
         with self.here():

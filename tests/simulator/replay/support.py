@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
@@ -211,3 +212,8 @@ def makespans(trace: Trace, batch: ArrayLike) -> list[int]:
     assert not isinstance(result, ReplayResult)
     found: list[int] = result.tolist()
     return found
+
+
+def token_times(result: ReplayResult) -> np.ndarray:
+    """When each token was put and taken out, -1 for never."""
+    return np.stack([result.times.put, result.times.get])

@@ -13,7 +13,7 @@ from allo_dse.simulator.replay.plan import AlikeStreams, Merged
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.replay.trace_build import Get, Loop, Put
 
-from .support import banked, networks, replayed, trace_of
+from .support import banked, networks, replayed, token_times, trace_of
 
 
 def ports(result: Any) -> int:
@@ -42,7 +42,7 @@ def test_what_is_merged_is_what_is_not(network: Any) -> None:
     assert plain.merged.plan is plain.plan
     for name in ("process_end", "port_stall", "position", "occupancy", "finished"):
         assert np.array_equal(getattr(merged, name), getattr(plain, name)), name
-    assert np.array_equal(merged.operation_times(), plain.operation_times())
+    assert np.array_equal(token_times(merged), token_times(plain))
     for one, other in zip(merged.done, plain.done, strict=True):
         assert np.array_equal(one, other)
     assert merged.explain() == plain.explain()
