@@ -167,8 +167,8 @@ class Composition:
     def exported(self) -> bool:
         """True if a driver is exported that runs the network as it is composed."""
         launches = self.fronts.launches
-        built = launches.configuring_us(self.fronts.target) > 0
-        return launches.linked or (built and self.runtime in ("calls", "sequence"))
+        runs = self.runtime in ("calls", "sequence")
+        return launches.linked or (runs and launches.configuring_us(self.fronts.target) > 0)
 
     @cached_property
     def moves_us(self) -> dict[str, float]:
@@ -293,7 +293,7 @@ class Composition:
         calls = _calls(self.fronts, self.runtime)
         configured = len({(run.call, n.number) for n in self.launches for run in n.runs}) - (not calls.alone)
         parts = {HOST: len({run.call for run in runs}) * calls.call_us, WAITING: max(0, configured) * calls.between_us}
-        if not calls.call_us and calls.alone:
+        if calls.more_us > 0:
             parts[WAITING] = self.configuring_us
         done = 0.0
         for run in runs:

@@ -95,6 +95,15 @@ def test_what_is_no_pattern_is_computed_part_by_part(
     assert not {"gelu", "rms_norm", "rope"} & {*kinds}
 
 
+def test_numbers_of_a_gelu_may_have_any_rank() -> None:
+    w = Writer()
+    erf = w("Erf", w("Div", "x", w.const(np.full((1, 1), ROOT))))
+    model = w.model(
+        w("Mul", w("Mul", "x", w("Add", erf, w.const([1.0]))), w.const(np.full((1, 1, 1), 0.5))), (1, *SQUARE)
+    )
+    assert _kinds(dse.from_onnx(model)) == ["gelu"]
+
+
 def test_a_gate_of_another_shape_is_no_part_of_silu() -> None:
     w = Writer()
     up = w("Relu", w("Slice", "x", w.const([0], np.int64), w.const([1], np.int64)))

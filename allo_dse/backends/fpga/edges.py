@@ -72,8 +72,8 @@ def _streams(
         or (d.name == edge.argument and d.kind == "place" and kernel_of(d.scope, program) == edge.kernel)
     ]
     places = [d.options["memory"] for d in about if d.kind == "place"]
-    if interface_of(about) == AXIS or places:
-        return interface_of(about) == AXIS or places[-1] == "stream"
+    if (is_port := interface_of(about) == AXIS) or places:
+        return is_port or places[-1] == "stream"
     if any(d.kind == DATAFLOW and d.scope == edge.kernel for d in every):
         return False
     kernel = program.kernel(edge.kernel)

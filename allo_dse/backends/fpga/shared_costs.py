@@ -344,10 +344,9 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
     def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
         """Return the number of copies of each array on a node that executes the class."""
         key = task_class.kernel, task_class.name
-        if key not in self._held:
-            ports = {port.arg: port for port in task_class.tensor_ports}
-            self._held[key] = tuple(self._held_of(storage, ports) for storage in cost.storages.values())
-        return self._held[key]
+        ports = {port.arg: port for port in task_class.tensor_ports}
+        held = (self._held_of(storage, ports) for storage in cost.storages.values())
+        return once(self._held, key, lambda: tuple(held))
 
     def _held_of(self, storage: Storage, ports: Mapping[int, TensorPort]) -> Held:
         if storage.array.argument is None:

@@ -14,7 +14,17 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import markup
 from allo_dse.common.records import JsonObject
 
-from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, designs_and_run, json_only, print_json
+from ..output import (
+    JSON,
+    RUN_OPTION,
+    STUDY_OPTION,
+    console,
+    designs_and_run,
+    find_design,
+    json_only,
+    open_run,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +89,6 @@ def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max
 def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _DepthsReport:
     from allo_dse.backends.fpga.depths.front import depth_front, fifos_at
     from allo_dse.tune.rerun import Replayer
-
-    from ..output import find_design, open_run
 
     table = open_run(run)
     key = table.keys[find_design(table, wanted)]

@@ -17,7 +17,20 @@ from allo_dse.common.records import JsonObject
 from allo_dse.tune.search.pareto_front import REFERENCE_AFTER
 
 from ..facts import design_facts, print_design, run_status, short
-from ..output import EXIT_DIFFERENT, ID_AND_RUN, JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
+from ..output import (
+    EXIT_DIFFERENT,
+    ID_AND_RUN,
+    JSON,
+    RUN_OPTION,
+    STUDY_OPTION,
+    console,
+    designs_and_run,
+    find_design,
+    json_only,
+    means_run,
+    open_run,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,8 +55,6 @@ def show(
       allo-tune show 9f3c2a runs/gemm
       allo-tune show 9f3c2a --json | jq .metrics
     """
-    from ..output import designs_and_run, find_design, open_run
-
     (design,), run = designs_and_run(words, run, 1)
     table = open_run(run)
     row = find_design(table, design)
@@ -75,8 +86,6 @@ def replay(
       allo-tune replay runs/gemm --json | jq .different  everything
     """
     from allo_dse.tune.rerun import replay_design
-
-    from ..output import designs_and_run, find_design, open_run
 
     given, run = designs_and_run(words or [], run)
     if not given:
@@ -115,8 +124,6 @@ def compare(
       allo-tune compare 9f3c2a 41 runs/gemm --all
       allo-tune compare runs/gemm runs/gemm_bf16      their best designs, rates
     """
-    from ..output import designs_and_run, find_design, means_run, open_run
-
     (a, b), run = designs_and_run(words, run, 2)
     are_runs = any(map(means_run, (a, b)))
     if are_runs and run is not None:
@@ -217,8 +224,6 @@ class _Progress:
 
 
 def _print(found: RunReplay) -> None:
-    from allo_dse.common.quoting import markup
-
     to = console()
     for replay in found.different[:SHOWN]:
         to.print(f"{replay.key}: {markup(replay.text)}")
@@ -234,8 +239,6 @@ def _print(found: RunReplay) -> None:
 
 
 def _print_proposals(found: Reproposal, to: Console) -> None:
-    from allo_dse.common.quoting import markup
-
     for reason, count in found.skipped.items():
         to.print(f"{count:,} not proposed again: {markup(reason)}")
     if found.difference:

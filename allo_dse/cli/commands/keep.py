@@ -13,7 +13,18 @@ from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.quoting import markup
 from allo_dse.tune.store.rundir import RUNS
 
-from ..output import ID_AND_RUN, JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
+from ..output import (
+    ID_AND_RUN,
+    JSON,
+    RUN_OPTION,
+    STUDY_OPTION,
+    console,
+    designs_and_run,
+    find_design,
+    json_only,
+    open_run,
+    print_json,
+)
 
 
 def list_(
@@ -30,7 +41,6 @@ def list_(
     from allo_dse.tune.store.rundir import running
 
     from ..facts import run_status
-    from ..output import open_run
 
     if folder != RUNS and not folder.is_dir():
         raise StudyError(f"{folder} is not a directory", hint="name the one that run directories are in")
@@ -77,8 +87,6 @@ def export(
     from allo_dse.tune import rerun
     from allo_dse.tune.results.best import BestDesign
 
-    from ..output import designs_and_run, find_design, open_run
-
     (design,), run = designs_and_run(words, run, 1)
     table = open_run(run)
     key = table.keys[find_design(table, design)]
@@ -107,8 +115,6 @@ def clean(
       allo-tune clean --empty --yes       the runs that have evaluated nothing
     """
     from allo_dse.tune.store.rundir import find_run, running
-
-    from ..output import open_run
 
     if not runs and not empty:
         raise StudyError(

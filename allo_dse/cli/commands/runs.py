@@ -12,7 +12,18 @@ from allo_dse.common.quoting import csv_text, markup
 from allo_dse.common.records import JsonObject
 
 from ..facts import best_row, design_facts, objective, print_design, run_status
-from ..output import EXIT_NO_RESULT, JSON, NO_DESIGN, RUN, RUN_OPTION, console, print_facts, print_json
+from ..output import (
+    EXIT_NO_RESULT,
+    JSON,
+    NO_DESIGN,
+    RUN,
+    RUN_OPTION,
+    console,
+    one_run,
+    open_run,
+    print_facts,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table import RunTable
@@ -32,8 +43,6 @@ def status(
       watch -n 2 allo-tune status         again every two seconds
     """
     from allo_dse.tune.store.rundir import running
-
-    from ..output import one_run, open_run
 
     table = open_run(one_run(run, named_run))
     facts = run_status(table, running(table.path))
@@ -88,8 +97,6 @@ def best(
     """
     from allo_dse.dashboard.data.analysis import LATENCY, fastest_words
 
-    from ..output import one_run, open_run
-
     table = open_run(one_run(run, named_run))
     names = table.objectives
     if objective_name is not None:
@@ -127,8 +134,6 @@ def pareto(
       allo-tune pareto runs/gemm --csv > front.csv
       allo-tune pareto --json | jq '.front[].key'
     """
-    from ..output import one_run, open_run
-
     table = open_run(one_run(run, named_run))
     rows = [int(row) for row in table.front]
     if as_json:

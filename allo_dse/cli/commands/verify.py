@@ -15,7 +15,19 @@ from allo_dse.common.quoting import markup
 from allo_dse.common.records import JsonObject
 from allo_dse.tune.store.run_info import MARKER
 
-from ..output import EXIT_DIFFERENT, JSON, NO_DESIGN, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
+from ..output import (
+    EXIT_DIFFERENT,
+    JSON,
+    NO_DESIGN,
+    RUN_OPTION,
+    STUDY_OPTION,
+    console,
+    designs_and_run,
+    find_design,
+    json_only,
+    open_run,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from allo_dse.tune.rerun import Replayer
@@ -42,8 +54,6 @@ def verify(
       allo-tune verify --json | jq '.[] | select(.equal == false)'
     """
     from allo_dse.tune.rerun import Replayer
-
-    from ..output import designs_and_run, find_design, open_run
 
     folders = [word for word in words or [] if (Path(word) / "design.json").is_file()]
     ids, run = designs_and_run([word for word in words or [] if word not in folders], run)

@@ -204,7 +204,7 @@ def _strip(body: Body, chain: Sequence[Operation], width: int) -> None:
     )
     if shared or _carries(body, chain, len(chain) - 1):
         raise ProgramError("rounds of this loop depend on each other")
-    if any(op.name.partition(".")[0] not in _PLAIN and op.name not in _MOVABLE for op in nested_ops(loop)):
+    if not all(op.name.startswith(_MOVABLE) for op in nested_ops(loop)):
         raise ProgramError("a loop that uses streams or parts of arrays cannot become strips")
     split(Found(body, loop), width)
     strip = next(op for op in body.loops() if number_of(op) == len(body.sources) - 1)
@@ -279,8 +279,7 @@ def _enclose(loop: Operation, chain: Sequence[Operation]) -> None:
             op.move_before(stop)
 
 
-_PLAIN = ("arith", "math", "scf")
-_MOVABLE = ("memref.load", "memref.store", "df.cost")
+_MOVABLE = ("arith.", "math.", "scf.", "memref.load", "memref.store", "df.cost")
 
 
 def _expand(scalar: Operation, loop: Operation, width: int) -> None:

@@ -11,7 +11,7 @@ from allo_dse.eval.calibrate.correction import Correction
 from ..data.analysis import ColumnDifference, ResourceUse, change_text
 from ..data.columns import Floats
 from ..data.selection import label, text
-from .style import BLUE, GREEN, ORANGE, VERMILLION, Figure, Spec, Theme, axis, layout, note, packed
+from .style import BLUE, GREEN, ORANGE, VERMILLION, Figure, Spec, Theme, axis, figure_of, layout, note, packed
 
 
 def resources_figure(found: list[ResourceUse], look: Theme) -> Figure:
@@ -33,16 +33,14 @@ def resources_figure(found: list[ResourceUse], look: Theme) -> Figure:
     }
     most = max(102.0, *(105 * u.share for u in found))
     line = {"type": "line", "x0": 100, "x1": 100, "yref": "paper", "y0": 0, "y1": 1}
-    return {
-        "data": [trace],
-        "layout": layout(
-            look,
-            xaxis=axis(look, "used (% of the device's limit)", range=[0, most]),
-            yaxis=axis(look, ""),
-            shapes=[{**line, "line": {"color": look.muted, "dash": "dash", "width": 1}}],
-            bargap=0.35,
-        ),
-    }
+    return figure_of(
+        look,
+        [trace],
+        xaxis=axis(look, "used (% of the device's limit)", range=[0, most]),
+        yaxis=axis(look, ""),
+        shapes=[{**line, "line": {"color": look.muted, "dash": "dash", "width": 1}}],
+        bargap=0.35,
+    )
 
 
 def bound_figure(bound: Mapping[str, float], look: Theme) -> Figure:
@@ -61,15 +59,9 @@ def bound_figure(bound: Mapping[str, float], look: Theme) -> Figure:
         **_texts([v for _, v in shares], colors, look),
         "hovertemplate": "%{y}: %{x:.1f} %<extra></extra>",
     }
-    return {
-        "data": [trace],
-        "layout": layout(
-            look,
-            xaxis=axis(look, "busy (% of the run time)", range=[0, 102]),
-            yaxis=axis(look, ""),
-            bargap=0.35,
-        ),
-    }
+    return figure_of(
+        look, [trace], xaxis=axis(look, "busy (% of the run time)", range=[0, 102]), yaxis=axis(look, ""), bargap=0.35
+    )
 
 
 _SLIVER = 0.05
@@ -146,18 +138,16 @@ def measured_figure(correction: Correction, look: Theme) -> Figure:
     line = {"type": "scatter", "mode": "lines", "name": "as measured", "x": packed(ends), "y": packed(ends),
             "line": {"color": look.muted, "width": 1, "dash": "dash"}, "hoverinfo": "skip"}  # fmt: skip
     span = np.log10(ends).tolist()
-    return {
-        "data": [
+    return figure_of(
+        look,
+        [
             line,
             _points("predicted", names, times, predicted, {"symbol": "circle-open", "color": look.series[1]}),
             _points("corrected by the others", names, times, corrected, {"symbol": "diamond", "color": look.front}),
         ],
-        "layout": layout(
-            look,
-            xaxis=axis(look, "measured (µs)", type="log", range=span, nticks=6, tickangle=0),
-            yaxis=axis(look, "predicted (µs)", type="log", range=span, nticks=6),
-        ),
-    }
+        xaxis=axis(look, "measured (µs)", type="log", range=span, nticks=6, tickangle=0),
+        yaxis=axis(look, "predicted (µs)", type="log", range=span, nticks=6),
+    )
 
 
 def _points(name: str, designs: list[str], measured: Floats, predicted: Floats, marker: Spec) -> Spec:

@@ -13,7 +13,20 @@ from ..data.progress import why_none
 from ..data.runs import Board, ColumnAxis
 from ..data.selection import Selection, label, text
 from ..data.table import RunTable
-from .style import NO_VALUE, ORANGE, VERMILLION, Figure, Spec, Theme, axis, color_axis, layout, note, packed, scale
+from .style import (
+    NO_VALUE,
+    ORANGE,
+    VERMILLION,
+    Figure,
+    Spec,
+    Theme,
+    axis,
+    color_axis,
+    figure_of,
+    note,
+    packed,
+    scale,
+)
 
 MAX_LINES = 400
 """More make a grey wall; and each takes 0.6 ms to draw without a graphics card."""
@@ -81,7 +94,7 @@ def parallel_figure(
         "tickfont": {"size": 11, "color": look.muted},
         "rangefont": {"size": 1, "color": "rgba(0,0,0,0)"},
     }
-    return {"data": [trace], "layout": layout(look, margin={"l": max(64, left), "r": max(96, right), "t": 84, "b": 16})}
+    return figure_of(look, [trace], margin={"l": max(64, left), "r": max(96, right), "t": 84, "b": 16})
 
 
 def _by_rank(rank: NDArray[np.int64], look: Theme) -> Spec:
@@ -217,7 +230,7 @@ def pairs_figure(run: RunTable, look: Theme) -> Figure:
         axes[f"yaxis{number}"] = axis(
             look, _title(names[number]), anchor="x1", domain=_part(count - number, count), nticks=5
         )
-    return {"data": traces, "layout": layout(look, **axes, showlegend=False)}
+    return figure_of(look, traces, **axes, showlegend=False)
 
 
 def _title(name: str) -> str:

@@ -16,7 +16,7 @@ from ..data.progress import Progress, lost
 from ..data.runs import Board
 from ..data.selection import label
 from ..data.table import RunTable
-from .style import NAME, Figure, Spec, Theme, axis, hatching, layout, note, number_axis, packed, scale
+from .style import NAME, Figure, Spec, Theme, axis, figure_of, hatching, note, number_axis, packed, scale
 from .thin import Rows, thin
 
 MAX_STEPS = 2_000
@@ -40,10 +40,7 @@ def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", h
     if not traces:
         return note(look, "the hypervolume is known from 20 feasible designs on")
     up = axis(look, f"hypervolume ({hypervolume_unit(board.runs[0])})", rangemode="tozero")
-    return {
-        "data": traces,
-        "layout": layout(look, xaxis=axis(look, _TITLES[against]), yaxis=up, showlegend=len(traces) > 1),
-    }
+    return figure_of(look, traces, xaxis=axis(look, _TITLES[against]), yaxis=up, showlegend=len(traces) > 1)
 
 
 def history_figure(
@@ -83,7 +80,7 @@ def history_figure(
         span += [values[rows].min(), values[rows].max(), *bounds]
     wide = min(span) > 0 and max(span) > 10 * min(span)
     up = number_axis(look, label(objective), log=bool(wide))
-    return {"data": traces, "layout": layout(look, xaxis=axis(look, _TITLES[against]), yaxis=up, showlegend=True)}
+    return figure_of(look, traces, xaxis=axis(look, _TITLES[against]), yaxis=up, showlegend=True)
 
 
 def _across(run: RunTable, against: str) -> Floats:
@@ -163,7 +160,7 @@ def designs_figure(spans: Progress, look: Theme) -> Figure:
         for i, (name, counts) in enumerate(shown.items())
     ]
     axes = {"xaxis": axis(look, _TITLES["time"]), "yaxis": axis(look, "designs per second")}
-    return {"data": traces, "layout": layout(look, **axes, barmode="stack", bargap=0, showlegend=len(traces) > 1)}
+    return figure_of(look, traces, **axes, barmode="stack", bargap=0, showlegend=len(traces) > 1)
 
 
 def _plain(name: str) -> str:
@@ -218,10 +215,7 @@ def _ranking(names: list[str], values: list[float], look: Theme, title: str, for
         "hovertemplate": f"%{{customdata}}: %{{x:{form}}}<extra></extra>",
     }
     across = axis(look, title, range=[0, 1.12 * max([*values, 1e-9])])
-    return {
-        "data": [trace],
-        "layout": layout(look, xaxis=across, yaxis=axis(look, "", tickvals=full, ticktext=short), bargap=0.25),
-    }
+    return figure_of(look, [trace], xaxis=across, yaxis=axis(look, "", tickvals=full, ticktext=short), bargap=0.25)
 
 
 def workers_figure(spans: Progress, look: Theme) -> Figure:
@@ -240,7 +234,4 @@ def workers_figure(spans: Progress, look: Theme) -> Figure:
         "colorbar": {"title": {"text": "busy (%)"}, "thickness": 12, "outlinewidth": 0},
         "hovertemplate": "%{y}, %{x:.1f} s: %{z:.0f} % busy<extra></extra>",
     }
-    return {
-        "data": [trace],
-        "layout": layout(look, xaxis=axis(look, _TITLES["time"]), yaxis=axis(look, "worker", type="category")),
-    }
+    return figure_of(look, [trace], xaxis=axis(look, _TITLES["time"]), yaxis=axis(look, "worker", type="category"))

@@ -149,6 +149,11 @@ def hatching(number: int) -> dict[str, object]:
     }
 
 
+def figure_of(look: Theme, data: list[Spec], **options: Any) -> Figure:
+    """Return traces with their layout; see `layout` for the options."""
+    return {"data": data, "layout": layout(look, **options)}
+
+
 def note(look: Theme, text: str) -> Figure:
     """A figure that says why there is nothing to see."""
     lines = "<br>".join(escape(line, quote=False) for line in textwrap.wrap(text, LINE))

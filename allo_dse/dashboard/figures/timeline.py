@@ -24,8 +24,8 @@ from .style import (
     Spec,
     Theme,
     axis,
+    figure_of,
     hatching,
-    layout,
     note,
     packed,
 )
@@ -74,10 +74,7 @@ def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, tic
     last = "y" if len(streams) == 1 else f"y{len(streams)}"
     across = axis(look, "time (cycles)", anchor=last, range=span, tickformat=",", nticks=6)
     height_px = 70 + 92 * len(streams)
-    return {
-        "data": traces,
-        "layout": layout(look, xaxis=across, **axes, annotations=titles, showlegend=False, height=height_px),
-    }
+    return figure_of(look, traces, xaxis=across, **axes, annotations=titles, showlegend=False, height=height_px)
 
 
 def held_tokens(timeline: Timeline, stream: int) -> tuple[Floats, Floats]:
@@ -175,22 +172,20 @@ def _targets(at: Floats, names: list[str]) -> Spec:
 
 def _over_time(look: Theme, data: list[Spec], rows: int, span: tuple[float, float]) -> Figure:
     """Rows over time, in cycles."""
-    return {
-        "data": data,
-        "layout": layout(
+    return figure_of(
+        look,
+        data,
+        xaxis=axis(look, "time (cycles)", range=list(span), tickformat=",", nticks=6),
+        yaxis=axis(
             look,
-            xaxis=axis(look, "time (cycles)", range=list(span), tickformat=",", nticks=6),
-            yaxis=axis(
-                look,
-                "",
-                range=[rows - 0.5, -0.5],
-                type="category",
-                tickfont={"size": 10, "color": look.muted},
-            ),
-            height=150 + 17 * rows,
-            showlegend=True,
+            "",
+            range=[rows - 0.5, -0.5],
+            type="category",
+            tickfont={"size": 10, "color": look.muted},
         ),
-    }
+        height=150 + 17 * rows,
+        showlegend=True,
+    )
 
 
 def _names(timeline: Timeline, found: Explanation, rows: list[int]) -> list[str]:
@@ -335,17 +330,15 @@ def totals_figure(totals: Sequence[Total], look: Theme) -> Figure:
                     "hovertemplate": f"%{{y}}: %{{x:.1f}} % {text}<extra></extra>",
                 }
             )
-    return {
-        "data": traces,
-        "layout": layout(
-            look,
-            xaxis=axis(look, "share of the time (%)", range=[0, 102]),
-            yaxis=axis(look, "", type="category"),
-            barmode="stack",
-            bargap=0.35,
-            height=max(320, 130 + 22 * len(shown)),
-        ),
-    }
+    return figure_of(
+        look,
+        traces,
+        xaxis=axis(look, "share of the time (%)", range=[0, 102]),
+        yaxis=axis(look, "", type="category"),
+        barmode="stack",
+        bargap=0.35,
+        height=max(320, 130 + 22 * len(shown)),
+    )
 
 
 MAX_CONTRIBUTORS = 10

@@ -37,8 +37,8 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     title = html_text(f"{network.name} on {device.name}")
     streams = "; streams: " + composition.streamed if composition.streamed else ""
     runs_as = f"{composition.runtime}{'' if composition.exported else ', NOT exported'}"
-    said = f"{composition.latency_us:,.0f} us on {composition.where} (host program: {runs_as}); "
-    said += f"{composition.certificate}{streams}."
+    where = f"{composition.where} (host program: {runs_as})"
+    said = f"{composition.latency_us:,.0f} us on {where}; {composition.certificate}{streams}."
     if composition.strided:
         said += f" As it lies, in another order: {composition.strided}."
     if composition.accuracy is not None:
@@ -129,13 +129,13 @@ def graph_svg(composition: Composition) -> str:
         for step in own:
             if step.output in runs:
                 run = runs[step.output][1]
-                us, tip, color = run.point.latency_us, f", {_busiest(run)}", kinds[step.work.kind]
+                us, tip, color = run.end_us - run.start_us, f", {_busiest(run)}", kinds[step.work.kind]
             else:
                 us, tip, color = composition.host_us[step.name], " on the host", GREY
             places[step.output], left = y, _LEFT + _GAP
             canvas.box(left, y, _BOX, _HIGH, tip=f"{step.name}: {us:,.1f} us{tip}")
             canvas.fill(left, y, 5, _HIGH, color)
-            canvas.text(left + 12, y + 17, fit(step.title, _BOX - 20), bold=True)
+            canvas.text(left + 12, y + 17, fit(step.title, _BOX - 40), bold=True)
             kind = step.work.kind if step.output in runs else f"host: {step.work.kind}"
             took = f"{us:,.0f} us"
             canvas.text(left + 12, y + 32, fit(kind, _BOX - 28 - text_width(took, 10), 10), size=10)
@@ -148,8 +148,8 @@ def graph_svg(composition: Composition) -> str:
             for name, moved in sources.get(one, [(one, False)]):
                 if name in places:
                     color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name)
-                    tip += ": read in place, in another order" if order else ""
-                    _edge(canvas, places, (name, step.output), color, "4 3" if moved else "", tip)
+                    read = ": read in place, in another order" if order else ""
+                    _edge(canvas, places, (name, step.output), color, "4 3" if moved else "", tip + read)
     outside = f"inputs: {', '.join(network.inputs)}; outputs: {', '.join(network.outputs)}"
     canvas.text(_LEFT, y + 6, fit(outside, 700), faint=True)
     return str(canvas)
@@ -160,7 +160,7 @@ def _edge(canvas: Canvas, places: Mapping[str, float], ends: tuple[str, str], co
     order, x = list(places), _LEFT + _GAP
     first, last = map(order.index, ends)
     top, bottom = places[ends[0]] + _HIGH, places[ends[1]]
-    points = [(x + _BOX / 2, top), (x + _BOX / 2, bottom)]
+    points = [(x + 0.9 * _BOX, top), (x + 0.9 * _BOX, bottom)]
     if last > first + 1:
         beside, start, end = x + _BOX + _GAP + _LANE * (1 + first % _LANES), x + 0.9 * _BOX, x + 0.8 * _BOX
         points = [(start, top), (start, top + 9), (beside, top + 9), (beside, bottom - 9), (end, bottom - 9)]
@@ -188,9 +188,10 @@ def timeline_svg(composition: Composition) -> str:
         canvas.box(start, top, max(1.0, wide), rows * _ROW, radius=0, opacity=0.06, tip=f"launch {launch.number}")
         if wide > 60:
             canvas.text(start + 2, top - 6, f"launch {launch.number}", size=10, faint=True)
-    between = composition.time_us.get(WAITING, 0.0) / max(1, len(composition.launches) - 1)
-    for launch in composition.launches[:-1] if between else ():
-        start, wide = left + launch.end_us * scale, between * scale
+    configured = composition.launches[composition.runtime == "launches" :]  # the first of launches is there
+    between = composition.time_us.get(WAITING, 0.0) / max(1, len(configured))
+    for launch in configured if between else ():
+        start, wide = left + (launch.start_us - between) * scale, between * scale
         canvas.box(start, top, wide, rows * _ROW, radius=0, opacity=0.3, tip=f"{WAITING}: {between:,.0f} us")
     for run in runs:
         x, wide = left + run.start_us * scale, max(1.0, (run.end_us - run.start_us) * scale)

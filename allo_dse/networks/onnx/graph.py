@@ -414,7 +414,7 @@ def _norm_parts(proto: NodeProto, shape: Shape | None, version: int) -> list[Nod
     numbers = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
     made, last = Parts(proto), proto.op_type[0] in "LR"
     step, constant = made.step, made.constant
-    axes = list(range(numbers.get("axis", -1) % len(shape) if last else 2, len(shape)))
+    axes = list(range(len(shape)))[numbers.get("axis", -1) if last else 2 :]
     groups = 1 if last else numbers.get("num_groups", shape[1])
     split = not last and groups < shape[1]
     if not axes:

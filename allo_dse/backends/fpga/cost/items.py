@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear, forms_of
-from allo_dse.compiler.ir.nest import Access, Branch, Loop, Op, ops_of, walk
+from allo_dse.compiler.ir.nest import Access, Branch, Loop, Op, ops_of, outermost, walk
 from allo_dse.eval.execute.decided import matters
 
 from .memory import Split, Storage
@@ -35,15 +35,9 @@ def asks_data(items: Iterable[Item]) -> bool:
 
 
 def has_loops(item: Item) -> bool:
-    if isinstance(item, Branch):
-        return any(
-            (isinstance(inner, Planned) and inner.mode != "unroll")
-            or (isinstance(inner, Op) and inner.block > 0)
-            or (isinstance(inner, Branch) and has_loops(inner))
-            for side in item.sides
-            for inner in side
-        )
-    return False
+    """Return whether a condition has loops, or blocks that move element by element, inside."""
+    loops = isinstance(item, Branch) and any(loop.mode != "unroll" for loop in outermost((item,)))
+    return loops or (isinstance(item, Branch) and any(op.block for op in ops_of((item,))))
 
 
 def stream_ops(item: Item) -> Iterator[Op]:

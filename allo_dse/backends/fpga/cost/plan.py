@@ -1,6 +1,6 @@
 """Schedule of one task class, completed by the decisions that the HLS tool makes itself.
 
-plan = plan_of(program, task_class, nest, directives)
+plan = Planner(program, task_class, nest).plan(directives)
 tree = planned(nest.body, plan, pids, device)         # loops with trip counts and a mode each
 """
 
@@ -161,11 +161,6 @@ class Plan(Struct, frozen=True):
         """Key that is equal for plans of one class with equal decisions."""
         flow = self.overlaps, tuple(self.fifos.items())
         return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric, flow
-
-
-def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directives: Iterable[Directive] = ()) -> Plan:
-    """The directives of a program, and further ones, as they concern one task class; later ones override."""
-    return Planner(program, task_class, nest).plan(directives)
 
 
 class Planner(Struct, frozen=True, eq=False):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from allo_dse.common.records import replace
+from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import WIRING, Branch, Loop, Nest, Node, Op, ops_of, read_nest, walk
 
 _MODULAR = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.andi", "arith.ori", "arith.xori"})
-_EXTENDED = frozenset({"arith.extsi", "arith.extui"})
+_LOW_BITS = _MODULAR | {"arith.extsi", "arith.extui", "arith.trunci"}
 _ADDERS = 2  # non-zero signed digits of a constant that a product with it may have, to be built of an adder
 
 
@@ -25,16 +27,14 @@ def simplified(mlir: str) -> Nest:
         bits = max(value.bit_length() for value in values) + (min(values) < 0)
         arrays[name] = replace(arrays[name], values=values, bits=max(1, min(bits, arrays[name].bits)))
     body = _once(body, {}, {})
+    makers = {value: op for op in ops_of(body) for value in op.outputs}
     needed = _needed_bits(body)
-    return replace(nest, body=tuple(_narrowed(node, needed) for node in body), arrays=arrays)
+    return replace(nest, body=tuple(_narrowed(node, needed, makers) for node in body), arrays=arrays)
 
 
 def _without_copies(nest: Nest) -> tuple[tuple[Node, ...], Mapping[str, tuple[int, ...]]]:
     """Return the body without loops that copy a table, and the values of the arrays that nothing else fills."""
-    stored: dict[str, int] = {}
-    for op in ops_of(nest.body):
-        if op.access is not None and op.access.write:
-            stored[op.access.array] = stored.get(op.access.array, 0) + 1
+    stored = Counter(op.access.array for op in ops_of(nest.body) if op.access is not None and op.access.write)
     tables, body = {}, []
     for node in nest.body:
         ops = list(ops_of((node,)))
@@ -101,12 +101,22 @@ def _key(op: Op) -> Hashable:
     return op.access.array, op.access.index
 
 
+def _is_mask(op: Op, makers: Mapping[int, Op]) -> bool:
+    """Return whether an operation ends a remainder by a power of two, `x - x // 8 * 8`, which is wires."""
+    product = makers.get(op.inputs[1], op)
+    quotient, by = makers.get(product.inputs[0], op), product.factor
+    names = op.name, product.name, quotient.name
+    if names != ("arith.subi", "arith.muli", "arith.floordivsi") or quotient.inputs[0] != op.inputs[0]:
+        return False
+    return isinstance(by, Linear) and by.is_constant and by == quotient.factor and product_by([by.constant]) == WIRING
+
+
 def _needed_bits(nodes: Iterable[Node]) -> Mapping[int, int]:
     """Return by value how many of its low bits are used, for those whose users are known."""
     needed: dict[int, int] = {}
     for op in reversed(list(ops_of(nodes))):
         wanted = max((needed.get(v, op.bits) for v in op.outputs), default=op.bits)
-        low = wanted if op.name in _MODULAR or op.name in _EXTENDED or op.name == "arith.trunci" else None
+        low = wanted if op.name in _LOW_BITS else None
         if op.name == "store" or op.direction == "put":
             low = op.bits
         for value in op.inputs:
@@ -117,9 +127,11 @@ def _needed_bits(nodes: Iterable[Node]) -> Mapping[int, int]:
     return needed
 
 
-def _narrowed(node: Any, needed: Mapping[int, int]) -> Any:
+def _narrowed(node: Any, needed: Mapping[int, int], makers: Mapping[int, Op]) -> Any:
     if not isinstance(node, Op) or node.name not in _MODULAR:
-        return rebuilt(node, lambda inner: _narrowed(inner, needed))
+        return rebuilt(node, lambda inner: _narrowed(inner, needed, makers))
+    if _is_mask(node, makers):
+        return replace(node, name=WIRING)
     bits = min(node.bits, needed.get(node.outputs[0], node.bits))
     return replace(node, bits=bits, operand_bits=tuple(min(n, bits) for n in node.operand_bits))
 

@@ -16,7 +16,7 @@ from itertools import product
 
 from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import once, replace
 from allo_dse.compiler.ir.affine import Linear, decided
 from allo_dse.compiler.ir.nest import Access, Branch, Op, outermost, read_nest, walk
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
@@ -26,14 +26,14 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.decided import Asked, Observed
 
 from .items import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
-from .loops.control import address_logic, counter_control, delays, fsm, loop_control, port_muxes
+from .loops.control import DELAYED, address_logic, counter_control, fsm, loop_control, port_muxes
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.round import KnownRounds
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
-from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
+from .plan import Item, Plan, Planned, Planner, place_of, planned, refusal
 from .simplify import simplified
 
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
@@ -214,11 +214,9 @@ class TaskCost(Struct, frozen=True, dict=True):
 
     def arrays(self, device: FpgaDevice, copies: tuple[int, ...]) -> Resources:
         """Return the resources of its arrays, each in `copies` copies."""
-        key = device.key, copies
-        if key not in self._arrays:
-            pairs = zip(self.storages.values(), copies, strict=True)
-            self._arrays[key] = Resources.total(storage.resources(device, count) for storage, count in pairs if count)
-        return self._arrays[key]
+        pairs = zip(self.storages.values(), copies, strict=True)
+        parts = (storage.resources(device, count) for storage, count in pairs if count)
+        return once(self._arrays, (device.key, copies), lambda: Resources.total(parts))
 
     @cached_property
     def _arrays(self) -> dict[tuple[str, tuple[int, ...]], Resources]:
@@ -246,7 +244,7 @@ def task_cost(
     Raises:
         StaticControlError: where control depends on data.
     """
-    plan = plan_of(program, task_class, simplified(task_class.body.mlir), directives)
+    plan = Planner(program, task_class, simplified(task_class.body.mlir)).plan(directives)
     return planned_cost(task_class, KnownRounds(device), plan, pid, measured, observed)
 
 
@@ -367,7 +365,6 @@ class _Task:
         self.observed = observed
         self.plan = plan
         self.storages = plan.storages
-        self.fabric = plan.fabric
         self.operations = 0
         self._loops: dict[int, LoopCost] = {}
         self._pipelines: dict[Hashable, Pipelined] = {}
@@ -498,7 +495,7 @@ class _Task:
     def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int]) -> list[Part]:
         key = flat.loops[-1].variable
         if key not in self._pipelines:
-            built = build(flat, self.storages, fabric=self.fabric)
+            built = build(flat, self.storages, fabric=self.plan.fabric)
             known = self.measured.get(key)
             self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
         pipelined = self._pipelines[key]
@@ -537,11 +534,11 @@ class _Task:
         unrolls = any(isinstance(item, Planned) for item in items)
         built = self._pipelines if unrolls else self._straight
         if key not in built:
-            built[key] = build(self._once(items), self.storages, fabric=self.fabric)
+            built[key] = build(self._once(items), self.storages, fabric=self.plan.fabric)
         if unrolls:  # memory ports count
             return Rounds(self.task_class, variables, self.observed).parts(built[key])
         if key not in self._walks:
-            self._walks[key] = Walk(self.device, self._registers, self.fabric)
+            self._walks[key] = Walk(self.device, self._registers, self.plan.fabric)
             self._walks[key].block(items)
         walk = self._walks[key]
         self._states[key] = walk.finish + 1
@@ -619,12 +616,11 @@ class _Task:
         control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
         for p in self._pipelines.values():
             once = p.flat.round
-            control.append(address_logic(rules, once.accesses, self.storages, delayed=delays(p.ii, p.depth)))
+            control.append(address_logic(rules, once.accesses, self.storages, delayed=p.depth > (DELAYED - 1) * p.ii))
             control.append(address_logic(rules, once.early_addresses, self.storages))
         control += [counter_control(rules, trips) for trips in self._sequential.values()]
         # Each loop is a module that a state starts and one awaits.
-        early = sum(p.early for p in self._pipelines.values())
-        control.append(fsm(rules, sum(self._states.values()) + 2 * len(self._pipelines) + early))
+        control.append(fsm(rules, sum(self._states.values()) + sum(2 + p.early for p in self._pipelines.values())))
         built = (*self._pipelines.values(), *self._straight.values())
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
         # Operands of operators that several loops share are chosen.

@@ -162,3 +162,21 @@ def test_what_a_directive_cannot_do_is_said() -> None:
     assert any("k:i is not pipelined: the trip count of j" in one for one in said)
     assert any("500 MHz are extrapolated" in one for one in said)
     assert FpgaMapping(program.vmg, FpgaDevice.load("u280")).remarks == []
+
+
+def test_remainders_by_powers_of_two_are_wires() -> None:
+    known = {(operation, n): cost(programs.by_constant(operation, n)).logic for operation in "%*" for n in (8, 7)}
+    assert known["%", 8] == known["*", 8]
+    assert known["%", 7].lut > 2 * known["%", 8].lut
+
+
+def test_deep_pipelines_keep_addresses_in_shift_registers() -> None:
+    """The stencil has 9 rounds at work, of two loops: the end and the address of a store in each are delayed."""
+    now, before = (cost(published.jacobi_1d(), U55C.with_options(tool=tool)).logic for tool in ("2022.2", "2015.3"))
+    rules = U55C.hls
+    assert (rules.delay_ff, rules.delay_lut) == (64, 32)
+    plain = U55C.model_copy(update={"hls": rules.model_copy(update={"delay_ff": 0, "delay_lut": 0})})
+    without = cost(published.jacobi_1d(), plain).logic
+    assert now.lut - without.lut == 2 * (1 + 1) * 32
+    assert 0 < now.ff - without.ff <= 2 * (1 + 1) * 64
+    assert before.lut < now.lut

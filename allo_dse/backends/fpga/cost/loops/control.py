@@ -16,7 +16,8 @@ from ..memory import Accesses, Storage, addresses_of, split
 from ..plan import Planned
 from ..simplify import signed_digits
 
-_DELAYED = 3  # rounds at work at once
+DELAYED = 3
+"""Rounds at work at once, from which on shift registers keep a pipeline's end and its addresses."""
 
 
 def bits_for(count: int) -> int:
@@ -49,12 +50,7 @@ def loop_control(rules: HlsRules, loops: Iterable[Planned], ii: int, depth: int)
     selects = sum(counters[:-1]) if len(counters) > 1 else 0
     muxes = rules.mux_lut_per_input * 2 * (len(counters) + min(stages, 3) + 1)
     own = Resources(ff=sum(counters) + stages + 2, lut=adders + selects + round(muxes)) + fsm(rules, ii)
-    return own + Resources(ff=rules.delay_ff, lut=rules.delay_lut) if delays(ii, depth) else own
-
-
-def delays(ii: int, depth: int) -> bool:
-    """Return whether rounds of a pipeline overlap so far that shift registers keep its end and its addresses."""
-    return math.ceil(depth / ii) >= _DELAYED
+    return own + Resources(ff=rules.delay_ff, lut=rules.delay_lut) if stages >= DELAYED else own
 
 
 def counter_control(rules: HlsRules, trips: int) -> Resources:

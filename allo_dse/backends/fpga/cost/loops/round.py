@@ -399,9 +399,7 @@ class Round:
         Args:
             fabric: floating-point sums take the adder without DSPs.
         """
-        if fabric not in self._units:
-            self._units[fabric] = tuple(units(self._everything, self.device, fabric=fabric))
-        return self._units[fabric]
+        return once(self._units, fabric, lambda: tuple(units(self._everything, self.device, fabric=fabric)))
 
     def walk(
         self,
@@ -463,11 +461,8 @@ class KnownRounds:
 
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
         """Return the cached result of `made` for a loop that `planned` returned; other loops are made each time."""
-        if id(loop) not in self._of_loops:
-            if len(self._of_loops) == _NESTS_KEPT:
-                self._of_loops.clear()
-            self._of_loops[id(loop)] = loop, made()
-        return cast(_Made, self._of_loops[id(loop)][1])  # which keeps the loop, and so its number, as well
+        # The loop is kept, and so its number, as well.
+        return cast(_Made, once(self._of_loops, id(loop), lambda: (loop, made()), _NESTS_KEPT)[1])
 
     def planned(self, task_class: TaskClass, plan: Plan, pids: Mapping[int, int]) -> tuple[Item, ...]:
         """Return the result of `planned` for a task of the class, cached by nest.
