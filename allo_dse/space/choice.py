@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import numpy as np
+
 from allo_dse.common.errors import StudyError
 
 from .genes import Gene, Genes, Suggest
@@ -59,6 +61,10 @@ class Choice(Protocol):
 
     def count(self, draft: Draft, limit: int) -> int:
         """Return the number of legal options; any number above `limit` if there are more."""
+        ...
+
+    def probe(self, draft: Draft, rng: np.random.Generator) -> tuple[Draft | None, int]:
+        """Return a random way to decide the draft, None for an illegal one, and the number of ways it stands for."""
         ...
 
     def encode(self, draft: Draft, design: Design) -> Genes:
@@ -192,6 +198,19 @@ class QuestionChoice(ABC):
             if total > limit:
                 break
         return total
+
+    def probe(self, draft: Draft, rng: np.random.Generator) -> tuple[Draft | None, int]:
+        ways = 1
+
+        def answer(question: Question) -> Answer:
+            nonlocal ways
+            ways *= len(question.values)
+            return question.values[int(rng.integers(len(question.values)))]
+
+        return self._probed(draft, answer), ways
+
+    def _probed(self, draft: Draft, ask: Ask) -> Draft | None:
+        return self.decide(draft, ask)
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         """Search all options; choices with many options override this."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from allo_dse.compiler.program.compiled import CompiledProgram, Watch
 from allo_dse.mapper.program import Program, load_watched
@@ -16,17 +16,6 @@ _Key = tuple[tuple[str, str], ...]
 
 def _key(params: Assignment) -> _Key:
     return tuple((name, plain_value(value)) for name, value in params.items())
-
-
-class Packed(NamedTuple):
-    """A compiled program without its source, and its size for sending.
-
-    Attributes:
-        size: in bytes.
-    """
-
-    program: CompiledProgram
-    size: int
 
 
 class Programs(Protocol):
@@ -44,11 +33,11 @@ class Programs(Protocol):
         """
         ...
 
-    def pack(self, program: Program) -> Packed | None:
+    def pack(self, program: Program) -> bytes | None:
         """Return a program for another process of the same run; None if that process must make it itself."""
         ...
 
-    def unpack(self, params: Assignment, packed: Packed) -> None:
+    def unpack(self, params: Assignment, packed: bytes) -> None:
         """Take over the program of these parameters, once it is asked for."""
         ...
 
@@ -65,14 +54,14 @@ class CompiledPrograms:
         self._source = source
         self._completed = completed
         self._programs: dict[_Key, Program] = {}
-        self._packed: dict[_Key, Packed] = {}
+        self._packed: dict[_Key, bytes] = {}
 
     def load(self, params: Assignment, watch: Watch | None = None) -> Program:
         """The compiled program of these parameters."""
         key = _key(params)
         if key not in self._programs:
             packed = self._packed.pop(key, None)
-            known = None if packed is None else Program.of(packed.program, self._source)
+            known = None if packed is None else Program.of(pickle.loads(packed), self._source)
             self._programs[key] = known or self._compiled(params, watch)
         return self._programs[key]
 
@@ -80,15 +69,14 @@ class CompiledPrograms:
         program = load_watched(self._source, params, watch)
         return program if self._completed is None else self._completed(program)
 
-    def pack(self, program: Program) -> Packed | None:
-        """Return the compiled program as plain data; None if parameters are objects that cannot be sent."""
-        compiled = CompiledProgram(**program.compiled_fields)
+    def pack(self, program: Program) -> bytes | None:
+        """Return the compiled program without its source; None if parameters are objects that cannot be sent."""
         try:
-            return Packed(compiled, len(pickle.dumps(compiled, pickle.HIGHEST_PROTOCOL)))
+            return pickle.dumps(CompiledProgram(**program.compiled_fields), pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, TypeError, AttributeError):
             return None
 
-    def unpack(self, params: Assignment, packed: Packed) -> None:
+    def unpack(self, params: Assignment, packed: bytes) -> None:
         """Take over a program compiled by another process, which is ten times as fast as compiling it."""
         key = _key(params)
         if key not in self._programs:

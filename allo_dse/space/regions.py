@@ -39,7 +39,7 @@ class Region(Struct, frozen=True):
 
     def parts(self) -> Iterator[Region]:
         """Yield regions that partition the designs, always in the same order."""
-        for layout in self._folds.layouts(self.draft, self.nodes):
+        for layout in self._folds.space(self.draft.compiled).layouts(self.nodes):
             yield replace(self, size=layout.count, layout=layout)
 
     def candidates(self) -> Iterator[Candidate]:
@@ -91,5 +91,5 @@ def _regions(space: Space, position: int) -> Iterator[Region]:
     folds, others = space.choices[position], (*space.choices[:position], *space.choices[position + 1 :])
     assert isinstance(folds, KernelFolds)
     for draft, genes in Space(space.start, others).drafts():
-        for nodes, size in folds.counts(draft).items():
+        for nodes, size in folds.space(draft.compiled).counts().items():
             yield Region(draft, genes, nodes, size, folds)

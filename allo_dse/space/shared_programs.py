@@ -48,9 +48,9 @@ class SharedPrograms:
         if self._choice is None:
             return []
         for meaning in meanings(self._space):
-            if self._bytes + meaning.program.size <= MOST_BYTES:
+            if self._bytes + len(meaning.program) <= MOST_BYTES:
                 self._meanings[meaning.wanted] = meaning
-                self._bytes += meaning.program.size
+                self._bytes += len(meaning.program)
         found, sent = [], self._sent[worker]
         for genes in designs:
             wanted = self._choice.wanted(genes)

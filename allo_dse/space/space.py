@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
@@ -20,6 +23,11 @@ from .params import Assignment
 if TYPE_CHECKING:
     from .choice import Choice
     from .design import Design
+
+
+FEWEST_PROBES, PROBES = 16, 64  # random designs from which the size of a space is estimated
+SURE = 3.0  # standard errors
+MOST = 1e150  # designs that an estimate tells apart: squares of their numbers are finite
 
 
 class Candidate(Struct, frozen=True):
@@ -49,17 +57,13 @@ class Space:
         self.start = start
         self.choices = tuple(choices)
         self.genes: dict[str, Gene] = {}
-        decided = {name for choice in self.choices for name in choice.writes}
-        for choice in self.choices:
-            late = choice.reads & decided - {name for c in self._before(choice) for name in c.writes}
-            if late:
+        for position, choice in enumerate(self.choices):
+            before, after = (_writes(some) for some in (self.choices[:position], self.choices[position:]))
+            if late := choice.reads & after - before:
                 raise StudyError(
                     f"{type(choice).__name__} depends on {', '.join(sorted(late))}, which is decided after it",
                     hint="order the choices so that each comes after those it depends on",
                 )
-
-    def _before(self, choice: Choice) -> Sequence[Choice]:
-        return self.choices[: self.choices.index(choice)]
 
     def decode(self, suggest: Suggest, *, literal: bool = False) -> Candidate | None:
         """Return the design of the genes, or None where a condition of the study or the folding rules forbid it.
@@ -112,15 +116,44 @@ class Space:
             genes.update(own)
         return genes
 
-    def count(self, limit: int) -> int | None:
+    def estimate(self, limit: float = math.inf) -> tuple[float, float]:
+        """Return an estimate of the number of designs, and its standard error.
+
+        Each probe decides everything at random and stands for as many designs as there were ways to decide (D. Knuth,
+        "Estimating the efficiency of backtrack programs", Mathematics of Computation 29(129), 1975).
+
+        Args:
+            limit: a number of designs that ends the estimate if there are clearly more.
+        """
+        rng, found = np.random.default_rng(0), list[float]()
+        about = error = 0.0
+        while len(found) < PROBES and (len(found) < FEWEST_PROBES or about - SURE * error <= limit):
+            draft: Draft | None = self.start
+            total = 1.0
+            for choice in self.choices:
+                if draft is not None:
+                    draft, ways = choice.probe(draft, rng)
+                    total = min(MOST, total * ways)
+            found.append(0.0 if draft is None else total)
+            about, error = fmean(found), pstdev(found) / math.sqrt(len(found))
+        return about, error
+
+    def count(self, limit: int, over: Callable[[], bool] = lambda: False) -> int | None:
         """Return the number of designs that the space generates, or None if it exceeds `limit`.
 
-        It is None too if a choice has more options that lead to no design.
+        It is None too if a choice has more options that lead to no design. Nothing is counted if an estimate exceeds
+        twice the limit by more than `SURE` standard errors.
+
+        Args:
+            over: returns whether to give up.
         """
-        total = self._count(0, self.start, limit)
+        about, error = self.estimate(2 * limit)
+        if about - SURE * error > 2 * limit:
+            return None
+        total = self._count(0, self.start, limit, over)
         return total if total <= limit else None
 
-    def _count(self, position: int, draft: Draft, limit: int) -> int:
+    def _count(self, position: int, draft: Draft, limit: int, over: Callable[[], bool]) -> int:
         """Return the number of designs once the choices before a position are made.
 
         A choice is counted without being made only if no later choice depends on it.
@@ -130,12 +163,12 @@ class Space:
         choice, later = self.choices[position], self.choices[position + 1 :]
         if not any(choice.writes & other.reads for other in later):
             own = choice.count(draft, limit)
-            return own * self._count(position + 1, draft, limit) if own else 0
+            return own * self._count(position + 1, draft, limit, over) if own else 0
         total = 0
         for made, (option, _) in enumerate(choice.options(draft)):
-            if made >= max(1, limit):
+            if made >= max(1, limit) or over():
                 return limit + 1
-            total += self._count(position + 1, option, limit) if option is not None else 0
+            total += self._count(position + 1, option, limit, over) if option is not None else 0
             if total > limit:
                 break
         return total
@@ -165,3 +198,8 @@ class Space:
     @cached_property
     def fingerprint(self) -> str:
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _writes(choices: Sequence[Choice]) -> frozenset[str]:
+    """Return the fields that some choices decide."""
+    return frozenset[str]().union(*(choice.writes for choice in choices))

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from allo_dse.backends.fpga.choices.schedules import pipeline
 from allo_dse.common.records import replace
 from allo_dse.mapper.fold.fold import AxisFold
-from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, _rank, _unrank, decode_folds
+from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, _orders, decode_folds
 from allo_dse.space.design import json_text
 from allo_dse.space.genes import random_suggest, suggest_from
-from allo_dse.space.params import Assignment
+from allo_dse.space.params import Assignment, choices
 
 from ..support.values import present
-from ..tune.fakes import fake_study
+from ..tune.fakes import FakePrograms, fake_study
 
 STUDY = fake_study()
 STUDY.space.decode_genes({})  # meets every gene
@@ -70,8 +70,7 @@ def test_count_gives_up_beyond_its_limit() -> None:
 
 @given(st.integers(1, 6).flatmap(lambda n: st.permutations(range(n))))
 def test_permutations_are_numbered_lexicographically(permutation: Any) -> None:
-    number = _rank(permutation)
-    assert _unrank(number, len(permutation)) == tuple(permutation)
+    number = _orders(len(permutation)).index(tuple(permutation))
     assert sorted(permutations(range(len(permutation))))[number] == tuple(permutation)
 
 
@@ -130,3 +129,24 @@ def test_the_key_of_a_design_is_the_hash_of_its_plain_data(seed: int, more: bool
         design = replace(design, schedule=(pipeline("a:i").directive(2),), depths=(("s", 4),), slowdown=0.1)
     text = json.dumps(design.to_dict(), sort_keys=True)
     assert design.key == hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def test_an_estimate_is_near_the_number_of_designs() -> None:
+    about, error = fake_study().space.estimate()
+    assert abs(about - 20480) <= 4 * error
+
+
+def test_a_space_that_is_clearly_too_large_is_not_counted() -> None:
+    made = 0
+
+    class Counting(FakePrograms):
+        def load(self, params: Any, watch: Any = None) -> Any:
+            nonlocal made
+            made += 1
+            return super().load(params, watch)
+
+    tiles = {"Pm": 32, "Pn": 32, "Pk": 32}
+    params = {**tiles, **{f"c{n}": choices([0, 1]) for n in range(40)}}
+    space = fake_study(params=params, programs=Counting()).space
+    assert space.count(1000) is None
+    assert made <= 64

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 from msgspec import field
 
 from allo_dse.common.records import Frozen, Ints, JsonObject
@@ -412,33 +413,49 @@ class FoldSpace(Frozen, eq=False, dict=True):
 
     def count_within(self, limit: int) -> int | None:
         """Return the number of folds, or None if it exceeds `limit`, or if there are many choices of chains."""
+        if next(itertools.islice(self.graph.partitions(), MOST_CHAININGS, None), None) is not None:
+            return None
         found = 0
-        for number, counts in enumerate(self._counts_by_chains()):
+        for counts in self._counts_by_chains():
             found += counts.total()
-            if found > limit or number >= MOST_CHAININGS:
+            if found > limit:
                 return None
         return found
+
+    @cached_property
+    def _total(self) -> int:
+        return self.count()
 
     def counts(self) -> dict[int, int]:
         """Return the number of folds onto each number of nodes, in ascending order."""
         found = sum(self._counts_by_chains(), Counter[int]())
         return dict(sorted(found.items()))
 
+    def probe(self, rng: np.random.Generator) -> int:
+        """Return an unbiased estimate of the number of folds, from one choice of chains where there are many."""
+        choices = self.graph.random_partition(rng)
+        if choices is None:
+            return self._total
+        chains, ways = choices
+        return ways * self._counts(self._parts(chains)).total()
+
     def _counts_by_chains(self) -> Iterator[Counter[int]]:
         """For each choice of chains, the number of folds onto each number of nodes."""
-        for units in self._units_of_chains():
-            totals: Counter[Needs] = Counter({no_needs(self.bounds): 1})
-            for unit in units:
-                before, totals = totals, Counter()
-                for (a, ways), (b, count) in itertools.product(
-                    before.items(), unit.needs(self.max_nodes, self.bounds).items()
-                ):
-                    if self._fits(needs := add_needs(a, b)):
-                        totals[needs] += ways * count
-            found = Counter[int]()
-            for needs, ways in totals.items():
-                found[needs[0]] += ways
-            yield found
+        return map(self._counts, self._units_of_chains())
+
+    def _counts(self, units: Sequence[FoldUnit]) -> Counter[int]:
+        totals: Counter[Needs] = Counter({no_needs(self.bounds): 1})
+        for unit in units:
+            before, totals = totals, Counter()
+            for (a, ways), (b, count) in itertools.product(
+                before.items(), unit.needs(self.max_nodes, self.bounds).items()
+            ):
+                if self._fits(needs := add_needs(a, b)):
+                    totals[needs] += ways * count
+        found = Counter[int]()
+        for needs, ways in totals.items():
+            found[needs[0]] += ways
+        return found
 
     @property
     def pruned_share(self) -> float:
@@ -451,12 +468,14 @@ class FoldSpace(Frozen, eq=False, dict=True):
 
     def _units_of_chains(self) -> Iterator[list[FoldUnit]]:
         """For each choice of chains, the kernels in parts that fold independently of each other."""
-        for chains in self.graph.partitions():
-            parts = independent_parts(self.rules, chains)
-            for part in parts:
-                if part not in self._units:
-                    self._units[part] = FoldUnit(self.graph, self.rules, self.kernels, *part)
-            yield [self._units[part] for part in parts]
+        return map(self._parts, self.graph.partitions())
+
+    def _parts(self, chains: Chains) -> list[FoldUnit]:
+        parts = independent_parts(self.rules, chains)
+        for part in parts:
+            if part not in self._units:
+                self._units[part] = FoldUnit(self.graph, self.rules, self.kernels, *part)
+        return [self._units[part] for part in parts]
 
     def __iter__(self) -> Iterator[MeshFold]:
         """All folds, always in the same order: those without chains first."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import ClassVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 from msgspec import Struct
@@ -22,7 +22,7 @@ from allo_dse.compiler.program.tensors import IntArray
 
 from ..graph.groups import Leaves, NodeGroup, Repeat, node_name, text
 from ..graph.kernel_graph import precedence_cycle
-from ..graph.program_graph import ProgramGraph
+from ..graph.program_graph import MOST_TASKS, ProgramGraph
 from .builder import Builder, Primitive
 from .every_node_fold import NodeFold
 from .fold import JointFold, MeshFold, Step, unfolded, violations
@@ -144,7 +144,9 @@ def _bundle(step: Step, joint: JointFold, own: list[Plan], nodes: dict[int, _Nod
         mine.at = kept
 
 
-_LATEST_FOLDS = 8
+_LATEST_FOLDS = 256
+_LATEST: deque[VMG] = deque(maxlen=_LATEST_FOLDS)
+"""Folds that no design may have at the moment, but others soon, of any programs; at most `MOST_TASKS` together."""
 
 __all__ = ["VMG", "Leaves", "NodeEdges", "NodeGroup"]
 
@@ -287,8 +289,9 @@ class VMG(Pictured):
             raise IllegalFold("a mesh fold starts from the unfolded graph", hint="use program.vmg.fold(...)")
         if isinstance(fold, NodeFold):
             return self.apply(fold.primitives(self.graph))
-        if self._asked and self._asked[0][0] is fold:  # the usual case for designs that differ only in their schedules
-            return self._asked[0][1]
+        # Designs that differ only in their schedules ask for one fold again and again.
+        if self._asked and self._asked[0][0] is fold and (known := self._asked[0][1]()) is not None:
+            return known
         normal = fold.normalised(self.graph)
         if (known := self._folded.get(normal)) is None:
             broken = (
@@ -299,12 +302,15 @@ class VMG(Pictured):
             for reason in chain(broken, JointFold.of(self.graph, normal).violations()):
                 raise IllegalFold(reason, hint="fold_choices(program) lists the legal folds")
             known = self._folded[normal] = VMG(self.graph, mesh_groups(self.graph, normal), normal)
-            self._latest.append(known)
-        self._asked.append((fold, known))
+            self.graph.use()
+            _LATEST.append(known)
+            while len(_LATEST) > 1 and sum(one.task_count for one in _LATEST) > MOST_TASKS:
+                _LATEST.popleft()
+        self._asked.append((fold, ref(known)))
         return known
 
     @cached_property
-    def _asked(self) -> deque[tuple[MeshFold, VMG]]:
+    def _asked(self) -> deque[tuple[MeshFold, ref[VMG]]]:
         """The fold that was asked for last, if any, and its graph."""
         return deque(maxlen=1)
 
@@ -312,11 +318,6 @@ class VMG(Pictured):
     def _folded(self) -> WeakValueDictionary[MeshFold, VMG]:
         """Folds of this graph that some design has: designs of one fold share what is derived from it."""
         return WeakValueDictionary()
-
-    @cached_property
-    def _latest(self) -> deque[VMG]:
-        """Folds that no design may have at the moment, but others soon."""
-        return deque(maxlen=_LATEST_FOLDS)
 
     def chain(self, first: str, second: str) -> VMG:
         """Run `second` after `first` on one processing element.

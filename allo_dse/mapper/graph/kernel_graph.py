@@ -236,6 +236,17 @@ class KernelGraph(Frozen, eq=False, dict=True):
         found = _partitions(self.order) if self._is_small else _runs(self.order)
         return (chains for chains in map(self.normalised, found) if self.refusal(chains) is None)
 
+    def random_partition(self, rng: np.random.Generator) -> tuple[Chains, int] | None:
+        """Return a random choice of kernels to chain, and the number of choices that it stands for: 0 if it is illegal.
+
+        None for few kernels, whose choices can all be listed.
+        """
+        if self._is_small:
+            return None
+        cuts = 1 + np.flatnonzero(rng.random(len(self.order) - 1) < 0.5)
+        chains = self.normalised([run.tolist() for run in np.split(np.array(self.order), cuts)])
+        return chains, 1 << len(self.order) - 1 if self.refusal(chains) is None else 0
+
     def single_chains(self) -> Iterator[Ints]:
         """Yield every chain that is legal while all other kernels have nodes of their own."""
         kernels = self.order

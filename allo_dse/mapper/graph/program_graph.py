@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
     from .token_order import ClassOrder
 
 _FEWEST_GROUPS, _MOST_GROUPS = 8, 256
-_TASKS_OF_GROUPS = 1 << 22  # limit on the kept groups, if each had all tasks of the program
+MOST_TASKS = 1 << 22
+"""Tasks of all folds, and of all programs, whose data per task is kept: some 100 bytes each. The same for the groups of
+a program, if each had all tasks."""
+_FEW_TASKS = 1 << 12
+_PER_TASK = ("edges", "tokens", "class_tasks", "token_orders", "early_puts")
+_USED: WeakValueDictionary[int, ProgramGraph] = WeakValueDictionary()
 
 
 class ProgramGraph(TaskGraph, Shared):
@@ -37,6 +43,22 @@ class ProgramGraph(TaskGraph, Shared):
 
     Backends keep here, with `once`, what all folds of a program share on their devices.
     """
+
+    def use(self) -> None:
+        """Note that the program is in use; forget the data per task of large programs that were used least lately.
+
+        It is computed again when asked for.
+        """
+        if self.program.task_count < _FEW_TASKS:
+            return
+        _USED.pop(id(self), None)
+        _USED[id(self)], tasks = self, 0
+        for graph in reversed(list(_USED.values())):
+            tasks += graph.program.task_count
+            if tasks > MOST_TASKS and graph is not self:
+                del _USED[id(graph)]
+                for name in _PER_TASK:
+                    vars(graph).pop(name, None)
 
     @cached_property
     def kernels(self) -> KernelGraph:
@@ -96,7 +118,7 @@ class ProgramGraph(TaskGraph, Shared):
         """Folds of a single kernel have all of their groups, or none, in common; others recur with other kernels'."""
         if len(self.program.kernels) == 1:
             return _FEWEST_GROUPS
-        return min(_MOST_GROUPS, max(_FEWEST_GROUPS, _TASKS_OF_GROUPS // self.program.task_count))
+        return min(_MOST_GROUPS, max(_FEWEST_GROUPS, MOST_TASKS // self.program.task_count))
 
 
 class TensorPieces(Frozen):

@@ -8,6 +8,7 @@ of several kernels that are folded together are named after the first kernel.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -165,7 +166,7 @@ def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) 
             )
         if len(kernel.axes) > 1:
             full = (*plan.order, *(a for a in range(len(kernel.axes)) if a not in plan.order))
-            genes[f"fold.{kernel.kernel}.order"] = _rank(full)
+            genes[f"fold.{kernel.kernel}.order"] = _orders(len(full)).index(full)
         if kernel.joins:
             number = 0 if plan.joined is None else 1 + kernel.joins.index(plan.joined)
             genes[f"fold.{kernel.kernel}.chain"] = number
@@ -210,28 +211,16 @@ def _order(kernel: KernelOptions, suggest: Suggest) -> tuple[int, ...]:
     rank = len(kernel.axes)
     if rank < 2:
         return tuple(range(rank))
-    return _unrank(suggest(f"fold.{kernel.kernel}.order", _order_gene(rank)), rank)
+    return _orders(rank)[suggest(f"fold.{kernel.kernel}.order", _order_gene(rank))]
+
+
+@cache
+def _orders(rank: int) -> list[tuple[int, ...]]:
+    """Return all orders of a kernel's axes; a gene holds the position of one."""
+    return list(itertools.permutations(range(rank)))
 
 
 @cache
 def _order_gene(rank: int) -> Gene:
-    count = math.factorial(rank)
-    return Gene(0, count - 1, "categorical", tuple(" ".join(map(str, _unrank(n, rank))) for n in range(count)))
-
-
-def _unrank(number: int, rank: int) -> tuple[int, ...]:
-    """Return the permutation of `range(rank)` with this lexicographic number."""
-    rest, result = list(range(rank)), []
-    for left in range(rank - 1, -1, -1):
-        position, number = divmod(number, math.factorial(left))
-        result.append(rest.pop(position))
-    return tuple(result)
-
-
-def _rank(permutation: Sequence[int]) -> int:
-    """Return the lexicographic number of a permutation."""
-    rest, number = sorted(permutation), 0
-    for left, item in zip(range(len(rest) - 1, -1, -1), permutation, strict=True):
-        number += rest.index(item) * math.factorial(left)
-        rest.remove(item)
-    return number
+    labels = tuple(" ".join(map(str, order)) for order in _orders(rank))
+    return Gene(0, len(labels) - 1, "categorical", labels)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.common.records import replace
@@ -15,7 +18,7 @@ from allo_dse.mapper.program import Program
 
 from ..backend import backend_of
 from ..design import Design, Draft
-from ..genes import Genes, Suggest
+from ..genes import Genes, Suggest, random_suggest
 from .fold_genes import Heads, KernelOptions, KernelPlan, decode_folds, encode_folds
 
 Fold = MeshFold | NodeFold
@@ -62,6 +65,10 @@ class FoldChoice(ABC):
     def fold_count(self, program: Program, limit: int) -> int:
         """Return the number of folds that `folds` yields, or a larger number than `limit`."""
 
+    def probe_count(self, program: Program, rng: np.random.Generator) -> int:
+        """Return an unbiased estimate of the number of folds; by default all are counted."""
+        return self.fold_count(program, sys.maxsize)
+
     def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
         program = draft.compiled
         plans = decode_folds(
@@ -78,6 +85,11 @@ class FoldChoice(ABC):
 
     def count(self, draft: Draft, limit: int) -> int:
         return self.fold_count(draft.compiled, limit)
+
+    def probe(self, draft: Draft, rng: np.random.Generator) -> tuple[Draft | None, int]:
+        ways = self.probe_count(draft.compiled, rng)
+        # Most random genes have a legal fold; it matters only to choices that read it.
+        return (self.decode(draft, random_suggest(rng)) or draft) if ways else None, ways
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         return self._genes(draft, design.fold)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from allo_dse.common.errors import IllegalFold
 from allo_dse.common.records import keep, replace
 from allo_dse.mapper.axes import AxisRule
@@ -52,7 +54,7 @@ class KernelFolds(FoldChoice):
             IllegalFold: when every fold of the program needs more nodes.
         """
         if program not in self._options:
-            space = self._space(program)
+            space = self.space(program)
             if space.least_nodes > self.max_nodes:
                 raise IllegalFold(
                     f"{program.name} needs {space.least_nodes} nodes or more, and {self._device.name} "
@@ -75,7 +77,8 @@ class KernelFolds(FoldChoice):
             result.append(KernelOptions(kernel.kernel, tuple(axes), heads))
         return tuple(result)
 
-    def _space(self, program: Program) -> FoldSpace:
+    def space(self, program: Program) -> FoldSpace:
+        """Return the legal folds of a program; cached."""
         if program not in self._spaces:
             graph = program.vmg.graph
             bounds = backend_of(self._device).fold_bounds(graph, self._device)
@@ -103,7 +106,7 @@ class KernelFolds(FoldChoice):
         return keep(self._decided, key, self._fold(program, plans), MOST_KEPT)
 
     def _fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
-        space = self._space(program)
+        space = self.space(program)
         kernels = list(zip(program.kernels, plans, space.joint_orders([plan.order for plan in plans]), strict=True))
         chains: dict[int, list[str]] = {}
         for number, plan in enumerate(plans):
@@ -132,27 +135,18 @@ class KernelFolds(FoldChoice):
         return [KernelPlan(kernel.axes, kernel.order, head.get(kernel.kernel)) for kernel in fold.kernels]
 
     def folds(self, program: Program) -> Iterator[Fold]:
-        return iter(self._space(program))
+        return iter(self.space(program))
 
     def contains(self, program: Program, fold: MeshFold) -> bool:
         """Return whether `folds` yields a fold."""
-        return self._space(program).contains(fold)
-
-    def pruned_share(self, program: Program) -> float:
-        """The share of the program's legal folds that `folds` leaves out, because they cannot fit."""
-        return self._space(program).pruned_share
+        return self.space(program).contains(fold)
 
     def fold_count(self, program: Program, limit: int) -> int:
-        count = self._space(program).count_within(limit)
+        count = self.space(program).count_within(limit)
         return limit + 1 if count is None else count
 
-    def counts(self, draft: Draft) -> dict[int, int]:
-        """Return the number of folds onto each number of nodes."""
-        return self._space(draft.compiled).counts()
-
-    def layouts(self, draft: Draft, nodes: int) -> Iterator[Layout]:
-        """Yield the layouts with this number of nodes: groups of options with equal nodes along each axis."""
-        return self._space(draft.compiled).layouts(nodes)
+    def probe_count(self, program: Program, rng: np.random.Generator) -> int:
+        return self.space(program).probe(rng)
 
     def of_layout(self, draft: Draft, layout: Layout) -> Iterator[tuple[Draft, Genes]]:
         """Yield the options with these numbers of nodes along each axis."""

@@ -17,7 +17,7 @@ from ..choice import Ask, Question, QuestionChoice
 from ..design import Design, Draft
 from ..genes import Genes
 from ..params import Assignment, Parameter, ParameterSpace
-from ..programs import Packed, Programs
+from ..programs import Programs
 
 MOST_TRIED = 256
 """Most neighbours that are tried for an assignment that cannot be built."""
@@ -32,7 +32,7 @@ class Meaning(NamedTuple):
 
     wanted: Positions
     found: Positions
-    program: Packed
+    program: bytes
 
 
 class Builder(Watch, Protocol):
@@ -76,6 +76,7 @@ class ParameterChoice(QuestionChoice):
     other value of an unordered parameter is one step away.
 
     Args:
+        parameters: those to choose, with their conditions.
         builder: rejects programs without designs that can be built; None when all may have some.
     """
 
@@ -87,7 +88,7 @@ class ParameterChoice(QuestionChoice):
         programs: Programs,
         builder: Builder | None = None,
     ) -> None:
-        self._parameters = parameters
+        self.parameters = parameters
         self._programs = programs
         self._builder = builder
         self._refused: dict[tuple[tuple[str, int], ...], AlloDseError] = {}
@@ -107,16 +108,22 @@ class ParameterChoice(QuestionChoice):
         Raises:
             AlloDseError: when the program does not compile with them.
         """
+        params, wanted = self._asked(ask)
+        key = tuple(wanted.values())
+        return self._noted(key, self._meant(draft, params, wanted, key))
+
+    def _asked(self, ask: Ask) -> tuple[Assignment, dict[str, int]]:
         wanted = dict.fromkeys(self._free, 0)
 
         def pick(name: str, parameter: Parameter) -> int:
             wanted[name] = int(ask(self._questions[name]))
             return wanted[name]
 
-        params = self._parameters.assign(pick)
-        key = tuple(wanted.values())
-        decided = self._meant(draft, params, wanted, key)
-        return self._noted(key, decided)
+        return self.parameters.assign(pick), wanted
+
+    def _probed(self, draft: Draft, ask: Ask) -> Draft | None:
+        params, _ = self._asked(ask)
+        return self._decided(draft, params) if self.parameters.allows(params) else None
 
     def _noted(self, key: Positions, decided: Draft | None) -> Draft | None:
         if decided is not None and key not in self._known:
@@ -135,12 +142,12 @@ class ParameterChoice(QuestionChoice):
         found = self._repaired.get(key)
         if found is not None:
             return replace(draft, params=found.params, program=found.program)
-        if not self._parameters.allows(params):
+        if not self.parameters.allows(params):
             return None
         return replace(draft, params=params, program=self._programs.load(params))
 
     def _params_at(self, positions: Mapping[str, int]) -> Assignment:
-        return self._parameters.assign(lambda name, _: positions[name])
+        return self.parameters.assign(lambda name, _: positions[name])
 
     def wanted(self, genes: Genes) -> Positions:
         """Return the positions that the genes of a design ask for."""
@@ -165,16 +172,16 @@ class ParameterChoice(QuestionChoice):
 
     def _nearest(self, draft: Draft, wanted: Mapping[str, int]) -> Draft | None:
         """Return the nearest program that can be built, or None when there is none near."""
-        for positions in itertools.islice(nearest_first(wanted, self._parameters.free), MOST_TRIED):
+        for positions in itertools.islice(nearest_first(wanted, self.parameters.free), MOST_TRIED):
             params = self._params_at(positions)
-            found = self._decided(draft, params) if self._parameters.allows(params) else None
+            found = self._decided(draft, params) if self.parameters.allows(params) else None
             if found is not None:
                 return found
         return None
 
     def _decided(self, draft: Draft, params: Assignment) -> Draft | None:
         """Return the draft with these parameters, or None if its program cannot be compiled or built."""
-        key = tuple(self._parameters.positions(params).items())
+        key = tuple(self.parameters.positions(params).items())
         if key in self._refused:
             return None
         try:
@@ -218,32 +225,23 @@ class ParameterChoice(QuestionChoice):
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
         """Yield all options, None for parameters whose program does not compile or cannot be built."""
-        for params in self._parameters.assignments():
+        for params in self.parameters.assignments():
             genes = self._genes(dict(params))
             yield self._noted(self.wanted(genes), self._decided(draft, params)), genes
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         return self._genes(dict(design.program.params))
 
-    @property
-    def conditional(self) -> bool:
-        """Return whether the legal values of one parameter depend on others."""
-        return self._parameters.conditional
-
-    def holds(self, logged: Mapping[str, object]) -> bool:
-        """Return whether logged parameters are still legal."""
-        return self._parameters.holds(logged)
-
     def recorded(self, logged: Mapping[str, object]) -> Genes | None:
         """Return the genes of logged parameters; None if they are no longer legal."""
-        params = self._parameters.recorded(logged)
+        params = self.parameters.recorded(logged)
         return None if params is None else self._genes(dict(params))
 
     def _genes(self, params: dict[str, object]) -> Genes:
-        return {_gene(name): value for name, value in self._parameters.positions(params).items()}
+        return {_gene(name): value for name, value in self.parameters.positions(params).items()}
 
     def describe(self) -> dict[str, object]:
-        found: dict[str, object] = {"params": {name: p.describe() for name, p in self._parameters.parameters.items()}}
+        found: dict[str, object] = {"params": {name: p.describe() for name, p in self.parameters.parameters.items()}}
         return found if self._builder is None else {**found, "builder": self._builder.name}
 
 

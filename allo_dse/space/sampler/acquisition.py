@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..genes import Gene
-from .pareto import FAILED, Floats, Individual, Integers, dominates
+from .pareto import FAILED, Booleans, Floats, Individual, Integers, dominates
 from .surrogate import LENGTH, NOISE, Features, Posterior, Scales, Surrogate, as_rows, fitted_scales
 
 MOST_DEVIATIONS = 2.4  # within which a model's distribution counts: its tails are seldom right
@@ -57,7 +57,7 @@ class Archive:
     def __init__(self, genes: Mapping[str, Gene], designs: Sequence[Individual] = ()) -> None:
         self.designs = sorted(designs, key=lambda i: i.number)
         self._genes = genes
-        self._scales: dict[tuple[str, int], tuple[dict[str, float], float]] = {}
+        self._scales: dict[tuple[str, int, bool], tuple[dict[str, float], float]] = {}
         self._names: tuple[str, ...] = ()
         self._rows: Integers = np.empty((0, 0), np.int64)
 
@@ -86,16 +86,20 @@ class Archive:
             added = as_rows([design.genes for design in new], self._names, [self._genes[n] for n in self._names])
             self._rows = np.vstack((self._rows, added))
 
-    def model(self) -> Model | None:
-        """Return a model of all designs; None when there is nothing to learn."""
+    def model(self, linear: bool = False) -> Model | None:
+        """Return a model of all designs; None when there is nothing to learn.
+
+        Args:
+            linear: whether differences of objectives count, not ratios.
+        """
         rows = self.rows
         features = Features.of(rows, [self._genes[name] for name in self.names])
         if not len(features.columns):
             return None
-        coded, targets = features.encode(rows), targets_of(self.designs)
+        coded, targets = features.encode(rows), targets_of(self.designs, linear)
         fits = []
         for target in targets:
-            scales = self._scales_of(features, *self._fitted(target.name, _milestone(len(self.designs))))
+            scales = self._scales_of(features, *self._fitted(target.name, _milestone(len(self.designs)), linear))
             known, centred = coded[target.rows], target.name == FAILED
             fits.append(Surrogate(known, target.values, features.groups, scales, centred=centred))
         return Model(features, targets, fits, self.designs)
@@ -103,25 +107,31 @@ class Archive:
     def _scales_of(self, features: Features, lengths: Mapping[str, float], noise: float) -> Scales:
         return Scales(np.array([lengths.get(self._names[n], LENGTH) for n in features.columns.tolist()]), noise)
 
-    def _fitted(self, name: str, count: int) -> tuple[dict[str, float], float]:
+    def _fitted(self, name: str, count: int, linear: bool) -> tuple[dict[str, float], float]:
         """Length scales by gene, and noise, of a target's model of the first designs."""
-        if (name, count) not in self._scales:
-            self._scales[name, count] = {}, NOISE
-            target = {t.name: t for t in targets_of(self.designs[:count])}.get(name)
+        linear &= name.startswith("objective ")
+        key = name, count, linear
+        if key not in self._scales:
+            self._scales[key] = {}, NOISE
+            target = {t.name: t for t in targets_of(self.designs[:count], linear)}.get(name)
             if target is not None and np.ptp(target.values) > 0:
                 some = np.unique(np.linspace(0, len(target.rows) - 1, MOST_FITTED).astype(int))
                 rows = self._rows[target.rows[some]]
                 features = Features.of(rows, [self._genes[name] for name in self._names])
-                known = self._fitted(name, _milestone(count - 1)) if count > FEWEST else ({}, NOISE)
+                known = self._fitted(name, _milestone(count - 1), linear) if count > FEWEST else ({}, NOISE)
                 start = self._scales_of(features, *known) if known[0] else None
                 found = fitted_scales(features.encode(rows), target.values[some], features.groups, start)
                 names = [self._names[n] for n in features.columns.tolist()]
-                self._scales[name, count] = dict(zip(names, found.lengths.tolist(), strict=True)), found.noise
-        return self._scales[name, count]
+                self._scales[key] = dict(zip(names, found.lengths.tolist(), strict=True)), found.noise
+        return self._scales[key]
 
 
-def targets_of(designs: Sequence[Individual]) -> list[Target]:
-    """Return what models of these designs learn: objectives, then constraints that some design breaks, then success."""
+def targets_of(designs: Sequence[Individual], linear: bool = False) -> list[Target]:
+    """Return what models of these designs learn: objectives, then constraints that some design breaks, then success.
+
+    Args:
+        linear: whether differences of objectives count, not ratios.
+    """
     if not designs:
         return []
     losses = np.array([design.losses for design in designs], float)
@@ -129,7 +139,10 @@ def targets_of(designs: Sequence[Individual]) -> list[Target]:
     works = measured & np.array([design.constraints.get(FAILED, 0.0) <= 0 for design in designs])
     rows, found = np.flatnonzero(measured), []
     if len(rows):
-        found += [Target(f"objective {n}", rows, _leveled(column[rows])) for n, column in enumerate(losses.T)]
+        feasible = np.array([designs[n].penalty <= 0 for n in rows.tolist()])
+        best = feasible & ~dominates(losses[rows[feasible]], losses[rows]).any(0)
+        levels = [_leveled(column, best, linear) for column in losses[rows].T]
+        found += [Target(f"objective {n}", rows, level) for n, level in enumerate(levels)]
         some = [designs[n].constraints for n in rows.tolist()]
         for name in sorted({name for of in some for name, value in of.items() if value > 0 and name != FAILED}):
             found.append(_of_constraint(name, rows, np.array([of.get(name, 0.0) for of in some], float)))
@@ -168,15 +181,17 @@ def magnitude(losses: Floats) -> int:
     return int(np.frexp(np.abs(losses).max(initial=0.0))[1])
 
 
-def _leveled(losses: Floats) -> Floats:
-    """Return losses scaled so that ratios count and the worst are alike, with mean 0 and variance 1."""
-    if (losses > 0).all():
-        losses = np.log(losses)
-    elif (losses < 0).all():
-        losses = -np.log(-losses)
-    else:
-        losses = np.ldexp(losses, -magnitude(losses))
-    losses = np.minimum(losses, np.quantile(losses, 1 - WORST_SHARE))
+def _leveled(losses: Floats, best: Booleans, linear: bool) -> Floats:
+    """Return losses scaled so that the worst are alike, with mean 0 and variance 1.
+
+    Args:
+        best: mask of the designs on the front, none of which counts as bad.
+        linear: whether differences count, not ratios.
+    """
+    # Logarithms of maximised values would tell bad designs apart, which are near 0, and not good ones.
+    ratios = not linear and (losses > 0).all()
+    losses = np.log(losses) if ratios else np.ldexp(losses, -magnitude(losses))
+    losses = np.minimum(losses, max(np.quantile(losses, 1 - WORST_SHARE), losses[best].max(initial=-np.inf)))
     found: Floats = (losses - losses.mean()) / max(float(losses.std()), 1e-12)
     return found
 
@@ -269,19 +284,11 @@ class Candidates:
 
 
 def log_normal(x: Floats) -> Floats:
-    """Logarithm of the standard normal distribution function (W. Press et al., "Numerical Recipes in C", 1992, section
-    6.2: a relative error of 1.2e-7)."""
-    z = np.minimum(np.abs(x) / math.sqrt(2), 1e100)
-    t = 1 / (1 + z / 2)
-    tail = np.log(t / 2) - z * z + np.polyval(_ERFC, t)
-    found: Floats = np.where(x < 0, tail, np.log1p(-np.exp(np.minimum(tail, -math.log(2)))))
+    """Logarithm of the standard normal distribution function."""
+    from scipy.special import log_ndtr  # slow to import, and models need it only
+
+    found: Floats = log_ndtr(x)
     return found
-
-
-_ERFC = (
-    0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368,
-    -1.26551223,
-)  # fmt: skip
 
 
 def log_gain(means: Floats, deviations: Floats, front: Floats, reference: Floats, rng: np.random.Generator) -> Floats:

@@ -289,7 +289,9 @@ class Evolution:
             return nothing
         rng = np.random.default_rng((self._seed, self._state.generation, 1))
         with one_thread():
-            model = self._archive.model()
+            # Ratios of several objectives may trade off, or differences: models of either take turns.
+            several = self._state.selection.best.losses.shape[1:] > (1,)
+            model = self._archive.model(linear=several and self._state.generation % 2 == 0)
             if model is None:
                 return nothing
             pending = variation.rows([*self.pending.values()])

@@ -245,33 +245,6 @@ def as_rows(designs: Sequence[Mapping[str, int]], names: Sequence[str], ranges: 
     return np.array(rows, np.int64).reshape(len(designs), len(names))
 
 
-class Numbers(Struct, frozen=True):
-    """Numbers that are features themselves, scaled from 0 to 1 over the first designs.
-
-    Attributes:
-        low, span: of each number, (numbers,); a span of 0 for a constant one.
-    """
-
-    low: Floats
-    span: Floats
-
-    @classmethod
-    def of(cls, numbers: Floats) -> Numbers:
-        """For these, (designs, numbers), of one design at least."""
-        return cls(numbers.min(0), np.ptp(numbers, 0))
-
-    @property
-    def count(self) -> int:
-        """Number of features that vary."""
-        return int((self.span > 0).sum())
-
-    def encode(self, numbers: Floats) -> Floats:
-        """(designs, features)."""
-        differ = self.span > 0
-        coded: Floats = ((numbers - self.low) / np.where(differ, self.span, 1.0))[:, differ]
-        return coded
-
-
 # Linear algebra on one thread: on a busy machine, threads that wait for each other take twenty times as long as one for
 # a few hundred rows. Results would also depend on the number of threads.
 

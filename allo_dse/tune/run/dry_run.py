@@ -17,7 +17,6 @@ from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..search.proposals import make_proposer
-from ..search.proposer import certificate_of
 from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..show.run_view import format_duration
@@ -42,6 +41,7 @@ class SpaceEstimate:
         listing_seconds, seconds: time until the first design was proposed, and time spent deciding designs.
         certificate: decisions in that time; None if the sampler makes none.
         refusal: why all designs met so far are refused, and what to rewrite; empty if one is legal.
+        about: estimate of the number of designs, and its standard error.
     """
 
     study: str
@@ -53,6 +53,7 @@ class SpaceEstimate:
     seconds: float
     certificate: Certificate | None
     refusal: str = ""
+    about: tuple[float, float] = (0.0, 0.0)
 
     @property
     def closing_seconds(self) -> float | None:
@@ -62,7 +63,11 @@ class SpaceEstimate:
         return None if left is None else self.listing_seconds + self.seconds + left
 
     def __str__(self) -> str:
-        size = f"more than {MOST_COUNTED:,}" if self.designs is None else f"{self.designs:,}"
+        size = (
+            "about {:,.2g} (standard error {:,.2g})".format(*self.about)
+            if self.designs is None
+            else f"{self.designs:,}"
+        )
         lines = [f"{self.study}: a space of {size} designs, searched by {self.sampler}"]
         if self.certificate is not None:
             lines.append(f"in {format_duration(self.listing_seconds + self.seconds)}: {self.certificate}")
@@ -97,7 +102,7 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
         seed=options.seed or 0, done=0, trials=budget.trials, strict=True, sizes={**study.sizes, **options.sizes},
     )  # fmt: skip
     scorer, looked_at, listed = Scorer(study.objectives, study.constraints), 0, began
-    if certificate_of(proposer) is not None and not lower_bounds.unbounded:
+    if proposer.certificate() is not None and not lower_bounds.unbounded:
         proposals = proposer.ask(1, 0)
         listed = time.monotonic()
         while proposals:
@@ -110,13 +115,14 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
             looked_at += 1
     return SpaceEstimate(
         study=study.name,
-        designs=study.space.count(MOST_COUNTED),
+        designs=study.space.count(MOST_COUNTED, lambda: time.monotonic() - listed > 2 * SECONDS),
+        about=study.space.estimate(),
         sampler=proposer.name,
         looked_at=looked_at,
         refused=screen.invalid,
         listing_seconds=listed - began,
         seconds=time.monotonic() - listed,
-        certificate=None if looked_at else certificate_of(proposer),
+        certificate=None if looked_at else proposer.certificate(),
         refusal="" if screen.any_legal else str(screen.refusal()),
     )
 

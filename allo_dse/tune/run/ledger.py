@@ -20,7 +20,6 @@ from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..results.result import Result
-from ..search.proposer import Outcome
 from ..search.scoring import Scorer
 from ..search.screening import Screen, reasons
 from ..search.tally import Tally
@@ -29,7 +28,7 @@ from ..store.log import RunLog, sensible
 from ..store.record import Entry, Measurement, Record, Tick, Withdrawal, described, entry_dict, record_of
 from ..store.rundir import LOGS, RunDirectory
 from .cache import ResultCache
-from .restore import History, corrected, read_history, revaluations
+from .restore import History, corrected, read_history
 
 if TYPE_CHECKING:
     from .optuna_storage import StorageCopy
@@ -211,19 +210,6 @@ class Ledger:
         return True
 
     @property
-    def wrong(self) -> set[str]:
-        """Designs of a front that verification has refused."""
-        return {key for key, verification in self.history.verified.items() if not verification.ok}
-
-    def outcome_of(self) -> Callable[[Record], Outcome]:
-        """Return a function that turns records into results for a proposer.
-
-        Designs with wrong numbers, or that fail at a higher rung, count as failed.
-        """
-        refuted = self.wrong | self.tally.refuted
-        return lambda record: self.scorer.outcome(record, refuted)
-
-    @property
     def next_number(self) -> int:
         """Number of the next proposal."""
         return max((r.number for r in (*self.tally.records, *self.history.outside)), default=-1) + 1
@@ -241,17 +227,15 @@ class Ledger:
         self.tally.correction = found
         if found.used == before.used:
             return []
-        stated = {record.key: record for record in self.tally.records}
-        first = self.first
         higher = [(rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys]
+        again = History(
+            designs=self.first,
+            higher=[replace(r, **structs.asdict(m), rungs=()) for rung, r in higher for m in r.rungs if m.rung == rung],
+            stated={record.key: record for record in self.tally.records},
+        )
         self.tally.begin_again(found)
-        self.tally.restore(first, [self.scorer.values(record) for record in first])
-        for rung, record in higher:
-            (own,) = (replace(record, **structs.asdict(m), rungs=()) for m in record.rungs if m.rung == rung)
-            together = self.scorer.merged(self.tally.record(record.key), own)
-            self.tally.add_higher(together, self.scorer.values(together))
-        self.write(revaluations(self.tally, stated))
-        return first
+        self.write(again.count(self.tally, self.scorer))
+        return again.designs
 
     @property
     def first(self) -> list[Record]:

@@ -27,6 +27,7 @@ from ..results.result import Result
 from ..search.scoring import Scorer
 from ..store.log import stored
 from ..store.record import Record
+from ..store.run_info import first_line
 
 R = TypeVar("R")
 
@@ -114,7 +115,7 @@ class StorageCopy:
                 self._finish_old()
         except Exception as error:  # each database has its own errors; the log has everything
             first = _cause(error)
-            self.problem = f"{type(first).__name__}: {_first_line(first)}"
+            self.problem = f"{type(first).__name__}: {first_line(first)}"
 
     def _copy(self, record: Record) -> None:
         if record.status == "ok":
@@ -239,15 +240,11 @@ def _patiently(url: str, action: Callable[[], R]) -> R:
             being_made = _is_being_made(error) and time.monotonic() < until
             if "://" not in url or (attempt >= OPEN_ATTEMPTS and not being_made):
                 raise StudyError(
-                    f"cannot use the storage {without_password(url)}: {_first_line(error)}",
+                    f"cannot use the storage {without_password(url)}: {first_line(error)}",
                     hint=f"one of {_KINDS}; PostgreSQL needs `pip install allo-dse[postgresql]`",
                 ) from error
             time.sleep(OPEN_SECONDS)
     raise AssertionError
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), "")
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -51,20 +51,21 @@ class History:
     correction: Correction = field(default_factory=Correction)
 
     @property
-    def next_number(self) -> int:
-        """Number of the next proposal."""
-        return max((record.number for record in (*self.designs, *self.outside)), default=-1) + 1
+    def wrong(self) -> set[str]:
+        """Designs of a front that verification has refused."""
+        return {key for key, verification in self.verified.items() if not verification.ok}
 
-    def outcome_of(self, scorer: Scorer) -> Callable[[Record], Outcome]:
+    def outcome_of(self, scorer: Scorer, tally: Tally | None = None) -> Callable[[Record], Outcome]:
         """Return a function that turns records into results for a proposer.
 
         Designs with wrong numbers, or that fail at a higher rung, count as failed.
+
+        Args:
+            tally: count of these and later records; by default of these alone.
         """
-        refuted = {key for key, verification in self.verified.items() if not verification.ok}
-        if self.higher:
-            tally = Tally(scorer.objectives)
-            self.count(tally, scorer)
-            refuted |= tally.refuted
+        if tally is None:
+            self.count(tally := Tally(scorer.objectives), scorer)
+        refuted = self.wrong | tally.refuted
         return lambda record: scorer.outcome(record, refuted)
 
     def count(self, tally: Tally, scorer: Scorer) -> list[Revaluation]:
@@ -141,11 +142,11 @@ def read_history(lines: Iterable[bytes], scorer: Scorer, screen: Screen, names: 
 
 def _in(space: Space) -> Callable[[Record], bool]:
     """Return a function that checks whether a design's parameters are legal under today's conditions."""
-    parameters = parameters_of(space)
-    if parameters is None:
+    choice = parameters_of(space)
+    if choice is None:
         return lambda record: True
-    holds = parameters.holds
-    if not parameters.conditional:
+    holds = choice.parameters.holds
+    if not choice.parameters.conditional:
         return lambda record: record.params_json == NOTHING or holds(record.params)
     known = {bytes(NOTHING): True}  # conditions are user functions and may be slow
 

@@ -23,7 +23,7 @@ from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.early_stop import EarlyStop
 from ..search.promotion import Promotion
 from ..search.proposals import SAMPLERS, make_proposer
-from ..search.proposer import Proposer, certificate_of
+from ..search.proposer import Proposer
 from ..search.repeats import Repeating
 from ..show.output import write_best, write_front_code, write_tables
 from ..show.reporter_of_run import make_reporter
@@ -141,14 +141,14 @@ class Driver:
 
     def _look(self) -> None:
         """End the search if its results are good enough."""
-        tally, wrong = self.ledger.tally, self.ledger.wrong
+        tally, wrong = self.ledger.tally, self.ledger.history.wrong
         found = tally.feasible(len(self.ledger.study.rungs))
         signs = [o.sign for o in tally.objectives]
         losses = (
             [s * v for s, v in zip(signs, values, strict=True)] for key, values in found.items() if key not in wrong
         )
         stalled = tally.done - max(tally.improved, self._stalled_before)
-        self.budget.look(losses, stalled, lambda: certificate_of(self.proposer))
+        self.budget.look(losses, stalled, self.proposer.certificate)
 
     def _why(self) -> str:
         if self.budget.reached:
@@ -204,17 +204,15 @@ class Driver:
 
     def _known(self, number: int, rung: int, candidate: Candidate) -> Measurement | None:
         """Return a result for a design that is known already: attached to the study, or of an earlier run."""
-        attached = self.ledger.study.attached
-        if not rung and candidate.key in attached:
-            metrics, failed = attached[candidate.key], "failed where it was measured"
-            return Measurement(
-                number=number, evaluator=self.ledger.names[0], metrics=metrics, cached=True,
-                error=failed if metrics is None else None,
-            )  # fmt: skip
-        metrics = self.side_files.known(candidate, rung)
+        attached, key, error = self.ledger.study.attached, candidate.key, None
+        is_attached = not rung and key in attached
+        metrics = attached[key] if is_attached else self.side_files.known(candidate, rung)
         if metrics is None:
-            return None
-        return Measurement(number=number, rung=rung, evaluator=self.ledger.names[rung], metrics=metrics, cached=True)
+            if not is_attached:
+                return None
+            error = "failed where it was measured"
+        name = self.ledger.names[rung]
+        return Measurement(number=number, rung=rung, evaluator=name, metrics=metrics, cached=True, error=error)
 
     def _record(self, found: Sequence[Measurement]) -> None:
         records, proposed = [], []
@@ -301,6 +299,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 reporter.note(f"all {budget.trials} trials are done: ask for more to go on")
                 reason = "trials"
             else:
+                ledger.screen.meanwhile = lambda: budget.search_time_is_up
                 try:
                     with stop.leaving():
                         renew = partial(_proposer, ledger, options, seed, budget, evaluators[0], reporter)
@@ -315,17 +314,17 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                         side_files = SideFiles(directory, ledger.screen, caches)
                         while True:
                             driver = Driver(proposer, setup, ledger, side_files, budget, reporter, stop, renew)
-                            reason, known = driver.run(), len(ledger.wrong)
+                            reason, known = driver.run(), len(ledger.history.wrong)
                             proposer = driver.proposer
                             if options.verify:
                                 with suppress(StepLeft), stop.leaving():
                                     reporter.searched(ledger.result(reason))
                                     _verify(ledger, reporter, stop, seed)
-                            if len(ledger.wrong) == known:
+                            if len(ledger.history.wrong) == known:
                                 break
                             reporter.note("the search goes on with designs that only wrong ones had ruled out")
                             proposer = renew()
-                    certificate = certificate_of(proposer)
+                    certificate = proposer.certificate()
             if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds may rule all out
                 ledger.refuse_nothing()
             if options.verify:
@@ -364,7 +363,11 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
     """Compare the run with the directory and write its `run.json`, after all other checks of the request."""
     earlier = None if options.fresh else directory.earlier()
     program, device = study.fingerprint()
-    sampler, source = options.sampler, study.source
+    sampler, source, storage = options.sampler, study.source, options.storage
+    if storage is not None:
+        from .optuna_storage import reach_storage, without_password
+
+        storage = without_password(storage)
     info = RunInfo(
         study=study.name,
         seed=options.seed if options.seed is not None else earlier.seed if earlier else 0,
@@ -380,15 +383,13 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
         evaluators=[{"name": e.name, "version": e.version, "resource": needs(e).resource} for e in evaluators],
         sampler=sampler if isinstance(sampler, str) else type(sampler).__name__,
         workers=options.workers or 1,
-        storage=options.storage and _without_password(options.storage),
+        storage=storage,
     )  # fmt: skip
     if options.ray_address is not None:
         reach(options.ray_address)
     else:
         unusable_here(evaluators)
     if options.storage is not None:
-        from .optuna_storage import reach_storage
-
         reach_storage(options.storage, directory.path)
     if options.fresh:
         directory.clear()
@@ -417,13 +418,13 @@ def _proposer(
         sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=done,
         strict=options.inline, sizes=sizes, enqueued=study.enqueued,
     )  # fmt: skip
-    if budget.gap is not None and (certificate_of(proposer) is None or ledger.lower_bounds.unbounded):
+    if budget.gap is not None and (proposer.certificate() is None or ledger.lower_bounds.unbounded):
         raise StudyError(
             "gap= needs bounds of every objective", hint="a simulator has them; or end by trials or patience"
         )
     ledger.write([session])
     with no_collections():
-        proposer.restore(ledger.first, ledger.outcome_of(), done)
+        proposer.restore(ledger.first, ledger.history.outcome_of(ledger.scorer, ledger.tally), done)
     return proposer
 
 
@@ -440,12 +441,6 @@ def _caches(
     if where is None and options.run_dir is None:
         where = directory.path.parent / RESULTS
     return [ResultCache(Path(where), evaluator) for evaluator in evaluators] if where else []
-
-
-def _without_password(url: str) -> str:
-    from .optuna_storage import without_password
-
-    return without_password(url)
 
 
 @contextmanager

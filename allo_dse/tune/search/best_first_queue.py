@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import math
+import sys
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,9 @@ from allo_dse.space.space import Candidate
 from .pareto_front import Points
 
 Item = Candidate | Region
-Rows = NDArray[Any]  # per item: bounds, distance from the front, level, rank, size
 
 REGION = -1  # level of an item that is not a design yet
-_DECIDED = -math.inf
+_DECIDED, _LEAST = -math.inf, -sys.float_info.max  # priorities of decided items, and of open ones at least
 _MOST_DECIDED = 4096  # decided items to tolerate before compaction
 _AT_ONCE = 256  # items compared with the front in one batch
 _PLACES = 32  # bits of the place of a design within its region
@@ -33,18 +31,15 @@ class BestFirstQueue:
     worst objective. No design can turn out further away. The order does not depend on when items were added. At equal
     distance regions come first, then designs in the order of the space.
 
-    The queue holds the priority of each item at insertion. Bounds only tighten and the front only comes nearer, so
-    priorities fall, or the item is inserted again. The first entry whose priority is still correct comes next.
-
     Attributes:
         open: number of designs that are not decided.
     """
 
     def __init__(self, objectives: int) -> None:
-        fields = [("bounds", "f8", (objectives,)), ("far", "f8"), ("level", "i8"), ("rank", "i8"), ("size", "i8")]
+        fields = [("bounds", "f8", (objectives,)), ("level", "i8"), ("rank", "i8"), ("size", "i8")]
         self.items: list[Item | None] = []
         self._rows = np.empty(_MOST_DECIDED, fields)
-        self._queue: list[tuple[float, bool, int, int]] = []  # negated priority, whether a design, rank, position
+        self._worths = np.empty(_MOST_DECIDED)  # apart from the rest: every choice looks at all of them
         self.front: Points = np.empty((0, objectives))
         self.open = 0
 
@@ -66,18 +61,13 @@ class BestFirstQueue:
         return found
 
     @property
-    def _far(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self._rows["far"][: len(self.items)]
-        return found
-
-    @property
-    def _is_open(self) -> NDArray[np.bool_]:
-        return self._far > _DECIDED
+    def _worth(self) -> NDArray[np.float64]:
+        return self._worths[: len(self.items)]
 
     @property
     def open_bounds(self) -> Points:
         """Bounds of all that is open."""
-        found: Points = self.bounds[self._is_open]
+        found: Points = self.bounds[self._worth > _DECIDED]
         return found
 
     def rank_of(self, position: int) -> int:
@@ -86,70 +76,48 @@ class BestFirstQueue:
     def add(self, items: Sequence[Item], bounds: Points, ranks: Sequence[int], level: int) -> None:
         """Add items of one level, except those that the front has decided."""
         kept = np.flatnonzero(~beaten(bounds, self.front))
-        far = np.full(len(kept), math.inf)  # without a front, items that may be good in every objective come first
-        for part in range(0, len(kept) if len(self.front) else 0, _AT_ONCE):
-            some = bounds[kept[part : part + _AT_ONCE], None]
-            far[part : part + _AT_ONCE] = distance(self.front, some).min(1)
         first, last = len(self.items), len(self.items) + len(kept)
         if last > len(self._rows):
-            self._rows = np.resize(self._rows, 2 * last)
+            self._rows, self._worths = np.resize(self._rows, 2 * last), np.resize(self._worths, 2 * last)
         self.items += [items[n] for n in kept.tolist()]
         rows = self._rows[first:last]
-        rows["bounds"], rows["far"], rows["level"] = bounds[kept], far, level
-        rows["rank"] = np.array(ranks, np.int64)[kept]
+        for start in range(0, len(kept), _AT_ONCE):
+            some = kept[start : start + _AT_ONCE]
+            self._worths[first + start : first + start + len(some)] = self._worth_of(bounds[some])
+        rows["bounds"], rows["level"], rows["rank"] = bounds[kept], level, np.array(ranks, np.int64)[kept]
         rows["size"] = [item.size if isinstance(item, Region) else 1 for item in self.items[first:] if item]
         self.open += int(rows["size"].sum())
-        self._enqueue(range(first, last))
 
-    def _enqueue(self, positions: Sequence[int]) -> None:
-        rows = self._rows[np.fromiter(positions, np.int64)]
-        before, designs, ranks = -self._worth(rows), rows["level"] != REGION, rows["rank"]
-        for entry in zip(before.tolist(), designs.tolist(), ranks.tolist(), positions, strict=True):
-            heapq.heappush(self._queue, entry)
-
-    def _worth(self, rows: Rows) -> NDArray[np.float64]:
-        """Return the priority of items; the highest comes first."""
+    def _worth_of(self, bounds: Points) -> NDArray[np.float64]:
+        """Return the priority of items with these bounds; the highest comes first."""
         if len(self.front):
-            found: NDArray[np.float64] = rows["far"]
-            return found
-        with np.errstate(invalid="ignore"):  # as good as can be in one objective, as bad as can be in another
-            promise = -magnitude(rows["bounds"]).sum(-1)
-        promise = np.where(np.isnan(promise), math.inf, promise)
-        return np.where(rows["far"] == _DECIDED, _DECIDED, promise)
-
-    def _worth_of(self, position: int) -> float:
-        return float(self._far[position] if len(self.front) else self._worth(self._rows[position]))
+            worth = distance(self.front, bounds[:, None]).min(1)
+        else:
+            with np.errstate(invalid="ignore"):  # as good as can be in one objective, as bad as can be in another
+                worth = -magnitude(bounds).sum(-1)
+        return np.maximum(np.where(np.isnan(worth), math.inf, worth), _LEAST)
 
     def next(self) -> int | None:
         """The item that the front is furthest from; before there is a front, one that may be best in everything."""
-        while self.open and self._queue:
-            known, kind, rank, position = self._queue[0]
-            worth = self._worth_of(position)
-            if worth == _DECIDED and self.items[position] is None:
-                heapq.heappop(self._queue)
-            elif worth < -known:
-                heapq.heapreplace(self._queue, (-worth, kind, rank, position))
-            else:
-                return position
-        return None
+        if not self.open:
+            return None
+        best = np.flatnonzero(self._worth == self._worth.max())
+        rows = self._rows[best]
+        return int(best[np.lexsort((rows["rank"], rows["level"] != REGION))[0]])
 
     def decide(self, position: int) -> None:
         """Mark an item as decided, so that it never comes next."""
         self.open -= int(self._rows["size"][position])
-        self._far[position], self.items[position] = _DECIDED, None
+        self._worth[position], self.items[position] = _DECIDED, None
 
     def tighten(self, position: int, bounds: Sequence[float]) -> bool:
         """Tighten the bounds of an item; return whether it is still open."""
-        before = self._worth_of(position)
         # Each level is a lower bound for itself, so the larger of two is one, too.
         own = self.bounds[position] = np.maximum(self.bounds[position], bounds)
         if (self.front <= own).all(1).any():
             self.decide(position)
             return False
-        if len(self.front):
-            self._far[position] = distance(self.front, own).min()
-        if self._worth_of(position) > before:  # ratios cannot compare numbers of different sign
-            self._enqueue([position])
+        self._worth[position] = self._worth_of(own[None])[0]
         return True
 
     def found(self, point: NDArray[np.float64]) -> None:
@@ -158,7 +126,7 @@ class BestFirstQueue:
             return
         is_first = not len(self.front)
         self.front = np.vstack([self.front[(self.front < point).any(1)], point])
-        is_open = self._is_open
+        is_open = self._worth > _DECIDED
         # No loss of a design is below its bound. So a point at least as good as the bound is as good as the design.
         decided = is_open & (point <= self.bounds).all(1)
         for position in np.flatnonzero(decided).tolist():
@@ -166,22 +134,16 @@ class BestFirstQueue:
         left = np.flatnonzero(is_open & ~decided)
         # The distance to a front is the distance to its nearest point. A running minimum is exact: a point leaves the
         # front only for one that is nowhere worse, and so at least as near.
-        self._far[left] = np.minimum(self._far[left], distance(point, self.bounds[left]))
-        if is_first:  # priorities change with the first point
-            self._requeue()
-
-    def _requeue(self) -> None:
-        self._queue.clear()
-        self._enqueue(np.flatnonzero(self._is_open).tolist())
+        near = np.maximum(distance(point, self.bounds[left]), _LEAST)
+        self._worth[left] = near if is_first else np.minimum(self._worth[left], near)
 
     def compact(self) -> bool:
         """Drop decided items if they are the majority, which changes positions; return whether it did."""
-        keep = np.flatnonzero(self._is_open)
-        if len(self._far) - len(keep) <= max(_MOST_DECIDED, len(keep)):
+        keep = np.flatnonzero(self._worth > _DECIDED)
+        if len(self.items) - len(keep) <= max(_MOST_DECIDED, len(keep)):
             return False
+        self._rows, self._worths = self._rows[keep], self._worths[keep]
         self.items = [self.items[n] for n in keep.tolist()]
-        self._rows = self._rows[keep]
-        self._requeue()
         return True
 
 

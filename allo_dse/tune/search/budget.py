@@ -29,20 +29,12 @@ def parse_duration(text: str | float, what: str = "a time budget") -> float:
     Raises:
         StudyError: for anything else, or when it is not positive.
     """
-    if isinstance(text, int | float):
-        seconds = float(text)
-    else:
-        compact = str(text).strip().lower()
-        parts = _PART.findall(compact)
-        if parts and _PART.sub("", compact).strip() == "":
-            seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-        else:
-            try:
-                seconds = float(compact)
-            except ValueError:
-                raise StudyError(
-                    f"{text!r} is not a duration", hint='write for example "90s", "5m" or "1h30m"'
-                ) from None
+    compact = str(text).strip().lower()
+    parts, rest = _PART.findall(compact), _PART.sub("", compact).strip()
+    try:
+        seconds = sum(float(n) * _UNITS[unit] for n, unit in parts) if parts and not rest else float(compact)
+    except ValueError:
+        raise StudyError(f"{text!r} is not a duration", hint='write for example "90s", "5m" or "1h30m"') from None
     if not 0 < seconds < float("inf"):
         raise StudyError(f"{what} of {text!r} leaves no time")
     return seconds

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
-from typing import NamedTuple
 
 import numpy as np
 
 from allo_dse.common.records import replace
+from allo_dse.space.genes import Genes
 from allo_dse.space.regions import Region, regions_of
 from allo_dse.space.space import Candidate, Space
 
@@ -23,19 +23,12 @@ from ..store.record import Record
 from .best_first_queue import REGION, BestFirstQueue
 from .lower_bounds import Losses, LowerBounds
 from .pareto_front import Points
-from .proposer import Outcome, Proposal
+from .proposer import Outcome, Proposal, Proposer
 from .screening import Screen
 
 MOST_KEPT = 256
 """Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""
 _AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
-
-
-class Next(NamedTuple):
-    """A design to evaluate, with its bounds."""
-
-    candidate: Candidate
-    bounds: Losses
 
 
 class OpenDesigns:
@@ -76,14 +69,14 @@ class OpenDesigns:
         """Return whether a design is open."""
         return self._ahead() is not None
 
-    def next(self) -> Next | None:
-        """The next design to evaluate; None when all are decided."""
+    def next(self) -> tuple[Candidate, Losses] | None:
+        """The next design to evaluate, with its bounds; None when all are decided."""
         queue = self._queue
         while (position := self._ahead()) is not None:
             item, bounds = queue.items[position], tuple(queue.bounds[position].tolist())
             queue.decide(position)
             if isinstance(item, Candidate) and self._screen.admit(item) == "new":
-                return Next(item, bounds)
+                return item, bounds
         return None
 
     def _ahead(self) -> int | None:
@@ -113,12 +106,14 @@ class OpenDesigns:
         return None
 
     def _list(self) -> None:
-        """Take in all regions, or all designs, with their first bounds."""
+        """Take in all regions, or all designs, with their first bounds; only some if time is up."""
         self._listing = self._listing or batched(self._every())
         for batch in self._listing:
             for _, item in batch:
                 self.designs += item.size if isinstance(item, Region) else 1
             self._take_in(batch)
+            if self._screen.meanwhile() and self._queue.open:
+                return
         self.listed = True
 
     def _every(self) -> Iterator[tuple[int, Region | Candidate]]:
@@ -184,7 +179,7 @@ def batched(
         yield batch
 
 
-class ExactProposer:
+class ExactProposer(Proposer):
     """Proposes the design whose bounds are furthest from the front, until all are decided.
 
     No design is further away from the front than its bounds (`best_first_queue.py`), so the front is soon near all open
@@ -203,9 +198,8 @@ class ExactProposer:
         self._space, self._screen, self._lower_bounds, self._strict = space, screen, lower_bounds, strict
         self._signs = [o.sign for o in lower_bounds.objectives]
         self._proposed: dict[int, Losses] = {}  # bounds, by proposal
-        self._number = self._evaluated = self._failed = 0
+        self._evaluated = self._failed = 0
         self.open_designs = OpenDesigns(space, screen, lower_bounds)
-        self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         if self._strict:
@@ -216,8 +210,8 @@ class ExactProposer:
             if found is None:
                 self.exhausted = not self.open_designs.left()
                 break
-            self._proposed[self._number] = found.bounds
-            proposals.append(Proposal(self._number, found.candidate))
+            candidate, self._proposed[self._number] = found
+            proposals.append(Proposal(self._number, candidate))
             self._number += 1
         return proposals
 
@@ -225,10 +219,9 @@ class ExactProposer:
         del self._proposed[number]
         self._take(outcome)
 
-    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
+    def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
         self._take(outcome)
-        self._number += 1
-        return self._number - 1
+        return super().learn(key, genes, outcome)
 
     def _take(self, outcome: Outcome) -> None:
         self._evaluated += 1
@@ -237,13 +230,10 @@ class ExactProposer:
             return
         self.open_designs.found(np.array([[s * v for s, v in zip(self._signs, outcome.values, strict=True)]]))
 
-    def revise(self, outcome: Mapping[int, Outcome]) -> None:
-        """Do nothing: values only change with rungs above the first, and then bounds rule nothing out."""
-
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         for record in history:
             self._take(outcome_of(record))
-        self._number = next_number
+        super().restore(history, outcome_of, next_number)
 
     def certificate(self) -> Certificate:
         """Return the decisions made so far."""

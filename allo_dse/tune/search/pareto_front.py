@@ -27,13 +27,8 @@ def pareto_positions(losses: Points, costs: Points | None = None) -> list[int]:
         costs: (n,), compared between designs with equal losses.
     """
     if costs is not None:
-        best_points = losses[pareto_positions(losses)]
-        cheapest = dict.fromkeys(map(tuple, best_points.tolist()), -1)
-        for row in np.flatnonzero(np.isin(losses[:, 0], best_points[:, 0])).tolist():
-            known = cheapest.get(point := tuple(losses[row].tolist()))
-            if known is not None and (known < 0 or costs[row] < costs[known]):
-                cheapest[point] = row
-        return sorted(cheapest.values())
+        order = np.argsort(costs, kind="stable")
+        return sorted(order[pareto_positions(losses[order])].tolist())
     left, positions, sums = losses, np.arange(len(losses)), losses.sum(1)
     front: list[int] = []
     while len(left):
@@ -125,10 +120,10 @@ class Front:
         history = np.full(len(keys), np.nan)
         done = 0
         for position in self._promising(losses):
-            history[done:position] = self._known_volume
+            history[done:position] = np.nan if self.hypervolume is None else self.hypervolume
             self.add(keys[position], losses[position])
             done = position
-        history[done:] = self._known_volume
+        history[done:] = np.nan if self.hypervolume is None else self.hypervolume
         return history
 
     def volume_up_to(self, reference: Front) -> float | None:
@@ -148,10 +143,6 @@ class Front:
             # Designs that the front dominates now stay dominated, whatever enters before them.
             kept = ~beaten(block, self._array)
             yield from (first + np.flatnonzero(kept)).tolist()
-
-    @property
-    def _known_volume(self) -> float:
-        return np.nan if self.hypervolume is None else self.hypervolume
 
     def _insert(self, key: str, point: tuple[float, ...]) -> bool:
         array = self._array

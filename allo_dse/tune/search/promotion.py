@@ -17,7 +17,6 @@ from allo_dse.space.sampler.pareto import Floats, Integers
 from allo_dse.space.sampler.surrogate import (
     LENGTH,
     Features,
-    Numbers,
     Scales,
     Surrogate,
     as_rows,
@@ -26,7 +25,7 @@ from allo_dse.space.sampler.surrogate import (
 )
 
 from ..store.record import Record
-from .pareto_front import Points, pareto_positions
+from .pareto_front import pareto_positions
 
 if TYPE_CHECKING:
     import optuna
@@ -80,10 +79,11 @@ class MultiFidelityModel:
         names = sorted({name for design in designs for name in design})
         kinds = [ranges[name] for name in names]
         rows = as_rows(designs, names, kinds)
-        features, numbers = Features.of(rows, kinds), Numbers.of(self._prior)
-        self._coded = np.hstack((features.encode(rows), numbers.encode(self._prior)))
+        features, span = Features.of(rows, kinds), np.ptp(self._prior, 0)
+        numbers = ((self._prior - self._prior.min(0)) / np.where(span > 0, span, 1.0))[:, span > 0]
+        self._coded = np.hstack((features.encode(rows), numbers))
         first = int(features.groups.max(initial=-1)) + 1
-        self._groups = np.append(features.groups, first + np.arange(numbers.count))
+        self._groups = np.append(features.groups, first + np.arange(numbers.shape[1]))
         excess = self._measured - self._prior[self._held]
         mean = excess.mean(0) if len(excess) else np.zeros(excess.shape[1])
         with one_thread():
@@ -288,15 +288,11 @@ def _in_layers(values: Mapping[str, tuple[float, ...]], signs: tuple[float, ...]
     while len(left) and (not front or len(chosen) < least):
         layer = left[pareto_positions(losses[left])]
         front = front or len(layer)
-        chosen = np.concatenate([chosen, _by_distance(losses, layer)])
+        low, high = losses.min(0), losses.max(0)
+        scaled = (losses[layer] - low) / np.where(high > low, high - low, 1.0)
+        chosen = np.concatenate([chosen, layer[np.argsort((scaled**2).sum(1), kind="stable")]])
         left = np.setdiff1d(left, layer)
     return [keys[position] for position in chosen.tolist()], front
-
-
-def _by_distance(losses: Points, positions: np.ndarray) -> np.ndarray:
-    low, high = losses.min(0), losses.max(0)
-    scaled = (losses[positions] - low) / np.where(high > low, high - low, 1.0)
-    return positions[np.argsort((scaled**2).sum(1), kind="stable")]
 
 
 class PrunerGate:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_DOMINATED = 100_000  # keys that are kept
 
 
-class EvolutionProposer:
+class EvolutionProposer(Proposer):
     """Evolutionary sampler of this package, outside Optuna.
 
     Children are screened before they count. No Optuna trials are made, which would take a fifth of the driver's time.
@@ -63,7 +63,6 @@ class EvolutionProposer:
         self._strict = strict
         self._genes: dict[int, dict[str, int]] = {}
         self._dominated: dict[str, None] = {}  # keys of designs found to be dominated
-        self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         proposals: list[Proposal] = []
@@ -104,12 +103,12 @@ class EvolutionProposer:
         self._search.pass_over()
         self._genes[number] = self._search.pending[number] = self._space.learn(genes)
 
-    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
+    def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
         number = self._search.next_number
         self._search.adopt(self._individual(number, genes, outcome))
         return number
 
-    def _individual(self, number: int, genes: dict[str, int], outcome: Outcome) -> Individual:
+    def _individual(self, number: int, genes: Genes, outcome: Outcome) -> Individual:
         return Individual(number, genes, self._losses(outcome), outcome.constraints)
 
     def _losses(self, outcome: Outcome) -> tuple[float, ...]:
@@ -270,7 +269,7 @@ COUNT_LIMIT = 5000  # largest space that is counted if the number of trials is n
 MAX_FRUITLESS = 20  # known or illegal proposals of an Optuna sampler in a row, before another design is taken
 
 
-class ExhaustiveProposer:
+class ExhaustiveProposer(Proposer):
     """Every design of the space, in order."""
 
     name = "exhaustive"
@@ -278,8 +277,6 @@ class ExhaustiveProposer:
     def __init__(self, space: Space, screen: Screen) -> None:
         self._designs: Iterator[Candidate] = space.designs()
         self._screen = screen
-        self._number = 0
-        self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         proposals: list[Proposal] = []
@@ -293,21 +290,8 @@ class ExhaustiveProposer:
                 self._number += 1
         return proposals
 
-    def tell(self, number: int, outcome: Outcome) -> None:
-        pass
 
-    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
-        self._number += 1
-        return self._number - 1
-
-    def revise(self, outcome: Mapping[int, Outcome]) -> None:
-        pass
-
-    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
-        self._number = next_number
-
-
-class OptunaProposer:
+class OptunaProposer(Proposer):
     """Optuna's ask/tell. Designs that are known or break a limit never become completed trials."""
 
     def __init__(
@@ -325,7 +309,6 @@ class OptunaProposer:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.name = name
-        self.exhausted = False
         self.study: optuna.Study = optuna.create_study(directions=[o.direction for o in objectives], sampler=sampler)
         self._space = space
         self._screen = screen
@@ -335,7 +318,6 @@ class OptunaProposer:
         self._trials: dict[int, optuna.trial.Trial] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._keys: dict[int, str] = {}
-        self._next = 0
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         if self._strict:
@@ -374,7 +356,7 @@ class OptunaProposer:
         """Propose any new design: a model that never learns of invalid designs may repeat them for ever."""
         from allo_dse.space.sampler.optuna_sampler import distribution
 
-        candidate = self._screen.any_new(np.random.default_rng((self._seed, self._next)))
+        candidate = self._screen.any_new(np.random.default_rng((self._seed, self._number)))
         if candidate is None:
             self.exhausted = True
             return None
@@ -384,8 +366,8 @@ class OptunaProposer:
         return self._accept(trial, candidate)
 
     def _accept(self, trial: optuna.trial.Trial, candidate: Candidate) -> Proposal:
-        number = self._next
-        self._next += 1
+        number = self._number
+        self._number += 1
         self._trials[number], self._keys[number] = trial, candidate.key
         return Proposal(number, candidate)
 
@@ -404,7 +386,7 @@ class OptunaProposer:
         """Values for designs that have none."""
         return [sign * math.inf for sign in self._signs]
 
-    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
+    def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
         import optuna
 
         from allo_dse.space.sampler.optuna_sampler import distribution
@@ -417,16 +399,12 @@ class OptunaProposer:
             constraints=dict(outcome.constraints),
         )
         self.study.add_trial(trial)
-        self._next += 1
-        return self._next - 1
-
-    def revise(self, outcome: Mapping[int, Outcome]) -> None:
-        """Do nothing: Optuna's trials are final until a run is resumed."""
+        return super().learn(key, genes, outcome)
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         for record in history:
             self.learn(record.key, self._space.learn(record.genes), outcome_of(record))
-        self._next = next_number
+        super().restore(history, outcome_of, next_number)
 
 
 def make_proposer(
@@ -472,7 +450,7 @@ def make_proposer(
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
         at_once = LISTED_BY_REGION if by_region else LISTED  # more designs than either limit
-        designs = space.count(limit if lower_bounds.unbounded else at_once)
+        designs = space.count(limit if lower_bounds.unbounded else at_once, screen.meanwhile)
         if designs is not None and not lower_bounds.unbounded:
             return GuidedProposer(space, screen, lower_bounds, make_evolution, strict=strict)
         sampler = "evolution" if designs is None else "exhaustive"

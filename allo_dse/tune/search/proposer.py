@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec import Struct
 
+from allo_dse.space.genes import Genes
 from allo_dse.space.space import Candidate
 
 from ..store.certificate import Certificate
@@ -32,30 +34,27 @@ class Outcome(NamedTuple):
         return sum(self.constraints.values())
 
 
-class Proposer(Protocol):
-    """Proposes designs and learns from their results.
-
-    A proposer that decides designs without evaluating them has a method `certificate()` that reports its progress.
-    """
+class Proposer(ABC):
+    """Proposes designs. Proposers that learn from results override more than `ask`."""
 
     name: str
-    exhausted: bool
+    exhausted = False
+    _number = 0  # of the next proposal
 
+    @abstractmethod
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         """Return up to `count` proposals; fewer, or none, if results of the `outstanding` ones are needed first."""
-        ...
 
-    def tell(self, number: int, outcome: Outcome) -> None:
+    def tell(self, number: int, outcome: Outcome) -> None:  # noqa: B027 (most proposers need no results)
         """Report the result of a proposal."""
-        ...
 
-    def learn(self, key: str, genes: dict[str, int], outcome: Outcome) -> int:
+    def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
         """Take in an evaluated design that was proposed elsewhere; returns the number it gets here."""
-        ...
+        self._number += 1
+        return self._number - 1
 
-    def revise(self, outcome: Mapping[int, Outcome]) -> None:
+    def revise(self, outcome: Mapping[int, Outcome]) -> None:  # noqa: B027 (bounds and Optuna's trials are final)
         """Take in that results have changed, by the numbers of their proposals."""
-        ...
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         """Resume after an earlier run with `next_number` proposals.
@@ -63,11 +62,8 @@ class Proposer(Protocol):
         Args:
             outcome_of: turns a record into the result that a model learns.
         """
-        ...
+        self._number = next_number
 
-
-def certificate_of(proposer: Proposer) -> Certificate | None:
-    """Return the proposer's decisions about the space, or None if it makes none."""
-    decided = getattr(proposer, "certificate", None)
-    found: Certificate | None = decided() if callable(decided) else None
-    return found
+    def certificate(self) -> Certificate | None:
+        """Return the decisions about the space, or None if it makes none."""
+        return None

@@ -16,7 +16,7 @@ from allo_dse.common.records import Frozen, JsonObject
 
 from ..declare.spec import StudySpec
 from ..search.budget import Budget
-from ..search.proposer import Proposer, certificate_of
+from ..search.proposer import Proposer
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.certificate import Certificate
@@ -64,7 +64,7 @@ class RunView(Frozen):
     @property
     def certificate(self) -> Certificate | None:
         """Decisions about the space so far; None if the sampler makes none."""
-        return certificate_of(self.proposer)
+        return self.proposer.certificate()
 
     @property
     def per_second(self) -> float:

@@ -204,3 +204,8 @@ def _some(entry: object) -> str:
         return "absent" if entry is None else str(entry)
     rest = f", ... ({len(entry):,} values)" if len(entry) > _MANY else ""
     return ", ".join(map(str, entry[:_MANY])) + rest
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text."""
+    return str(error).strip().partition("\n")[0]

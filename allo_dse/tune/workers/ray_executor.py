@@ -30,6 +30,7 @@ from allo_dse.space.shared_programs import SharedPrograms, learn
 from ..declare.pickled_study import PickledStudy
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
+from ..store.run_info import first_line
 from .evaluate_one import RungEvaluator, make_rung_evaluator
 from .executor import Job
 from .pool import ANSWER_SECONDS, Batch, Place, Pool, Task, WorkerFailure, ask_if_gone, exited_on_live_node, here
@@ -335,7 +336,7 @@ class RayExecutor:
             found = [self._failed(task, f"worker: {error}") for task in batch.tasks]
         except RayError as error:  # the result is lost, not the worker
             self._release(reference)
-            return self._requeue(pool, batch.tasks, False, _first_line(error))
+            return self._requeue(pool, batch.tasks, False, first_line(error))
         else:
             for each in found:
                 pool.learn(each.rung, each.seconds)
@@ -352,7 +353,7 @@ class RayExecutor:
     def _replace_failed(self, resource: str | None, worker: int, error: RayActorError) -> None:
         """Replace a lost worker, and ask its node why it was lost."""
         pool = self._pools[resource]
-        loss = WorkerFailure(pool.actors[worker], pool.remove_worker(worker), _first_line(error), time.monotonic())
+        loss = WorkerFailure(pool.actors[worker], pool.remove_worker(worker), first_line(error), time.monotonic())
         self._running = {r: entry for r, entry in self._running.items() if r in self._pools[entry[0]].running}
         pool.pending_failures[ask_if_gone(pool.places[worker])] = loss
         self._programs.forget((resource, worker))
@@ -400,10 +401,6 @@ class RayExecutor:
             for actor in pool.actors:
                 if actor is not None:
                     ray.kill(actor)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 @contextmanager
