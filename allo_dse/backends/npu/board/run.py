@@ -25,7 +25,8 @@ DRIVER_WORDS = ("DRM_IOCTL_AMDXDNA", "ERT_CMD_STATE", "Kernel did not complete",
 xdna-driver PR 51, `codegen_host` of Allo)."""
 RECOVER = (
     "see `xrt-smi examine` and `dmesg`; `sudo modprobe -r amdxdna && sudo modprobe amdxdna` loads the driver and its "
-    "firmware again; where that does not help, reboot. If other designs run, this one deadlocks"
+    "firmware again; where that does not help, reboot. If other designs run, this one deadlocks, or a call of it takes "
+    "longer than the driver allows (tdr_timeout_ms, 2 s by default; older drivers: timeout_in_sec)"
 )
 
 
