@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import LayoutStep, LayoutUse, TensorPort
 from allo_dse.mapper.graph.ports import Direction
@@ -122,7 +121,7 @@ def describe(steps: Sequence[LayoutStep]) -> str:
     return ", ".join(words)
 
 
-class DescriptorWalk(Struct, frozen=True):
+class DescriptorWalk(Frozen):
     """A walk in a descriptor's terms.
 
     Attributes:
