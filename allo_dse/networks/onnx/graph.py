@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 from .evaluate import NotComputed, evaluate, run_model
 
@@ -30,7 +29,7 @@ RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rando
 """Operators that compute something else each time."""
 
 
-class Node(Struct, frozen=True, eq=False):
+class Node(Frozen, eq=False):
     """An operator of a model.
 
     `proto` is ONNX's own; None for a node that represents several, found by a pattern.
@@ -64,7 +63,7 @@ class Node(Struct, frozen=True, eq=False):
         return float(value) if isinstance(value, int | float) else default
 
 
-class Codes(Struct, frozen=True):
+class Codes(Frozen):
     """Whole numbers that a known array is made of: (codes - zero) * scale, arrays of one shape."""
 
     codes: Array
