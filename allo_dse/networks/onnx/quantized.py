@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from allo_dse.common.records import replace
 
-from .graph import Array, Codes, Graph, Node, rename
+from .definitions import Array
+from .graph import Codes, Graph, Node, rename
 from .patterns import MOVES
 
 KEEP = {*MOVES, "Flatten", "Identity", "MaxPool"} - {"Concat", "Neg"}
