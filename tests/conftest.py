@@ -19,7 +19,11 @@ from _pytest.terminal import TerminalReporter
 from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import settings
 
+from allo_dse.lang import install
+
 from .support.others_data import ABSENT
+
+install()  # so that each test module can import programs, whichever module pytest imports first
 
 # Tests never fail for taking long, and a run of CI tries what the run before it tried.
 settings.register_profile("project", deadline=None, derandomize="CI" in os.environ)

@@ -10,8 +10,9 @@ import math
 from collections.abc import Iterable
 from typing import Annotated
 
-from msgspec import Struct
 from pydantic import Field, model_validator
+
+from allo_dse.common.records import Frozen
 
 from .model import Bits, Count, Model, NotNegative, Positive, Share, Size
 
@@ -23,7 +24,7 @@ AXI_LEAST_BITS = 32
 _CLOCK_TOLERANCE = 1.01
 
 
-class Resources(Struct, frozen=True):
+class Resources(Frozen):
     """Amounts of resources that something takes."""
 
     lut: int = 0

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.mapper.fold.vmg import VMG
 
 from .summary import Box, Flow, Summary, summarise
@@ -21,7 +20,7 @@ _WIDEST = 1500.0
 _MARGIN = 9.0
 
 
-class Arrangement(Struct, frozen=True):
+class Arrangement(Frozen):
     """The positions of boxes (upper left corners), and the size of each."""
 
     corners: tuple[Point, ...]

@@ -113,12 +113,16 @@ class Command:
 
             write_files(design_files(design, artifacts_of(design, Sources(self.reference))), folder)
             words = [word.replace(PLACEHOLDER, str(folder)) for word in self.words]
-            found = self._call(words, folder, within(self.seconds))
+            found = self._call(words, folder, self._overdue(folder))
         decided = {
             "pe_count": design.vmg.node_count,
             **design.mapping.facts,
         }  # need no run: commands may measure time only
         return Metrics(**{**decided, **found, "evaluator": f"{self.name} {self.version}"})
+
+    def _overdue(self, folder: Path) -> Overdue:
+        """Return the time limit of the run in a folder."""
+        return within(self.seconds)
 
     def _call(self, words: Sequence[str], folder: Path, overdue: Overdue) -> dict[str, Any]:
         """Run a command in a design's folder and read its metrics; print its output if it fails."""

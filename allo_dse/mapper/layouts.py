@@ -1,11 +1,11 @@
 """Changes of layout as affine maps from elements of the result to positions in a buffer.
 
-    Arrangement.of((64, 32)).transpose((1, 0)).pack((8, 4))
+    Arrangement.of((64, 32)).transpose((1, 0)).reshape((4, 8, 64))
 
-A result is described by loops over the buffer it is read from: `offset + sum(index * step)`. Transposes, slices, tiles,
-packing and most reshapes keep that form, so a composition of them is one walk, and equivalent compositions are equal. A
-reshape or slice that cuts across a loop's digits starts a second walk, over the result of the first. Inverse operations
-cancel: the identity that is left is no walk at all.
+A result is described by loops over the buffer it is read from: `sum(index * step)`. Transposes and most reshapes keep
+that form, so a composition of them is one walk, and equivalent compositions are equal. A reshape that cuts across a
+loop's digits starts a second walk, over the result of the first. Inverse operations cancel: the identity that is left
+is no walk at all.
 """
 
 from __future__ import annotations
@@ -42,22 +42,16 @@ class Walk(Frozen):
     """
 
     size: int
-    offset: int
     loops: Digits
-
-    @property
-    def count(self) -> int:
-        """Elements of the result."""
-        return math.prod(loop.extent for loop in self.loops)
 
     @property
     def is_identity(self) -> bool:
         """True if the walk reads the whole buffer in order."""
-        return self.offset == 0 and self.loops == _merged((Loop(self.size, 1),))
+        return self.loops == _merged((Loop(self.size, 1),))
 
     def addresses(self) -> IntArray:
         """Return the address of each element of the result: (count,)."""
-        result = np.full(1, self.offset, np.int64)
+        result = np.zeros(1, np.int64)
         for loop in self.loops:
             result = (result[:, None] + np.arange(loop.extent) * loop.step).ravel()
         return result
@@ -69,20 +63,19 @@ class Arrangement(Frozen):
     Attributes:
         source: shape of the array that it began with.
         done: walks that later operations could not be joined with.
-        size, offset, dims: the walk in progress: elements of the buffer it reads, and the digits of each dimension.
+        size, dims: the walk in progress: elements of the buffer it reads, and the digits of each dimension.
     """
 
     source: Shape
     done: tuple[Walk, ...]
     size: int
-    offset: int
     dims: tuple[Digits, ...]
 
     @staticmethod
     def of(shape: Sequence[int]) -> Arrangement:
         """An array as it lies: row by row."""
         shape = tuple(shape)
-        return Arrangement(shape, (), math.prod(shape), 0, _row_major(shape))
+        return Arrangement(shape, (), math.prod(shape), _row_major(shape))
 
     @property
     def shape(self) -> Shape:
@@ -91,7 +84,7 @@ class Arrangement(Frozen):
     @property
     def walks(self) -> tuple[Walk, ...]:
         """The canonical form; empty when elements stay where they are."""
-        last = Walk(self.size, self.offset, _merged(sum(self.dims, ())))
+        last = Walk(self.size, _merged(sum(self.dims, ())))
         return self.done if last.is_identity else (*self.done, last)
 
     def apply(self, array: Array) -> Array:
@@ -119,51 +112,18 @@ class Arrangement(Frozen):
             return self._next(shape)
         return self._settled(replace(self, dims=dims))
 
-    def slice(self, starts: Sequence[int], counts: Sequence[int], steps: Sequence[int] | None = None) -> Arrangement:
-        """Select `count` elements of each dimension, from `start` on and `step` apart."""
-        steps = steps or (1,) * len(self.dims)
-        for start, count, step, extent in zip(starts, counts, steps, self.shape, strict=True):
-            if start < 0 or count < 1 or step < 1 or start + (count - 1) * step >= extent:
-                raise AlloDseError(f"elements {start}, {start + step}, ... ({count}) are not all among {extent}")
-        offset, dims = self.offset, []
-        for digits, start, count, step in zip(self.dims, starts, counts, steps, strict=True):
-            part = _part(_merged(digits), start, count, step)
-            if part is None:
-                return self._next(self.shape).slice(starts, counts, steps)
-            offset += part[0]
-            dims.append(part[1])
-        return self._settled(replace(self, offset=offset, dims=tuple(dims)))
-
-    def pack(self, tile: Sequence[int]) -> Arrangement:
-        """Tiles one after the other, each row by row: [M, N] becomes [M/m, N/n, m, n]."""
-        if len(tile) != len(self.dims) or any(n % t for n, t in zip(self.shape, tile, strict=True)):
-            raise AlloDseError(f"tiles of {list(tile)} do not divide {list(self.shape)}")
-        split = [part for n, t in zip(self.shape, tile, strict=True) for part in (n // t, t)]
-        rank = len(tile)
-        return self.reshape(split).transpose([*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)])
-
-    def unpack(self) -> Arrangement:
-        """The inverse of `pack`: [M/m, N/n, m, n] becomes [M, N]."""
-        rank, odd = divmod(len(self.dims), 2)
-        if odd:
-            raise AlloDseError(f"shape {list(self.shape)} is not packed: it has an odd number of dimensions")
-        shape = [a * b for a, b in zip(self.shape[:rank], self.shape[rank:], strict=True)]
-        return self.transpose(
-            [axis for pair in zip(range(rank), range(rank, 2 * rank), strict=True) for axis in pair]
-        ).reshape(shape)
-
     def _next(self, shape: Shape) -> Arrangement:
         """The result so far becomes the buffer of another walk."""
-        return Arrangement(self.source, self.walks, math.prod(shape), 0, _row_major(shape))
+        return Arrangement(self.source, self.walks, math.prod(shape), _row_major(shape))
 
     def _settled(self, result: Arrangement) -> Arrangement:
         """Drop the walk in progress if it has become the identity, and resume the one before."""
-        walk = Walk(result.size, result.offset, _merged(sum(result.dims, ())))
+        walk = Walk(result.size, _merged(sum(result.dims, ())))
         if result.done and walk.is_identity:
             *before, last = result.done
             dims = _regrouped(last.loops, result.shape)
             if dims is not None:
-                return Arrangement(result.source, tuple(before), last.size, last.offset, dims)
+                return Arrangement(result.source, tuple(before), last.size, dims)
         return result
 
 
@@ -209,27 +169,3 @@ def _regrouped(loops: Digits, shape: Shape) -> tuple[Digits, ...] | None:
                 return None
         dims.append(tuple(reversed(digits)))
     return tuple(reversed(dims))
-
-
-def _part(digits: Digits, start: int, count: int, step: int) -> tuple[int, Digits] | None:
-    """Offset and digits of a slice of a dimension; None where it cuts across digits."""
-    if not digits:
-        return 0, ()
-    (_, outer), *rest = digits
-    inner = math.prod(loop.extent for loop in rest)
-    if start // inner == (start + (count - 1) * step) // inner:  # within one round of the outermost digit
-        if not rest:
-            return start * outer, ()
-        found = _part(tuple(rest), start % inner, count, step)
-        return None if found is None else (found[0] + start // inner * outer, found[1])
-    if not rest:
-        return start * outer, (Loop(count, outer * step),)
-    # A slice of whole inner rounds: the outermost digit starts later and has a smaller extent.
-    if step == 1 and start % inner == 0 and count % inner == 0:
-        return start // inner * outer, (Loop(count // inner, outer), *rest)
-    # A step of whole inner rounds: the inner digits keep their start values.
-    if step % inner == 0:
-        found = _part(tuple(rest), start % inner, 1, 1)
-        assert found is not None
-        return found[0] + start // inner * outer, (Loop(count, outer * (step // inner)),)
-    return None

@@ -16,10 +16,9 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.types import DType
 
 from .fronts import Fronts
@@ -36,7 +35,7 @@ Composed = Callable[[Sequence[int], float, str], Any]
 leave, in words."""
 
 
-class Accuracy(Struct, frozen=True, dict=True):
+class Accuracy(Frozen, dict=True):
     """The required accuracy of a network's outputs, and the inputs it is measured on.
 
     Attributes:

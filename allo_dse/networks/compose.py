@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.device.device import Device
 from allo_dse.eval.tolerances import MOST_ELEMENTS
 from allo_dse.lang.types import float32
@@ -373,7 +372,7 @@ def _calls(fronts: Fronts, runtime: str) -> Calls:
     return Calls(-launches.call_us, launches.call_us, launches.between_us, runtime == "sequence")
 
 
-class Options(Struct, frozen=True):
+class Options(Frozen):
     """Settings of `compose`."""
 
     runtime: str

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
 from allo_dse.common.errors import RunDirectoryError, StudyError
 from allo_dse.common.files import write_whole
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.device.device import Device
 from allo_dse.eval.backend import backend_of
 from allo_dse.eval.backend import target as target_of
@@ -51,7 +51,7 @@ _HINTS = {
 }
 
 
-class Point(Struct, frozen=True):
+class Point(Frozen):
     """A design of a front: an operator's fastest one on a number of columns, or one for an FPGA.
 
     Attributes:
@@ -74,7 +74,7 @@ class Point(Struct, frozen=True):
     transport: Any = None
 
 
-class Fronts(Struct, frozen=True):
+class Fronts(Frozen):
     """The fronts of a network's operators on a device.
 
     Attributes:
@@ -186,7 +186,7 @@ def launches_of(device: Device) -> Launches:
     return backend_of(device).launches(device)
 
 
-class Options(Struct, frozen=True):
+class Options(Frozen):
     """Settings of the search for a front's points; see `search_fronts`."""
 
     cache: Path

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 
-from msgspec import Struct, field
+from msgspec import field
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.device.device import Device
 from allo_dse.eval.launches import Part
 from allo_dse.lang.types import DType
@@ -24,7 +24,7 @@ HOST = "host"
 """Its share of a design's time, in which nothing of the device is busy."""
 
 
-class Run(Struct, frozen=True, dict=True):
+class Run(Frozen, dict=True):
     """An operator in a launch: its design, its columns, and its times.
 
     Attributes:
@@ -136,7 +136,7 @@ def in_turn(
     return tuple(replace(one, runs=tuple(runs[run.step.output] for run in one.runs)) for one in launches), clock
 
 
-class Launch(Struct, frozen=True):
+class Launch(Frozen):
     """One configuration of the device, and the operators that run in it.
 
     Attributes:

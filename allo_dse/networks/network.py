@@ -20,12 +20,11 @@ from itertools import count, zip_longest
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.eval.execute.rounding import Analysed, exactly
 from allo_dse.eval.reference import as_computable
@@ -97,7 +96,7 @@ class Convert(Arrange):
         return cls(lambda array: as_computable(array.astype(numpy_dtype(dtype))), False, "convert", dtype=dtype)
 
 
-class Host(Struct, frozen=True):
+class Host(Frozen):
     """A computation of the host, between launches.
 
     Attributes:
@@ -115,7 +114,7 @@ class Host(Struct, frozen=True):
     bytes: int = 0
 
 
-class Step(Struct, frozen=True):
+class Step(Frozen):
     """An operator of a network: the names of the tensors it reads and of the one it writes.
 
     Attributes:
@@ -454,7 +453,7 @@ def _by_host(step: Step) -> Step:
 # Fusion of neighbouring steps into one program, which keeps the tensors between them out of DRAM.
 
 
-class Operator(Struct, frozen=True):
+class Operator(Frozen):
     """A unit that designs are searched for: one step of the network, or several fused into one.
 
     Attributes:

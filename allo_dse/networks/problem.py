@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-from msgspec import Struct
-
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.device.device import Device
 from allo_dse.eval.launches import Launches
 from allo_dse.lang.types import DType
@@ -70,7 +68,7 @@ def origins_of(network: Network, device: Device, dtype: DType) -> dict[str, Orig
     return found
 
 
-class Calls(Struct, frozen=True):
+class Calls(Frozen):
     """Times of a host program.
 
     Attributes:

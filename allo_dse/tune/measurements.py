@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from msgspec import Struct
-
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.device.device import Device
 from allo_dse.eval.calibrate.calibration import Measurement, tunable_of
 from allo_dse.eval.calibrate.correction import LEAST_US, MOST_US, measured_us
@@ -29,7 +27,7 @@ _COLUMNS_HINT = "columns: design (key or number), latency_us, and run where desi
 _SHORTEST_KEY = 4
 
 
-class _Row(Struct, frozen=True):
+class _Row(Frozen):
     """A row of a CSV."""
 
     where: str

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import Struct
-
 from allo_dse.backends.fpga.operator_table import Reading, operators_in
 from allo_dse.backends.fpga.report import read_hls_report
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import Frozen
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.eval.backend import backend_of
 
@@ -22,7 +21,7 @@ OPERATORS = "operators"
 """The metric of designs that the HLS tool has measured."""
 
 
-class Reported(Struct, frozen=True):
+class Reported(Frozen):
     """Operator timings and resources from HLS reports.
 
     Attributes:

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.eval.calibrate.correction import uncorrected
 from allo_dse.eval.evaluator import full_name, why_unavailable
 from allo_dse.space.space import Candidate
@@ -91,7 +89,7 @@ def study_of(info: RunInfo, study_file: Path | None, path: Path) -> StudySpec:
 TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit
 
 
-class Replay(Struct, frozen=True):
+class Replay(Frozen):
     """Comparison of a design's recorded and present measurements.
 
     Attributes:

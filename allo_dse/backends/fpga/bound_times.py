@@ -12,11 +12,11 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.records import MOST_KEPT, once
+from allo_dse.common.records import MOST_KEPT, Frozen, once
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort, ends_of
 from allo_dse.device.fpga_model import External
@@ -86,7 +86,7 @@ class ProgramTimes:
         )
 
 
-class Copies(Struct, frozen=True, eq=False, dict=True):
+class Copies(Frozen, eq=False, dict=True):
     """Copies of tensors between DRAM and the chip.
 
     Attributes:
@@ -138,7 +138,7 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
         return max([longest, *busy.values()])
 
 
-class OwnTimes(Struct, frozen=True, eq=False):
+class OwnTimes(Frozen, eq=False):
     """Times of tasks that never wait, in cycles, by task number. They depend on no fold.
 
     Attributes:
@@ -180,7 +180,7 @@ class OwnTimes(Struct, frozen=True, eq=False):
         return cls(whole, puts, gets, operations)
 
 
-class Paths(Struct, frozen=True, eq=False):
+class Paths(Frozen, eq=False):
     """Waiting times of tasks, as arrays by task number. Times are cycles.
 
     Attributes:
@@ -276,7 +276,7 @@ def first_times(parts: Iterable[Part]) -> Mapping[tuple[str, int], int]:
 # Times at which a design has written, or first needs, each part of a tensor that moves in tiles.
 
 
-class Passage(Struct, frozen=True):
+class Passage(Frozen):
     """Passage of a tensor that stays in DRAM, tile by tile.
 
     Attributes:

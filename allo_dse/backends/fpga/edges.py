@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import DATAFLOW, CompiledProgram, Directive, is_region, kernel_of, of_region
 from allo_dse.compiler.schedule.edges import Edged, EdgeTensor, edge_tensors, with_edges
@@ -18,7 +17,7 @@ INTERFACE = "interface"
 M_AXI, AXIS = "m_axi", "axis"
 
 
-class Transfers(Struct, frozen=True):
+class Transfers(Frozen):
     """Transactions of an AXI adapter. Defaults are those of Vitis HLS (UG1399, "pragma HLS interface").
 
     Attributes:

@@ -15,10 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, cast
 
-from msgspec import Struct
-
 from allo_dse.common.errors import StaticControlError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import Directive, TaskClass, conflicts, is_region, kept_in_common, of_region
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
@@ -363,7 +361,7 @@ def _beyond(mapping: FpgaMapping, parts: Mapping[str, Resources]) -> Iterator[Vi
 # for ports if its accesses go along another dimension, or in other steps, than the banks.
 
 
-class Use(Struct, frozen=True):
+class Use(Frozen):
     """A kernel's use of a tensor.
 
     Attributes:
@@ -381,7 +379,7 @@ class Use(Struct, frozen=True):
         return f"are too few for {self.place}, whose loop {loop} waits for their ports (interval {ii})"
 
 
-class Conflict(Struct, frozen=True):
+class Conflict(Frozen):
     """A tensor with a use that needs other banks.
 
     Attributes:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, TensorPort, ends_of
 from allo_dse.eval.execute.run import Wiring, class_of_task, wiring_of
@@ -216,7 +216,7 @@ class TensorCopies:
         return self._builder.process(table, streams.tolist(), [port], log=len(table) if logged else 0)
 
 
-class FpgaNetwork(Struct, frozen=True):
+class FpgaNetwork(Frozen):
     """A network, with the meaning of its parts.
 
     Attributes:

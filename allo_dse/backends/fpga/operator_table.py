@@ -11,9 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median_low, mode
 
-from msgspec import Struct
-
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Operator, at_clock
 from allo_dse.eval.calibrate.robust_fit import FOLDS
@@ -74,7 +72,7 @@ class Reading:
         return {name: value for name, value in asdict(self).items() if name != "label"}
 
 
-class OperatorRow(Struct, frozen=True):
+class OperatorRow(Frozen):
     """A row of the operator table before and after.
 
     Attributes:
@@ -103,7 +101,7 @@ class OperatorRow(Struct, frozen=True):
         return {**place, "before": before, "after": self.after.model_dump()}
 
 
-class HeldOut(Struct, frozen=True):
+class HeldOut(Frozen):
     """Number of readings that a table predicts exactly, in latency and DSPs: the device's own, and one from other
     reports.
     """
@@ -113,7 +111,7 @@ class HeldOut(Struct, frozen=True):
     after: int
 
 
-class OperatorCalibration(Struct, frozen=True):
+class OperatorCalibration(Frozen):
     """A device with the operator table that follows from reports."""
 
     device: FpgaDevice

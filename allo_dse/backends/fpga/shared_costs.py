@@ -12,9 +12,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import field
 
-from allo_dse.common.records import once
+from allo_dse.common.records import Frozen, once
 from allo_dse.compiler.program.compiled import (
     CompiledProgram,
     Directive,
@@ -48,7 +48,7 @@ tiles of the port's tensor, or two if the flag is true and tasks overlap."""
 BITS_PER_BYTE = 8
 
 
-class TensorUse(Struct, frozen=True):
+class TensorUse(Frozen):
     """Transport of a tensor to and from the design.
 
     Attributes:
@@ -88,7 +88,7 @@ class TensorUse(Struct, frozen=True):
         return math.ceil(words / self.words_per_cycle)
 
 
-class SharedCosts(Struct, frozen=True, eq=False, dict=True):
+class SharedCosts(Frozen, eq=False, dict=True):
     """Costs shared by all designs of one program on one device."""
 
     graph: ProgramGraph
@@ -197,7 +197,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
             yield stream.dtype.bits, depth * math.prod(stream.block), count
 
 
-class Scheduled(Struct, frozen=True, eq=False, dict=True):
+class Scheduled(Frozen, eq=False, dict=True):
     """Costs shared by all folds of a program under one schedule on one device.
 
     Attributes:

@@ -12,10 +12,10 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass, TileOp
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import NpuDevice
@@ -109,7 +109,7 @@ TICKS_PER_CYCLE = 16
 """Fine enough that rounding a short transfer does not matter."""
 
 
-class TileTicks(Struct, frozen=True):
+class TileTicks(Frozen):
     """Time of one tile of a flow on each resource, in ticks.
 
     Attributes:
@@ -202,7 +202,7 @@ Walk = tuple[Sizes, tuple[int, ...]]
 """Task order of a kernel's nodes: their number per axis, and the order of loops, outermost first."""
 
 
-class ProgramWork(Struct, frozen=True, eq=False, dict=True):
+class ProgramWork(Frozen, eq=False, dict=True):
     """Costs of a program on a device, whatever the fold. Times are ticks."""
 
     program: Program
@@ -393,7 +393,7 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
         }
 
 
-class _Port(Struct, frozen=True):
+class _Port(Frozen):
     """A tensor port of a kernel, and what a tile of it takes. Times are ticks.
 
     Attributes:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import NpuDevice
@@ -30,7 +31,7 @@ Sizes = Sequence[int]
 """Nodes along each mesh axis of a kernel."""
 
 
-class NpuFoldBounds(Struct, frozen=True, eq=False, dict=True):
+class NpuFoldBounds(Frozen, eq=False, dict=True):
     """Lower bounds of a program's folds on a device.
 
     Args:

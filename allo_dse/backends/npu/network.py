@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.tensors import IntArray, Tensor
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import Board
@@ -39,7 +39,7 @@ class Fifo(NamedTuple):
     free: int
 
 
-class NpuNetwork(Struct, frozen=True):
+class NpuNetwork(Frozen):
     """The network for some periods of a design.
 
     Attributes:

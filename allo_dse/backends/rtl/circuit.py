@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import arith, ir, memref, scf
 from allo_dse.common.mlir.dialect import Get, Put, text_context
 from allo_dse.common.mlir.jit import run_passes
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
 from allo_dse.simulator.codegen.stream_ops import find
@@ -229,7 +228,7 @@ class Tile:
     offset: int
 
 
-class Task(Struct, frozen=True):
+class Task(Frozen):
     """One task: its kernel, the values of its pid, its tensors' parts and the numbers of its FIFOs.
 
     Attributes:
@@ -246,7 +245,7 @@ class Task(Struct, frozen=True):
     after: int | None = None
 
 
-class Fifo(Struct, frozen=True):
+class Fifo(Frozen):
     """A stream: bits of a word, words it holds. A block is as many words as it has elements."""
 
     name: str
@@ -254,7 +253,7 @@ class Fifo(Struct, frozen=True):
     depth: int
 
 
-class Circuit(Struct, frozen=True):
+class Circuit(Frozen):
     """Everything the test bench and synthesis need.
 
     Attributes:

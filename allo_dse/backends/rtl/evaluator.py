@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.mlir import jit
-from allo_dse.common.records import Array, JsonObject, replace
+from allo_dse.common.records import Array, Frozen, JsonObject, replace
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import FpgaDevice
@@ -292,7 +292,7 @@ def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, R
     return total
 
 
-class _Piece(Struct, frozen=True):
+class _Piece(Frozen):
     """A module to synthesize, with the text it is in and its parameters."""
 
     verilog: str
@@ -362,7 +362,7 @@ MAX_CYCLES = 10_000_000
 PATIENCE = 2000
 
 
-class Waiting(Struct, frozen=True):
+class Waiting(Frozen):
     """A task that waits at a stream that is empty ("get") or full ("put")."""
 
     task: str
@@ -370,7 +370,7 @@ class Waiting(Struct, frozen=True):
     stream: str
 
 
-class RtlResult(Struct, frozen=True):
+class RtlResult(Frozen):
     """Result of running a program's circuit.
 
     Attributes:

@@ -16,10 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct
-
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir import jit
+from allo_dse.common.records import Frozen
 
 # Conversion of a kernel to a circuit: its text for CIRCT, its ports, and its errors.
 
@@ -31,7 +30,7 @@ class RtlError(AlloDseError):
     """A program that the open RTL flow cannot make a circuit of, a tool that is missing or failed, a wrong argument."""
 
 
-class Site(Struct, frozen=True):
+class Site(Frozen):
     """A place in a kernel that accesses memory or a stream: one port of the circuit.
 
     Attributes:
@@ -47,7 +46,7 @@ class Site(Struct, frozen=True):
     words: int
 
 
-class LocalArray(Struct, frozen=True):
+class LocalArray(Frozen):
     """An array that lives in a task: bits of an element, number of elements, and what they are at first if known."""
 
     width: int
@@ -55,7 +54,7 @@ class LocalArray(Struct, frozen=True):
     initial: tuple[int, ...] = ()
 
 
-class RtlKernel(Struct, frozen=True):
+class RtlKernel(Frozen):
     """A task class ready for CIRCT.
 
     Attributes:

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import flask
 from dash import Dash
-from msgspec import Struct
 
 from allo_dse.common.quoting import html_text
+from allo_dse.common.records import Frozen
 
 from ..data.runs import Board
 
@@ -28,7 +28,7 @@ document.documentElement.dataset.theme =
 """
 
 
-class MappedNetwork(Struct, frozen=True):
+class MappedNetwork(Frozen):
     """A mapped network: its page, and its entry in the list."""
 
     page: Path

@@ -8,10 +8,10 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import DeviceError
 from allo_dse.common.quoting import html_text
+from allo_dse.common.records import Frozen
 from allo_dse.device.device import Device
 from allo_dse.eval.backend import backend_of
 from allo_dse.eval.calibrate.correction import merged_metrics
@@ -80,7 +80,7 @@ def known(table: RunTable, row: int) -> Mapping[str, Any]:
     return reduce(merged_metrics, (rung.metrics for rung in table.rungs(table.keys[row])), empty)
 
 
-class Sample(Struct, frozen=True):
+class Sample(Frozen):
     """Feasible designs as the importance is computed from them.
 
     Attributes:
@@ -199,7 +199,7 @@ def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]
 # Resource limits of a device, and how much of each a design uses.
 
 
-class ResourceUse(Struct, frozen=True):
+class ResourceUse(Frozen):
     """A design's use of one limited resource."""
 
     name: str

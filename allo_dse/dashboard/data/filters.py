@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import Frozen
 
 from .columns import MISSING, Column, Floats, Mask
 
@@ -58,7 +58,7 @@ class Filtered(Protocol):
     def column(self, name: str) -> Column | None: ...
 
 
-class Filter(Struct, frozen=True):
+class Filter(Frozen):
     """A parsed expression.
 
     Attributes:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 from numpy.typing import NDArray
+
+from allo_dse.common.records import Frozen
 
 from .runs import Board, Ref
 from .selection import Selection
@@ -17,7 +19,7 @@ _KINDS = ("objective", "parameter", "mapping", "metric", "meta")
 _HIDDEN = ("key", "evaluator", "genes")
 
 
-class Query(Struct, frozen=True):
+class Query(Frozen):
     """Rows and order of the table.
 
     Attributes:

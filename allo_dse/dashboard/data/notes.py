@@ -10,16 +10,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 NOTES = "notes.jsonl"
 MOST_CHARACTERS = 10_000
 
 
-class Note(Struct, frozen=True, omit_defaults=True):
+class Note(Frozen, omit_defaults=True):
     """A change of a design's note, as a line of the file. Fields that are None stay unchanged.
 
     Attributes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.eval.calibrate.correction import Correction, correction_of
 
 from .columns import Floats
@@ -17,7 +17,7 @@ from .table import RunTable
 BINS = 60
 
 
-class Progress(Struct, frozen=True):
+class Progress(Frozen):
     """Counts of a run in equal intervals of its time.
 
     Attributes:

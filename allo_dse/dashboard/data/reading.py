@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
+from allo_dse.common.records import Frozen
 from allo_dse.tune.results.causes import TEXTS, mapping_choices
 from allo_dse.tune.store.log import NONSENSE
 from allo_dse.tune.store.record import NOTHING, Entry, Record, Revaluation, Tick, Verification, json_value, json_values
@@ -211,7 +211,7 @@ KEY = "key"
 Found: TypeAlias = tuple[Entry, Where]
 
 
-class RuledOut(Struct, frozen=True):
+class RuledOut(Frozen):
     """A design that breaks limits of the device: when it was proposed, and the limits."""
 
     key: str

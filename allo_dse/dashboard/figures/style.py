@@ -12,9 +12,9 @@ from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
+from allo_dse.common.records import Frozen
 from allo_dse.tune.store.run_info import shortened
 
 from ..data.runs import ColumnAxis
@@ -42,7 +42,7 @@ Spec: TypeAlias = dict[str, Any]
 Figure: TypeAlias = Spec
 
 
-class Theme(Struct, frozen=True):
+class Theme(Frozen):
     """Colours of a figure's surroundings."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
+
+from allo_dse.common.records import Frozen
 
 from ..data.columns import Floats
 
@@ -15,7 +16,7 @@ Span = tuple[float, float]
 Window = tuple[Span, Span]
 
 
-class Spots(Struct, frozen=True):
+class Spots(Frozen):
     """A plane cut into equal spots.
 
     Attributes:

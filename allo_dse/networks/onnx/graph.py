@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 from .definitions import Array, Shape, einsum_parts, linear_parts, narrow_parts, norm_parts, recurrent_parts, shape_of
 from .evaluate import NotComputed, evaluate, run_model
@@ -28,7 +27,7 @@ RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rando
 """Operators that compute something else each time."""
 
 
-class Node(Struct, frozen=True, eq=False):
+class Node(Frozen, eq=False):
     """An operator of a model.
 
     `proto` is ONNX's own; None for a node that represents several, found by a pattern.
@@ -62,7 +61,7 @@ class Node(Struct, frozen=True, eq=False):
         return float(value) if isinstance(value, int | float) else default
 
 
-class Codes(Struct, frozen=True):
+class Codes(Frozen):
     """Whole numbers that a known array is made of: (codes - zero) * scale, arrays of one shape."""
 
     codes: Array

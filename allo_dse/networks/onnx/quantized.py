@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 from .definitions import Array
 from .graph import Codes, Graph, Node, rename
@@ -29,7 +28,7 @@ EXACT = 1 << 24
 """Whole numbers up to it are exact in float32."""
 
 
-class Quantized(Struct, frozen=True):
+class Quantized(Frozen):
     """A tensor of codes, and what they stand for: (codes - zero) * scale."""
 
     name: str

@@ -8,11 +8,10 @@ from itertools import product
 
 import numpy as np
 from allo.ir.types import bfloat16, float32
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.eval.execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, exactly, unit_of
@@ -31,7 +30,7 @@ Expr = tuple[object, ...]
 """An operation and its operands; see `expressions`."""
 
 
-class Operand(Struct, frozen=True):
+class Operand(Frozen):
     """A tensor that a program reads.
 
     Attributes:
@@ -45,7 +44,7 @@ class Operand(Struct, frozen=True):
     dtype: str = "Ty"
 
 
-class Made(Struct, frozen=True):
+class Made(Frozen):
     """An expression and the tensors that a work computes it of.
 
     Attributes:
@@ -133,7 +132,7 @@ def element_type(name: str) -> object:
 Array = NDArray[np.generic]
 
 
-class Deviation(Struct, frozen=True):
+class Deviation(Frozen):
     """The deviation of a step's result, or of the whole network's outputs, from the expected values.
 
     Attributes:

@@ -13,9 +13,10 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from msgspec import Struct, field
+from msgspec import field
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import Frozen
 from allo_dse.device.fpga_model import RESOURCES
 
 TICK_US = 0.1
@@ -34,7 +35,7 @@ class Choice:
     bandwidth: int
 
 
-class Edge(Struct, frozen=True):
+class Edge(Frozen):
     """Two operators on hardware of their own; one may stream its result to the other.
 
     Attributes:
@@ -50,7 +51,7 @@ class Edge(Struct, frozen=True):
     lags: tuple[tuple[int | None, ...], ...]
 
 
-class Problem(Struct, frozen=True):
+class Problem(Frozen):
     """Operators to schedule. Each does one step, or several fused ones; exactly one operator runs for every step.
 
     Attributes:
@@ -146,7 +147,7 @@ def ticks(us: float) -> int:
     return math.ceil(us / TICK_US)
 
 
-class Solution(Struct, frozen=True):
+class Solution(Frozen):
     """A schedule of a problem's operators.
 
     Attributes:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError, IllegalFold, StudyError
+from allo_dse.common.records import Frozen
 from allo_dse.mapper.fold.builder import Primitive
 from allo_dse.mapper.fold.every_node_fold import NodeFold
 from allo_dse.mapper.fold.fold import MeshFold
@@ -153,7 +153,7 @@ def _rows(study: StudySpec, file: Path) -> Iterator[tuple[dict[str, Any], dict[s
         yield params, metrics
 
 
-class StartingDesigns(Struct, frozen=True):
+class StartingDesigns(Frozen):
     """Genes of the designs that a study begins with.
 
     Raises:

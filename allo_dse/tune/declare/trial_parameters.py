@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import optuna
-from msgspec import Struct
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
+from allo_dse.common.records import Frozen
 from allo_dse.space.genes import Gene
 from allo_dse.space.params import plain_value
 from allo_dse.space.sampler.optuna_sampler import distribution
@@ -25,7 +25,7 @@ _NAMES = (
 )
 
 
-class TrialParameter(Struct, frozen=True):
+class TrialParameter(Frozen):
     """A gene as a parameter of Optuna trials.
 
     Attributes:

@@ -8,11 +8,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.notebooks import columns_html, folded_html, table_html
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.eval.backend import Files, Placement, Sources
 from allo_dse.eval.design_folder import artifacts_of, design_files, json_text, write_files
 from allo_dse.eval.equivalence.exported import PROGRAM
@@ -44,7 +44,7 @@ MOST_SHOWN = 20
 """Designs of a front that a notebook lists."""
 
 
-class BestDesign(Struct, frozen=True, eq=False, dict=True):
+class BestDesign(Frozen, eq=False, dict=True):
     """A design that a run found, with its metrics.
 
     Attributes:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from allo_dse.common.errors import RunDirectoryError, StudyError
+from allo_dse.common.records import Frozen
 
 from .run_info import valid
 
@@ -137,7 +137,7 @@ def json_bytes(value: Any) -> bytes:
     return _ENCODER.encode(valid(json.loads(data))).encode() if b"\\ud" in data else data
 
 
-class LogContent(Struct, frozen=True):
+class LogContent(Frozen):
     """Contents of a log.
 
     Attributes:

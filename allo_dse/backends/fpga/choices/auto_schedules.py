@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from msgspec import Struct
-
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import REGION, CompiledProgram, Directive
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.space.choice import Answer, Ask, Question
@@ -36,7 +35,7 @@ from .schedules import (
 _ADDERS = Question.word("schedule.adders", ADDERS_BY, ADDERS_BY)
 
 
-class _Facts(Struct, frozen=True):
+class _Facts(Frozen):
     """Facts that the schedules of a program follow from.
 
     Attributes:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Branch, Loop, Nest, Node, Op, outermost, read_nest
 from allo_dse.compiler.program.compiled import REGION, Directive, Kernel, TaskClass
@@ -27,7 +26,7 @@ SLOW = 8  # times the interval of the others
 MINOR = 16  # nests with fewer rounds than the largest one's by this factor may be treated differently
 
 
-class Level(Struct, frozen=True):
+class Level(Frozen):
     """A loop of a nest.
 
     Attributes:
@@ -71,7 +70,7 @@ def at_most(levels: tuple[Level, ...], wanted: int, most: int) -> Copies:
     return max((option for option in every if option[0] <= wanted), default=every[0])
 
 
-class Chain(Struct, frozen=True):
+class Chain(Frozen):
     """Loops around each other, outermost first; the last one has none inside.
 
     Attributes:
@@ -90,7 +89,7 @@ Nests: TypeAlias = tuple[tuple[Copies, int], ...]
 """Copies of each chain of a kernel, and its pipeline interval."""
 
 
-class KernelChains(Struct, frozen=True):
+class KernelChains(Frozen):
     """Questions about the loop nests of a kernel.
 
     Attributes:
@@ -219,7 +218,7 @@ Array: TypeAlias = tuple[str, str]
 _SPARSE = 4  # banks per access beyond which a cyclic split costs more than it serves
 
 
-class Spread(Struct, frozen=True):
+class Spread(Frozen):
     """Indices of an access in one round of its pipelined loop.
 
     Attributes:
@@ -232,7 +231,7 @@ class Spread(Struct, frozen=True):
     dims: tuple[tuple[Linear, frozenset[int]] | None, ...]
 
 
-class Use(Struct, frozen=True, eq=False, dict=True):
+class Use(Frozen, eq=False, dict=True):
     """An access to an array, with the loops around it, outermost first, and their names."""
 
     array: Array

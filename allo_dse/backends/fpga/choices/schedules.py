@@ -12,10 +12,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from msgspec import Struct
-
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import (
     ADDERS,
@@ -75,7 +73,7 @@ class ScheduleChoice(QuestionChoice, Generic[A]):
         return sum(1 for _ in islice(ways, limit + 1))
 
 
-class ScheduleParameter(Struct, frozen=True):
+class ScheduleParameter(Frozen):
     """A variable directive of one loop, array or stream.
 
     Attributes:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import hashed_once
+from allo_dse.common.records import Frozen, hashed_once
 from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.constants import Computed
 from allo_dse.compiler.ir.nest import Access, Array
@@ -66,7 +65,7 @@ MOST_COPIES = 1 << 16  # copies of one access that are told apart
 _LUT_PER_BANK = 12
 
 
-class Split(Struct, frozen=True):
+class Split(Frozen):
     """Partition of one dimension into banks."""
 
     kind: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.nest import WIRING, Op
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Operator, Resources
@@ -41,7 +40,7 @@ _WORD_BITS = 32  # width that delays of products in several DSPs are given for
 _EXACT_MUL_BITS = 17  # what one DSP adds to a product that is built from several
 
 
-class Unit(Struct, frozen=True):
+class Unit(Frozen):
     """An operator.
 
     Attributes:

@@ -13,10 +13,10 @@ from functools import reduce
 from typing import Literal, TypeAlias
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import field
 
 from allo_dse.common.errors import StaticControlError
-from allo_dse.common.records import once, replace
+from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
 from allo_dse.compiler.ir.nest import (
     BY_POWER,
@@ -85,7 +85,7 @@ _STORAGES_KEPT = 4096
 WIDTHS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
 
 
-class Planned(Struct, frozen=True):
+class Planned(Frozen):
     """A loop with a decided trip count and mode.
 
     Attributes:
@@ -133,14 +133,14 @@ class Planned(Struct, frozen=True):
 Item: TypeAlias = Op | Planned | Branch
 
 
-class LoopPlan(Struct, frozen=True):
+class LoopPlan(Frozen):
     """Directives of a loop: its interval if it is to be pipelined, and its unroll factor."""
 
     interval: int | None = None
     unroll: int = 1
 
 
-class Plan(Struct, frozen=True):
+class Plan(Frozen):
     """Directives of a task class: loops by position in `TaskClass.loops`, arrays by name.
 
     Attributes:
@@ -163,7 +163,7 @@ class Plan(Struct, frozen=True):
         return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric, flow
 
 
-class Planner(Struct, frozen=True, eq=False):
+class Planner(Frozen, eq=False):
     """Reader of schedules for one task class. Names are resolved once for all schedules."""
 
     program: CompiledProgram
@@ -289,7 +289,7 @@ def sources_in(body: Iterable[Node]) -> Iterator[int]:
     return (loop.source for loop in loops_of(body) if loop.source is not None)
 
 
-class _Resolver(Struct, frozen=True):
+class _Resolver(Frozen):
     """Resolver of trip counts and modes; a loop without directives is "sequential"."""
 
     plan: Plan

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 
-from msgspec import Struct
-
-from allo_dse.common.records import once, replace
+from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.ir.affine import Linear, decided
 from allo_dse.compiler.ir.nest import Access, Branch, Op, outermost, read_nest, walk
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
@@ -39,7 +37,7 @@ from .simplify import simplified
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
 
 
-class Process(Struct, frozen=True):
+class Process(Frozen):
     """Unit that runs as a whole: a nest of the function, or all nests of a function that it calls.
 
     Attributes:
@@ -168,7 +166,7 @@ class Measured:
     depth: int
 
 
-class LoopCost(Struct, frozen=True):
+class LoopCost(Frozen):
     """A pipelined loop as an HLS report would list it.
 
     Attributes:
@@ -190,7 +188,7 @@ class LoopCost(Struct, frozen=True):
     variable: int = -1
 
 
-class TaskCost(Struct, frozen=True, dict=True):
+class TaskCost(Frozen, dict=True):
     """Time and resources of one task.
 
     Attributes:
@@ -295,7 +293,7 @@ def deciding_pids(mlir: str) -> tuple[bool, ...]:
     return tuple(pid in used for pid in nest.pids)
 
 
-class Footprint(Struct, frozen=True):
+class Footprint(Frozen):
     """Arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
 
     used: Set[str] = frozenset()
@@ -316,7 +314,7 @@ class Footprint(Struct, frozen=True):
         return Footprint(self.used | other.used, self.stored | other.stored, self.ported | other.ported)
 
 
-class AtOnce(Struct, frozen=True):
+class AtOnce(Frozen):
     """Pipelined loops that follow one another in a body and run at once, as none of them uses results of another.
 
     The tool makes each a module. Only one of them may use streams.

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError, TimeLimitError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.execute.observe import Inputs, arrays_of
 from allo_dse.eval.execute.run import run_graph
@@ -50,7 +49,7 @@ def hopeless(network: FpgaNetwork, result: RunResult, arrays: Sequence[str]) -> 
     )
 
 
-class Timed(Struct, frozen=True):
+class Timed(Frozen):
     """A mapping with the network that it was simulated as."""
 
     mapping: FpgaMapping

@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
-
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.processes import exit_words, printable, run_tool, tail, within, workspace
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.evaluator import Metrics, versioned
@@ -45,7 +43,7 @@ class HlsToolError(AlloDseError):
     """The HLS tool is missing, failed, took too long, or left no report."""
 
 
-class Tool(Struct, frozen=True):
+class Tool(Frozen):
     """An HLS tool: its program, and the command that runs a project's script.
 
     Attributes:

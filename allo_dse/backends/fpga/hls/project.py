@@ -9,12 +9,12 @@ from importlib import resources
 from pathlib import Path
 
 import jinja2
-from msgspec import Struct, field
+from msgspec import field
 
 from allo_dse.common.files import write_whole
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.quoting import tcl_word
-from allo_dse.common.records import once, replace
+from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.program.compiled import ADDERS, CompiledProgram, Directive, of_region
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.processes import Folding
@@ -46,7 +46,7 @@ from .task.pragmas import LoopPragmas, LoopSource, directives_of
 # HLS C++ of a program: `emit_kernel`.
 
 
-class Kernel(Struct, frozen=True):
+class Kernel(Frozen):
     """The parts of a kernel file.
 
     Attributes:
@@ -184,7 +184,7 @@ HEADERS = (
 """Replacements of the vendor's headers in C simulation."""
 
 
-class Buffer(Struct, frozen=True):
+class Buffer(Frozen):
     """A tensor of the region as host programs hold it.
 
     Attributes:
@@ -220,7 +220,7 @@ class Buffer(Struct, frozen=True):
         return math.prod(self.shape)
 
 
-class PredictedLoop(Struct, frozen=True):
+class PredictedLoop(Frozen):
     """A pipelined loop as the cost model sees it; `name` is its label in the C++ function."""
 
     function: str
@@ -231,7 +231,7 @@ class PredictedLoop(Struct, frozen=True):
     cycles: int
 
 
-class Prediction(Struct, frozen=True):
+class Prediction(Frozen):
     """Predicted results of a design before any tool has run.
 
     Attributes:
@@ -250,7 +250,7 @@ class Prediction(Struct, frozen=True):
         return self.latency_cycles / self.clock_mhz
 
 
-class HlsProject(Struct, frozen=True):
+class HlsProject(Frozen):
     """Files of a project by name, relative to its directory.
 
     Attributes:

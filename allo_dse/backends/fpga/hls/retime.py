@@ -11,9 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
-
-from allo_dse.common.records import JsonObject, replace
+from allo_dse.common.records import Frozen, JsonObject, replace
 from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 
@@ -25,7 +23,7 @@ from .project import HlsProject
 Timings = Mapping[tuple[str, str], Mapping[int, Measured]]
 
 
-class ReportTimes(Struct, frozen=True):
+class ReportTimes(Frozen):
     """Reported times of the loops and copies of a program.
 
     Attributes:

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
 from allo_dse.mapper.fold.vmg import VMG
@@ -32,7 +31,7 @@ PORTS_PER_CORE = 2
 """Interfaces of a core per direction: `allo.backend.aie.utils.Config` COMPUTE_MAX_RECV, COMPUTE_MAX_SEND."""
 
 
-class Interface(Struct, frozen=True, eq=False):
+class Interface(Frozen, eq=False):
     """A tensor argument of a node, or of the function of a group of nodes, with the tiles of each.
 
     Attributes:
@@ -67,7 +66,7 @@ class Interface(Struct, frozen=True, eq=False):
         )
 
 
-class PortShortage(Struct, frozen=True, eq=False):
+class PortShortage(Frozen, eq=False):
     """A node with more tensors in one direction than a core has ports."""
 
     node: int

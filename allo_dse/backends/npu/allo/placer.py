@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.mapper.fold.primitives import plans
 from allo_dse.mapper.fold.vmg import VMG
@@ -42,7 +42,7 @@ class NotPlaced(Exception):
         self.node = node
 
 
-class PlacedNode(Struct, frozen=True):
+class PlacedNode(Frozen):
     """A node, as the placer sees it.
 
     Attributes:

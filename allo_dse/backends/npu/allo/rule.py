@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup, short_node_name
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..movement.view import MappingView
 
 
-class Subject(Struct, frozen=True, eq=False, dict=True):
+class Subject(Frozen, eq=False, dict=True):
     """A mapping on an NPU to be built, with data that several rules derive from it once."""
 
     mapping: NpuMapping

@@ -11,8 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import TaskClass, TileOp
 from allo_dse.compiler.program.tensors import StreamOp
 from allo_dse.device.device import NpuDevice
@@ -56,7 +55,7 @@ from .transfers import NoTransfer, TransferPlan, full_queues, unanswered
 # `AIEObjectFifoStatefulTransform` (`isSharedMemory`); and the buffers of the designs that were compared.
 
 
-class CoreMemory(Struct, frozen=True):
+class CoreMemory(Frozen):
     """Bytes of data memory on the core of a node, by purpose."""
 
     node: int

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from msgspec import Struct
+
+from allo_dse.common.records import Frozen
 
 from .interfaces import Interface, tile_counts
 
@@ -53,7 +54,7 @@ class NoTransfer(Exception):
         self.shortage: Shortage | None = None
 
 
-class Shortage(Struct, frozen=True):
+class Shortage(Frozen):
     """Channels of a kind that are fewer than the tensors need.
 
     Attributes:
@@ -74,7 +75,7 @@ class Shortage(Struct, frozen=True):
         return f"{self.needed:,} {self.channels} are needed ({names}), and there are {self.limit:,}"
 
 
-class TransferRun(Struct, frozen=True, eq=False):
+class TransferRun(Frozen, eq=False):
     """The transfers of one shim channel.
 
     Attributes:
@@ -347,7 +348,7 @@ Request = tuple[Place, Place]
 """First place and size of a request, in tiles (dimensions 0 and 1) and elements."""
 
 
-class Queue(Struct, frozen=True):
+class Queue(Frozen):
     """The longest queue of a channel or a shim tile.
 
     Attributes:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from allo_dse.common.processes import Overdue, tail
 from allo_dse.eval.command import ERRORS, LOG, Command, CommandError, last_words
@@ -93,14 +93,10 @@ class NpuRun(Command):
             return f"there is no NPU: {self.device_node} does not exist (is the amdxdna driver loaded?)"
         return None
 
-    def _run(self, folder: Path) -> dict[str, Any]:
+    def _overdue(self, folder: Path) -> Overdue:
+        """Limit each stage by itself; its time begins when it is first seen."""
         progress = folder / PROGRESS
         progress.unlink(missing_ok=True)
-        words = [word.replace("{design}", str(folder)) for word in self.words]
-        return self._call(words, folder, self._stages(progress))
-
-    def _stages(self, progress: Path) -> Overdue:
-        """Each stage has its own limit, and its time begins when it is first seen."""
         limits = {"building": (self.build_seconds, "to build"), "running": (self.run_seconds, "on the device")}
         began: dict[str, float] = {}
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
-from msgspec import Struct
-
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 
 Counts = tuple[int, ...]
 
@@ -27,7 +25,7 @@ Totals = tuple[int, ...]
 _MAX_TRIALS = 5_000
 
 
-class ColumnLimits(Struct, frozen=True):
+class ColumnLimits(Frozen):
     """DMA channels per column: `shim_out` feed the array, `shim_in` drain it.
 
     Attributes:
@@ -66,7 +64,7 @@ class ColumnLimits(Struct, frozen=True):
         return sum(inputs), in_transfers, sum(outputs), sum(self.transfers("out", flows) for flows in outputs)
 
 
-class Share(Struct, frozen=True):
+class Share(Frozen):
     """`flows` flows of a family that share one transfer in a column."""
 
     family: int

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IndexMap, IntArray, TensorPort
 from allo_dse.mapper.graph.groups import MeshLeaves, NodeGroup, nest_offsets
@@ -28,7 +28,7 @@ from .movement import Flow, StreamFlow
 Users = list[tuple[ClassUse, PortSide]]
 
 
-class TilePattern(Struct, frozen=True, eq=False):
+class TilePattern(Frozen, eq=False):
     """The tiles that pass through one port of a node, one per task that uses the port, relative to the first.
 
     Attributes:
@@ -181,7 +181,7 @@ def _round_loops(loops: tuple[int, ...], rounds: int) -> int:
     return outer
 
 
-class FlowFamily(Struct, frozen=True, eq=False):
+class FlowFamily(Frozen, eq=False):
     """Flows of one tensor that move tiles of one shape in step: a shim channel can carry any of them in turns.
 
     Attributes:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import LayoutStep, LayoutUse, TensorPort
 from allo_dse.mapper.graph.ports import Direction
@@ -86,7 +84,7 @@ def _choice(
     tile = device.memory_tile if arriving else device.core
     place: LayoutPlace = "core"
     reason = ""
-    dims: tuple[tuple[int, int], ...] = ()
+    dims: DescriptorLoops = ()
     if not arrangement.walks:
         place = "nowhere"
     elif not unanimous:
@@ -98,7 +96,7 @@ def _choice(
         if isinstance(found, str):
             reason = found
         else:
-            place, dims = "memory tile" if arriving else "core DMA", found.dims
+            place, dims = "memory tile" if arriving else "core DMA", found
     sites = tuple(((cls.kernel, cls.name), use.sites) for cls, use in users)
     return LayoutChoice(port.tensor.name, first.direction, port.tile_shape, describe(steps), place, reason, dims, sites)
 
@@ -122,20 +120,12 @@ def describe(steps: Sequence[LayoutStep]) -> str:
     return ", ".join(words)
 
 
-class DescriptorWalk(Struct, frozen=True):
-    """A walk in a descriptor's terms.
-
-    Attributes:
-        dims: (extent, step) of its loops in 32-bit words, innermost first.
-        offset: of the first word.
-    """
-
-    dims: tuple[tuple[int, int], ...]
-    offset: int
+DescriptorLoops = tuple[tuple[int, int], ...]
+"""(extent, step) of a descriptor's loops in 32-bit words, innermost first."""
 
 
-def descriptor_walk(walk: Walk, bits: int, descriptor: Descriptor) -> DescriptorWalk | str:
-    """The walk as a descriptor for elements of `bits`, or why it cannot be one.
+def descriptor_walk(walk: Walk, bits: int, descriptor: Descriptor) -> DescriptorLoops | str:
+    """Return a walk as a descriptor's loops for elements of `bits`, or why it has none.
 
     DMA channels move whole 32-bit words, so elements that stay together and all steps must be multiples of that. The
     repeat count cannot serve as a further loop: it counts transfers, and a buffer is one.
@@ -149,14 +139,14 @@ def descriptor_walk(walk: Walk, bits: int, descriptor: Descriptor) -> Descriptor
         run *= inner.extent
     else:
         outer.append(inner)
-    steps = [step * size for _, step in outer] + [walk.offset * size]
+    steps = [step * size for _, step in outer]
     if run % WORD_BYTES or any(step % WORD_BYTES for step in steps):
         return f"it takes {_smallest(run, steps)}-byte pieces, and DMA moves {WORD_BYTES}-byte words"
     loops = [(run // WORD_BYTES, WORD_BYTES), *((count, step * size) for count, step in reversed(outer))]
     pattern = fit_loops(loops, descriptor.model_copy(update={"iteration_bits": 0}))
     if pattern.host_loops:
         return f"it needs more than the {descriptor.dims} loops of a descriptor, or longer ones"
-    return DescriptorWalk(pattern.dims, walk.offset * size // WORD_BYTES)
+    return pattern.dims
 
 
 def _smallest(run: int, steps: list[int]) -> int:

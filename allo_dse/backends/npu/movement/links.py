@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.mapper.graph.groups import NodeGroup
@@ -65,7 +65,7 @@ def _joined(first_nodes: Sequence[int], ends: Sequence[Ends]) -> tuple[IntArray,
     return Ends.of(np.concatenate([own.stream for own in ends]), np.concatenate(nodes))
 
 
-class StreamLinks(Struct, frozen=True):
+class StreamLinks(Frozen):
     """The streams of a mapping.
 
     Attributes:

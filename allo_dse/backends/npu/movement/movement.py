@@ -11,9 +11,7 @@ import math
 from functools import cached_property
 from typing import Literal
 
-from msgspec import Struct
-
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.mapper.graph.ports import Direction, PortKey
 from allo_dse.mapper.violation import Violation
@@ -26,7 +24,7 @@ LOCKS_PER_END = 2
 # A search makes dozens of these per design, and structs are made several times faster than dataclasses.
 
 
-class Flow(Struct, frozen=True):
+class Flow(Frozen):
     """The sequence of tiles that one or more cores take from, or one core gives to, a tensor.
 
     Attributes:
@@ -54,7 +52,7 @@ class Flow(Struct, frozen=True):
     ports: tuple[PortKey, ...] = ()
 
 
-class AccessPattern(Struct, frozen=True):
+class AccessPattern(Frozen):
     """Walk of a shim channel through DRAM, as its descriptors express it.
 
     Attributes:
@@ -76,7 +74,7 @@ class AccessPattern(Struct, frozen=True):
         return math.prod(self.host_loops)
 
 
-class Transfer(Struct, frozen=True):
+class Transfer(Frozen):
     """Data moved by one shim DMA channel: a flow, or several flows that take turns tile by tile.
 
     Attributes:
@@ -132,7 +130,7 @@ Channel = tuple[int, int, str]
 """Source node, target node, stream array: after folding, one FIFO used in turn."""
 
 
-class StreamFlow(Struct, frozen=True):
+class StreamFlow(Frozen):
     """Streams of one array that lead from a node to another in one iteration: after folding, one FIFO used in turn.
 
     Attributes:
@@ -170,7 +168,7 @@ _PLACES: dict[LayoutPlace, str] = {
 }
 
 
-class LayoutChoice(Struct, frozen=True):
+class LayoutChoice(Frozen):
     """A change of layout that tasks need of the tiles of a tensor, and where it happens.
 
     Attributes:
@@ -209,7 +207,7 @@ class LayoutChoice(Struct, frozen=True):
         }
 
 
-class LayoutPlan(Struct, frozen=True):
+class LayoutPlan(Frozen):
     """Placement of all layout changes of a program."""
 
     choices: tuple[LayoutChoice, ...] = ()
@@ -220,7 +218,7 @@ class LayoutPlan(Struct, frozen=True):
         return frozenset(site for name, sites in owners if name == (cls.kernel, cls.name) for site in sites)
 
 
-class Transport(Struct, frozen=True, dict=True):
+class Transport(Frozen, dict=True):
     """All data movement of a mapping between DRAM and the cores of a device.
 
     Attributes:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.graph.ports import PortKey
@@ -22,7 +21,7 @@ from .links import StreamLinks
 from .round_wiring import Block, Wiring
 
 
-class NodeMemory(Struct, frozen=True):
+class NodeMemory(Frozen):
     """Bytes of data memory that a node needs, by purpose; `node` is the one of its group that needs most."""
 
     node: int

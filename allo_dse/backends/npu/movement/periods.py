@@ -14,10 +14,9 @@ from math import gcd, prod
 from typing import TypeAlias
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
 from allo_dse.mapper.graph.groups import ArrayLeaves, MeshLeaves, NodeGroup, Repeat, Tree
@@ -27,7 +26,7 @@ from allo_dse.mapper.graph.program_graph import ProgramGraph
 Flags = NDArray[np.bool_]
 
 
-class Cadence(Struct, frozen=True):
+class Cadence(Frozen):
     """Number of occurrences in the first period, and in every later one."""
 
     first: int
@@ -38,7 +37,7 @@ class Cadence(Struct, frozen=True):
         return self.first + (periods - 1) * self.steady
 
 
-class PortSchedule(Struct, frozen=True, eq=False, dict=True):
+class PortSchedule(Frozen, eq=False, dict=True):
     """Times at which one tensor port of a node moves tiles; every array has one entry per leaf of a period.
 
     Attributes:
@@ -59,7 +58,7 @@ class PortSchedule(Struct, frozen=True, eq=False, dict=True):
         return Cadence(int(np.count_nonzero(self.first)), int(np.count_nonzero(self.steady)))
 
 
-class GroupSchedule(Struct, frozen=True, dict=True):
+class GroupSchedule(Frozen, dict=True):
     """One node group's schedule.
 
     Attributes:

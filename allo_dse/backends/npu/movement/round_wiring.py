@@ -6,16 +6,16 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.tensors import IntArray, StreamPort
 from allo_dse.mapper.graph.groups import MeshLeaves, NodeGroup
 from allo_dse.mapper.graph.ports import ClassPorts, ClassUse, PortKey, Round, schedule_round
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 
 
-class LocalStream(Struct, frozen=True):
+class LocalStream(Frozen):
     """A stream inside a node: put by the task at one position of the round, got at another.
 
     Attributes:
@@ -31,7 +31,7 @@ class LocalStream(Struct, frozen=True):
     bytes: int
 
 
-class Block(Struct, frozen=True):
+class Block(Frozen):
     """A block of data from its creation to its end, as positions in the round (both included).
 
     Attributes:
@@ -44,7 +44,7 @@ class Block(Struct, frozen=True):
     slot: PortKey | None
 
 
-class OpenEnd(Struct, frozen=True):
+class OpenEnd(Frozen):
     """A stream port whose other end is not in the node, at some positions of the round."""
 
     use: ClassUse
@@ -52,7 +52,7 @@ class OpenEnd(Struct, frozen=True):
     leaves: tuple[int, ...]
 
 
-class Wiring(Struct, frozen=True, eq=False, dict=True):
+class Wiring(Frozen, eq=False, dict=True):
     """The streams of one node in one round, and the ends that lead out of it."""
 
     streams: tuple[LocalStream, ...]

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.token_exchange import NeededDepths, smallest_depths
 from allo_dse.mapper.graph.groups import NodeGroup
@@ -66,7 +65,7 @@ def is_forest(channels: Iterable[Channel]) -> bool:
     return all(sets.join(source, target) for source, target, _ in channels)
 
 
-class _Exchange(Struct, frozen=True, eq=False, dict=True):
+class _Exchange(Frozen, eq=False, dict=True):
     """Operations of a node on its channels over a number of periods.
 
     Attributes:
@@ -93,7 +92,7 @@ class _Exchange(Struct, frozen=True, eq=False, dict=True):
         return table
 
 
-class _Search(Struct, frozen=True, dict=True):
+class _Search(Frozen, dict=True):
     """Runs of the graph's token exchange at different depths.
 
     Every FIFO is a pair of streams, as in the timing model: full slots one way and free slots the other way, so that a

@@ -9,8 +9,8 @@ from itertools import groupby
 from math import gcd
 
 import numpy as np
-from msgspec import Struct
 
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.mapper.graph.groups import NodeGroup
 from allo_dse.mapper.graph.program_graph import ProgramGraph
@@ -33,7 +33,7 @@ Uses = tuple[tuple[Use, int], ...]
 """Numbers of tokens that a task moves, in the order of its ports."""
 
 
-class LeafUses(Struct, frozen=True, eq=False, dict=True):
+class LeafUses(Frozen, eq=False, dict=True):
     """Tokens that the leaves of a period get from and put to a node's channels; folds with equal uses share one.
 
     Attributes:
@@ -66,7 +66,7 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
         return list(dict.fromkeys([(), *self.by_leaf.values()]))
 
 
-class Step(Struct, frozen=True):
+class Step(Frozen):
     """A share of a task's work.
 
     Attributes:
@@ -159,7 +159,7 @@ def slots(depths: Sequence[int]) -> tuple[IntArray, IntArray]:
     return free, free * (np.arange(len(free)) % 2)
 
 
-class NodeLinks(Struct, frozen=True):
+class NodeLinks(Frozen):
     """Channels of the nodes of one group.
 
     Attributes:
@@ -175,7 +175,7 @@ class NodeLinks(Struct, frozen=True):
         return NodeLinks([[] for _ in range(schedule.group.count)], LeafUses(len(schedule.classes), {}))
 
 
-class Links(Struct, frozen=True):
+class Links(Frozen):
     """Attributes:
     groups: per node group.
     depth: tokens that each channel holds.

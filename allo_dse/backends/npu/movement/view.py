@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from msgspec import Struct
-
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.eval.token_exchange import NeededDepths, exchange_depths
 from allo_dse.mapper.fold.vmg import VMG
 
@@ -17,7 +15,7 @@ from .stream_depths import is_forest, known_depths, needed_depths
 from .streams import Links, stream_links
 
 
-class MappingView(Struct, frozen=True, eq=False, dict=True):
+class MappingView(Frozen, eq=False, dict=True):
     """Tiles and streams of the nodes of a folded graph; computed when asked for."""
 
     vmg: VMG

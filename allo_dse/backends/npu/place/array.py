@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import SwitchPorts
 
@@ -56,7 +55,7 @@ Ports = Mapping[str, tuple[int, int]]
 """(out, in) ports of a stream switch by side."""
 
 
-class TileLimits(Struct, frozen=True):
+class TileLimits(Frozen):
     """Resources of one kind of tile; see `device.npu_model.Tile`."""
 
     dma_in: int
@@ -67,7 +66,7 @@ class TileLimits(Struct, frozen=True):
     bytes: int
 
 
-class ArrayLimits(Struct, frozen=True, dict=True):
+class ArrayLimits(Frozen, dict=True):
     """Limits of a device that decide whether a mapping can be placed.
 
     Attributes:

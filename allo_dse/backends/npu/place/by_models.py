@@ -12,9 +12,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
-
 from allo_dse.common.cp_sat import answer, cp_model
+from allo_dse.common.records import Frozen
 from allo_dse.mapper.graph.ports import Direction
 from allo_dse.mapper.violation import Violation
 
@@ -41,7 +40,7 @@ _PRICE_OF_BYTE, _PRICE_OF_PIECE = 1, 10_000
 _PRICE_OF_ROUTE = 32
 
 
-class Excess(Struct, frozen=True):
+class Excess(Frozen):
     """Amount by which a soft model exceeds a limit; `constraint` as in `violation.CONSTRAINTS`."""
 
     constraint: str
@@ -306,7 +305,7 @@ def _buffers(problem: Problem, model: PlacementModel, solver: cp_model.CpSolver,
                 yield f"{problem.streams[number].stream} {problem.streams[number].bytes:,}"
 
 
-class _Net(Struct, frozen=True):
+class _Net(Frozen):
     """Variables of a route between cores and memory tiles: its links, and the tiles that it reaches."""
 
     used: dict[Link, Literal]

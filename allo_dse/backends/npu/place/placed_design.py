@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from msgspec import Struct, convert, structs, to_builtins
+from msgspec import convert, structs, to_builtins
 
 from allo_dse.common.notebooks import Pictured
-from allo_dse.common.records import JsonObject
+from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.mapper.violation import Violation
 
 from ..movement.movement import LOCKS_PER_END
@@ -41,7 +41,7 @@ class Hop(NamedTuple):
         return f"{self.tile}: {self.source} -> {self.target}"
 
 
-class Route(Struct, frozen=True):
+class Route(Frozen):
     """Route of one transfer, flow or stream; `index` is its position among the problem's transfers, flows or streams.
 
     Attributes:
@@ -62,7 +62,7 @@ class Route(Struct, frozen=True):
         return tuple(hop.tile for hop in self.hops if hop.target.side == "dma")
 
 
-class TileUse(Struct, frozen=True):
+class TileUse(Frozen):
     """Resources of a tile that a design uses.
 
     Attributes:

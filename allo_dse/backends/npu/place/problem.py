@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.graph.groups import short_node_name
 from allo_dse.mapper.graph.ports import Direction
@@ -19,7 +18,7 @@ from ..movement.view import MappingView
 from .array import ArrayLimits, Tile
 
 
-class NodeNeed(Struct, frozen=True):
+class NodeNeed(Frozen):
     """A folded node.
 
     Attributes:
@@ -31,7 +30,7 @@ class NodeNeed(Struct, frozen=True):
     bytes: int
 
 
-class Problem(Struct, frozen=True, dict=True):
+class Problem(Frozen, dict=True):
     """Everything that placement decides on.
 
     Attributes:
@@ -98,7 +97,7 @@ class Problem(Struct, frozen=True, dict=True):
         return [flow.tensor for flow in self.flows_of[node][direction == "out"]]
 
 
-class Placement(Struct, frozen=True):
+class Placement(Frozen):
     """An answer without routes.
 
     Attributes:

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.mapper.graph.ports import Direction
 
 from ..movement.movement import Transfer
@@ -28,7 +27,7 @@ _ROUNDS = 40
 _BASE = 10
 
 
-class Net(Struct, frozen=True):
+class Net(Frozen):
     """Something to route from one tile to others."""
 
     source: Tile

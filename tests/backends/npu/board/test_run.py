@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fcntl
+import itertools
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.npu.board.build import wrong_elements
+from allo_dse.common.processes import Overdue
 from allo_dse.eval.backend import Sources
 from allo_dse.eval.design_folder import artifacts_of, design_files, write_files
 from allo_dse.space.design import Design
@@ -126,14 +128,15 @@ def test_the_device_is_measured(design: Design, equipped: dse.NpuRun) -> None:
     ("mode", "error", "message"),
     [
         ("build fails", dse.CommandError, "Failed to compile the MLIR-AIE code"),
-        ("build hangs", dse.CommandError, "took longer than 5 s to build"),
-        ("run hangs", dse.DeviceWedged, r"took longer than 2 s on the device[\s\S]*modprobe"),
+        ("build hangs", dse.CommandError, "took longer than 120 s to build"),
+        ("run hangs", dse.DeviceWedged, r"took longer than 60 s on the device[\s\S]*modprobe"),
         ("driver", dse.DeviceWedged, r"the driver says DRM_IOCTL_AMDXDNA[\s\S]*modprobe"),
         ("garbage", dse.CommandError, "did not say how long it took"),
         ("wrong", dse.CommandError, r"computed wrong numbers: .*C differs in 1 of 4096"),
     ],
 )
 def test_what_goes_wrong_is_told_apart(
+    tmp_path: Path,
     design: Design,
     equipped: dse.NpuRun,
     monkeypatch: pytest.MonkeyPatch,
@@ -141,10 +144,16 @@ def test_what_goes_wrong_is_told_apart(
     error: type[Exception],
     message: str,
 ) -> None:
+    """A clock stands still until the stand-in hangs; then an hour passes between two looks at it."""
+    hangs, limits = tmp_path / "hangs", equipped._overdue
     monkeypatch.setenv("STAND_IN_ALLO", mode)
-    if mode == "build hangs":
-        equipped.build_seconds = 5.0
-    equipped.run_seconds = 2.0 if mode == "run hangs" else equipped.run_seconds
+    monkeypatch.setenv("STAND_IN_HANGS", str(hangs))
+
+    def overdue(folder: Path) -> Overdue:
+        own, hours = limits(folder), itertools.count()
+        return lambda _: own(3600.0 * next(hours) if hangs.exists() else 0.0)
+
+    monkeypatch.setattr(equipped, "_overdue", overdue)
     with pytest.raises(error, match=message) as found:
         equipped.evaluate(design)
     assert type(found.value) is error

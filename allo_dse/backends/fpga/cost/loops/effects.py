@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.affine import Linear, Ranges, extent
 from allo_dse.compiler.ir.nest import Access, Branch, Op
 
@@ -36,7 +35,7 @@ Use: TypeAlias = tuple[Op, Unrolled]
 """A load or store, with the unrolled loops around it."""
 
 
-class Effects(Struct, frozen=True):
+class Effects(Frozen):
     """Loads and stores of a round.
 
     Attributes:

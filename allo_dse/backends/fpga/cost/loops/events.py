@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.affine import Test, decided
 from allo_dse.eval.execute.decided import Asked
 
@@ -14,7 +13,7 @@ Guard = tuple[Test | Asked, bool]
 """A condition, and the side of it."""
 
 
-class StreamEvent(Struct, frozen=True):
+class StreamEvent(Frozen):
     """A stream operation in a round.
 
     Attributes:
@@ -44,13 +43,13 @@ def may_happen(event: StreamEvent) -> bool:
 # Timing of a task as nested parts: waits, pipelined loops, repetitions.
 
 
-class Wait(Struct, frozen=True):
+class Wait(Frozen):
     """Nothing but time."""
 
     cycles: int
 
 
-class Pipe(Struct, frozen=True):
+class Pipe(Frozen):
     """A pipelined loop: `ops` are (stage, "get" or "put", stream argument)."""
 
     rounds: int
@@ -59,7 +58,7 @@ class Pipe(Struct, frozen=True):
     ops: tuple[tuple[int, str, int], ...]
 
 
-class Again(Struct, frozen=True):
+class Again(Frozen):
     """Parts that are repeated."""
 
     count: int

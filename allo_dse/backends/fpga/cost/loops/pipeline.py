@@ -12,9 +12,8 @@ from itertools import product
 from types import MappingProxyType
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
@@ -35,7 +34,7 @@ from .sums import Time
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 
 
-class Carried(Struct, frozen=True):
+class Carried(Frozen):
     """An array, or a variable, that a round reads and an earlier one wrote.
 
     Attributes:
@@ -291,7 +290,7 @@ class Flat:
         return math.prod(loop.trips for loop in self.loops)
 
 
-class Pipelined(Struct, frozen=True):
+class Pipelined(Frozen):
     """A pipelined loop as it is built.
 
     Attributes:

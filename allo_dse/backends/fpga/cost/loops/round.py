@@ -11,10 +11,9 @@ from functools import cached_property, partial
 from itertools import chain, combinations, pairwise, product
 from typing import Any, Literal, TypeVar, cast
 
-from msgspec import Struct
 from msgspec import field as struct_field
 
-from allo_dse.common.records import once, replace
+from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.ir.affine import Linear, Test, decided, forms_of
 from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, ops_of
 from allo_dse.compiler.program.compiled import TaskClass
@@ -85,7 +84,7 @@ def _shared(items: Iterable[Item], known: dict[range, list[int]], around: tuple[
             yield item
 
 
-class _Use(Struct, frozen=True, dict=True):
+class _Use(Frozen, dict=True):
     """Loads or stores of one index, in all copies of the unrolled loops around them.
 
     Attributes:
@@ -207,7 +206,7 @@ def _accesses_of(items: Iterable[Item], cuts: Mapping[int, Set[int]], every: Set
     return total
 
 
-class _Writer(Struct, frozen=True):
+class _Writer(Frozen):
     """Writer of the copies of some loops: each is a loop of one round, with its variable as a constant inside.
 
     Attributes:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StaticControlError
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.affine import everywhere, forms_of
 from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.eval.execute.decided import Asked, Observed
@@ -24,7 +24,7 @@ MOST_OPERATIONS = 1 << 18
 """Stream operations of one repetition that are told apart."""
 
 
-class Rounds(Struct, frozen=True):
+class Rounds(Frozen):
     """Finds the rounds of a pipelined loop.
 
     Attributes:

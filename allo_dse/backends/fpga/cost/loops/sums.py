@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TypeAlias
 
-from msgspec import Struct
-
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.nest import Op
 from allo_dse.device.device import FpgaDevice
 
@@ -25,7 +24,7 @@ Time: TypeAlias = tuple[int, float]
 _KINDS = {"arith.addi": "sum", "arith.subi": "sum", "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor"}
 
 
-class Sum(Struct, frozen=True):
+class Sum(Frozen):
     """Operands that are added up, or joined by another operation whose order does not matter.
 
     Attributes:

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from msgspec import Struct
-
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.types import DType
 
 # Element types in C++.
@@ -22,7 +20,7 @@ INDEX_BITS = 32
 _FLOATS = {16: "half", 32: "float", 64: "double"}
 
 
-class Element(Struct, frozen=True):
+class Element(Frozen):
     """A C++ scalar type: `bool`, a signed or unsigned integer of any width, or a floating-point number.
 
     MLIR's integers have no sign; a value is held as whichever type saves conversions.
@@ -111,7 +109,7 @@ INT_BITS = 32
 _INT32 = range(-(1 << 31) + 1, 1 << 31)
 
 
-class Node(Struct, frozen=True, eq=False):
+class Node(Frozen, eq=False):
     """An expression.
 
     Attributes:

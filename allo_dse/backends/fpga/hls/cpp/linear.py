@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from msgspec import Struct, field
+from msgspec import field
 
 from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.common.records import Frozen
 
 Atom: TypeAlias = ir.Value | int | str
 """Operand of an index: an MLIR value, an axis of the pid, or the name of a C++ variable."""
 
 
-class IndexSum(Struct, frozen=True):
+class IndexSum(Frozen):
     """`const` plus the sum of `factor * atom`."""
 
     const: int = 0

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from msgspec import Struct
-
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import StreamArray
 
@@ -17,7 +15,7 @@ WORD_BITS = 1024
 """A block of at most so many bits moves as one word; a larger one element by element, as no FIFO is that wide."""
 
 
-class Carrier(Struct, frozen=True):
+class Carrier(Frozen):
     """C++ form of an array of streams.
 
     Attributes:
@@ -50,7 +48,7 @@ class Carrier(Struct, frozen=True):
         return f"hls::stream<{self.token}, {self.depth}>"
 
 
-class StreamArg(Struct, frozen=True):
+class StreamArg(Frozen):
     """A stream, or with `dims` a whole array of streams, that a task function gets."""
 
     name: str

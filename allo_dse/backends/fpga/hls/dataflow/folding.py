@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import StreamArray, StreamPort
 from allo_dse.compiler.schedule.edges import EDGE_DEPTH
 from allo_dse.eval.processes import Folding
@@ -71,7 +70,7 @@ class _Node:
         return self.known[key]
 
 
-class _Task(Struct, frozen=True, eq=False, dict=True):
+class _Task(Frozen, eq=False, dict=True):
     plan: ClassPlan
     function: TaskFunction
     pid: tuple[int, ...]
@@ -100,7 +99,7 @@ class _Task(Struct, frozen=True, eq=False, dict=True):
         return ((self.plan, ports[number], place) for number, place in self.places.items() if ports[number].is_kept)
 
 
-class _Folded(Struct, frozen=True):
+class _Folded(Frozen):
     """Inputs of the translation of nodes."""
 
     top: Top

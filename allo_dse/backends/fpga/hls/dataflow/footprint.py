@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from msgspec import Struct
 
 from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.tensors import IntArray
 
 from ..cpp.linear import Atom, IndexSum, linear_forms
 from ..task.body import subview_parts
 
 
-class Box(Struct, frozen=True):
+class Box(Frozen):
     """`extents` elements from `starts` on, per dimension of the tile; `starts` are forms over the pid's axes."""
 
     starts: tuple[IndexSum, ...]
@@ -32,7 +32,7 @@ class Box(Struct, frozen=True):
         return result
 
 
-class Footprint(Struct, frozen=True):
+class Footprint(Frozen):
     """Accesses to one tensor argument of a task class; `box` is None if it is not used.
 
     Attributes:
@@ -45,7 +45,7 @@ class Footprint(Struct, frozen=True):
     overwrites: bool
 
 
-class _Range(Struct, frozen=True):
+class _Range(Frozen):
     low: IndexSum
     high: IndexSum  # inclusive
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from msgspec import Struct
-
 from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import Directive, ExternalCall
 from allo_dse.compiler.program.tensors import StreamArray, Tensor
 
@@ -25,7 +24,7 @@ from .tensor_plan import ClassPlan, PortPlan
 # Arrays for a task's parts of tensors: its own, filled at its begin and sent at its end, or its process's.
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Frozen):
     """One parameter of a task function.
 
     Attributes:
@@ -38,7 +37,7 @@ class Parameter(Struct, frozen=True):
     text: str
 
 
-class Frame(Struct, frozen=True):
+class Frame(Frozen):
     """Context common to the parts of a function under construction."""
 
     plan: ClassPlan
@@ -105,7 +104,7 @@ def _copy(frame: Frame, port: PortPlan, array: Array, stream: str, *, load: bool
     return f"{function}({array.name}, {stream});"
 
 
-class TaskFunction(Struct, frozen=True):
+class TaskFunction(Frozen):
     """C++ of a task class.
 
     Attributes:

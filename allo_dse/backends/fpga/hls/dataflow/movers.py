@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from msgspec import Struct
 from msgspec import field as struct_field
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.tensors import IntArray, Tensor
 
 from ..cpp.expressions import LOCALS, Names, counter_of, element_of_dtype, interface_type
@@ -18,7 +18,7 @@ from ..cpp.linear import Atom, IndexSum
 from .tensor_plan import Group, PortPlan
 
 
-class TileStream(Struct, frozen=True):
+class TileStream(Frozen):
     """The streams between a mover and the tasks of a group, one per task.
 
     Attributes:
@@ -251,7 +251,7 @@ def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str
 # The second kernel receives them into a memory, tile by tile. Its tasks' loads from there wait for their tiles.
 
 
-class Arrival(Struct, frozen=True):
+class Arrival(Frozen):
     """Order and layout of a tensor that arrives through a stream.
 
     Attributes:
@@ -326,7 +326,7 @@ class Arrival(Struct, frozen=True):
         return f"({address}) / {self.lanes}" if self.lanes > 1 else address
 
 
-class KernelStreams(Struct, frozen=True):
+class KernelStreams(Frozen):
     """Tensors of a kernel that are AXI streams, by name: the sent ones, and the arrivals of received ones.
 
     Attributes:

@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.mlir.jit import run_passes
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import STREAM, CompiledProgram, Directive, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, Tensor, TensorPort
 
@@ -38,7 +37,7 @@ TILE_STREAM_DEPTH = 2
 _PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
 
 
-class PortPlan(Struct, frozen=True):
+class PortPlan(Frozen):
     """One tensor argument of a task class.
 
     Attributes:
@@ -108,7 +107,7 @@ class PortPlan(Struct, frozen=True):
         return tuple(a + b for a, b in zip(self.origin, self.box.starts, strict=True))
 
 
-class ClassPlan(Struct, frozen=True, eq=False):
+class ClassPlan(Frozen, eq=False):
     """A task class with its body in MLIR, lowered to loops and scalar operations.
 
     Attributes:
@@ -130,7 +129,7 @@ class ClassPlan(Struct, frozen=True, eq=False):
         return len(list(self.function.regions[0].blocks[0].operations)) == 1
 
 
-class Group(Struct, frozen=True):
+class Group(Frozen):
     """Tasks of one class whose pids form a box: they are called in one nest of loops."""
 
     plan: ClassPlan
@@ -152,7 +151,7 @@ def tensors_of(program: CompiledProgram) -> tuple[Tensor, ...]:
     return (*program.tensors, *(one.tensor for one in program.shared))
 
 
-class TensorOptions(Struct, frozen=True):
+class TensorOptions(Frozen):
     """Decisions of a schedule about the region's tensors.
 
     Attributes:

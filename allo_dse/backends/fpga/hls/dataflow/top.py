@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from allo_dse.common.records import replace
+from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, tile_of
 from allo_dse.compiler.program.tensors import IndexMap, StreamArray, Tensor
 
@@ -24,7 +23,7 @@ from .movers import Arrival, Copiers, KernelStreams, TileStream, mover, tensor_n
 from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
 
 
-class Argument(Struct, frozen=True):
+class Argument(Frozen):
     """An argument of the top function.
 
     Attributes:

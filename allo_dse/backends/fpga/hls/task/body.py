@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from msgspec import Struct
-
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.records import Frozen
 
 from ..cpp.expressions import INDEX, Element, Names, Node, const, element_of, leaf, render, too_long
 from ..cpp.linear import Atom, IndexSum, atomic
@@ -24,7 +23,7 @@ from .pragmas import LoopPragmas, LoopSource
 Name = Callable[[Atom], str]
 
 
-class Array(Struct, frozen=True, eq=False):
+class Array(Frozen, eq=False):
     """A variable (no dimensions kept), an array, or memory behind a pointer.
 
     Attributes:
@@ -54,7 +53,7 @@ class Array(Struct, frozen=True, eq=False):
         return self.name + "".join(f"[{index.text(name)}]" for index in own)
 
 
-class View(Struct, frozen=True, eq=False):
+class View(Frozen, eq=False):
     """Part of an array: per dimension of the array its begin, its step, and its dimension in the view."""
 
     array: Array

@@ -6,16 +6,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import DATAFLOW, STREAM, CompiledProgram, Directive, TaskClass, stream_depth
 from allo_dse.compiler.program.tensors import SourceLocation
 
 from ..cpp.expressions import identifier
 
 
-class LoopSource(Struct, frozen=True):
+class LoopSource(Frozen):
     """Text and pragmas to write for a loop.
 
     Attributes:
@@ -31,7 +30,7 @@ class LoopSource(Struct, frozen=True):
     location: SourceLocation | None = None
 
 
-class LoopPragmas(Struct, frozen=True):
+class LoopPragmas(Frozen):
     """The schedule of one task class."""
 
     task_class: TaskClass

@@ -23,7 +23,7 @@ def build(func, target="vitis_hls", project="top.prj", mapping_primitives=None, 
     assert os.environ.get("ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH") == "1"
     mode = os.environ.get("STAND_IN_ALLO", "")
     if mode == "build hangs":
-        time.sleep(304)
+        hang()
     if mode == "front end exits":
         print("Traceback (most recent call last):\n  ...\nAssertionError: Unsupported type `Ty`\n")
         sys.exit(1)
@@ -34,6 +34,12 @@ def build(func, target="vitis_hls", project="top.prj", mapping_primitives=None, 
     if mode == "build fails":
         raise RuntimeError("Failed to compile the MLIR-AIE code")
     return Module(program.vmg.apply(mapping_primitives) if mapping_primitives else program.vmg, mode)
+
+
+def hang():
+    """Sleep, and leave a file that says so."""
+    Path(os.environ["STAND_IN_HANGS"]).touch()
+    time.sleep(304)
 
 
 def text(program, device):
@@ -94,7 +100,7 @@ class Module:
 
     def __call__(self, *arrays):
         if self.mode == "run hangs":
-            time.sleep(305)
+            hang()
         if self.mode == "driver":
             print("DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed (err=-62): Timer expired", flush=True)
             raise RuntimeError("Failed to execute AIE code.")
