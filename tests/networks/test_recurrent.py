@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,8 +33,8 @@ def recurrent(
     batch: int = 1,
     direction: str = "forward",
     given: str = "b",
-    more: dict[str, Arrays] | None = None,
-    **attributes: object,
+    more: Mapping[str, Arrays] | None = None,
+    **attributes: Any,
 ) -> ModelProto:
     """A layer that reads `x`.
 
@@ -45,8 +47,10 @@ def recurrent(
     sizes = {"w": (count, gates, WIDTH), "r": (count, gates, hidden), "b": (count, 2 * gates)}
     first = attributes.get("layout", 0)
     state = (batch, count, hidden) if first else (count, batch, hidden)
-    known = {n: rng.uniform(-1, 1, size).astype(np.float32) for n, size in sizes.items() if n in "wr" + given}
-    known |= more or {}
+    known: dict[str, Arrays] = {
+        n: rng.uniform(-1, 1, size).astype(np.float32) for n, size in sizes.items() if n in "wr" + given
+    }
+    known.update(more or {})
     states = {name: state for name in "hc" if name in given}
     names = ["x", "w", "r", "b", "lengths", "h", "c", "peepholes"][: 8 if op == "LSTM" else 6]
     reads = [name if name in {"x", *known, *states} else "" for name in names]
@@ -63,7 +67,7 @@ def recurrent(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
 
 
-def by_onnx(model: ModelProto, given: dict[str, Arrays]) -> list[Arrays]:
+def by_onnx(model: ModelProto, given: Mapping[str, Arrays]) -> list[Arrays]:
     """What ONNX's reference evaluator computes, which knows one forward direction: each runs by itself."""
     (node,), reverse = model.graph.node, {"forward": [0], "reverse": [1], "bidirectional": [0, 1]}
     known = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
@@ -112,11 +116,11 @@ def hosts(network: Network) -> list[str]:
         ("RNN", {"given": "bh"}),
     ],
 )
-def test_time_steps_are_programs(op: str, how: dict[str, object], direction: str) -> None:
+def test_time_steps_are_programs(op: str, how: dict[str, Any], direction: str) -> None:
     network = computed(
         recurrent(op, direction=direction, **how),
         simulated=how == {"given": "bh"} and op == "RNN" and direction == "forward",
-    )  # type: ignore[arg-type]
+    )
     assert hosts(network) == []
 
 
@@ -172,8 +176,8 @@ def test_time_steps_share_programs_and_weights(op: str) -> None:
         ({"steps": 65}, "65 time steps; at most 64"),
     ],
 )
-def test_what_is_not_written_out_is_the_hosts_and_says_why(how: dict[str, object], why: str) -> None:
-    model = recurrent("LSTM", **how)  # type: ignore[arg-type]
+def test_what_is_not_written_out_is_the_hosts_and_says_why(how: dict[str, Any], why: str) -> None:
+    model = recurrent("LSTM", **how)
     assert len(hosts(dse.from_onnx(model))) == 3
     with pytest.raises(dse.StudyError, match=re.escape(why)):
         dse.from_onnx(model, host="never")
