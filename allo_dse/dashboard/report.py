@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, partial
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -197,15 +196,11 @@ def design_section(board: Board, programs: Programs, ref: Ref, reference: Ref | 
             (n, text(run.columns[n].value(ref.row))) for n in run.names("parameter", "mapping", varying=True)
         ],
         "metrics": rung_table(run, key),
-        "differences": [] if reference in (None, ref) else _plain(difference_lines(board, ref, reference)[1:]),
+        "differences": [] if reference in (None, ref) else difference_lines(board, ref, reference)[1:],
         "plots": plots,
         "reproduce": reproduce_text(board, programs, ref),
     }
     return {**section, **_of_program(programs, ref, number)} if programs.is_loaded(ref.run) else section
-
-
-def _plain(lines: list[str]) -> list[str]:
-    return [unescape(line) for line in lines]
 
 
 def _of_program(programs: Programs, ref: Ref, number: int) -> JsonObject:
@@ -243,8 +238,7 @@ def _helps(found: Recorded) -> dict[str, object] | None:
 
 def _time_plots(found: Recorded, part: Part, number: int) -> list[Plot]:
     """The whole run, a part of it in detail, where the time goes, and buffers."""
-    line, why, per = part.timeline, part.explanation, found.ticks_per_cycle
-    shown = (line.start, line.end)
+    shown = (part.timeline.start, part.timeline.end)
     whole = plot(
         f"overview-{number}",
         "The whole run",
@@ -256,7 +250,7 @@ def _time_plots(found: Recorded, part: Part, number: int) -> list[Plot]:
         plot(
             f"timeline-{number}",
             "Timeline",
-            lambda look: timeline_figure(line, why, look, ticks_per_cycle=per),
+            partial(timeline_figure, found, part),
             wide=True,
             least=680,
         ),
@@ -268,7 +262,7 @@ def _time_plots(found: Recorded, part: Part, number: int) -> list[Plot]:
         plot(
             f"occupancy-{number}",
             "Buffers waited for most",
-            lambda look: occupancy_figure(line, why, look, ticks_per_cycle=per),
+            partial(occupancy_figure, found, part),
         ),
     ]
 

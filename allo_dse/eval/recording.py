@@ -259,11 +259,9 @@ class Recorded(Frozen, dict=True):
     @cached_property
     def busiest(self) -> tuple[str, float]:
         """The element that works most over the whole run, and for which share of it."""
-        whole = self.recording.whole
-        work = whole.node_end - whole.stall_get - whole.stall_put - whole.stall_request
+        work = self.shares[:, PARTS.index(Activity.WORK)]
         node = int(np.argmax(work))
-        name = node_label(self.recording.labels, self.recording.network, node)
-        return name, float(work[node] / max(1, whole.cycles))
+        return node_label(self.recording.labels, self.recording.network, node), float(work[node])
 
     @cached_property
     def helps(self) -> list[Faster]:

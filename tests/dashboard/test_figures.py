@@ -461,6 +461,15 @@ def test_words_name_only_what_differs_and_objectives(board: Board, tmp_path: Pat
     assert [line.split(":")[0] for line in alone[1:]] == ["latency (µs)", "bram18 (blocks)"]
 
 
+def test_texts_on_hovering_are_html_with_a_bold_title(tmp_path: Path) -> None:
+    board = Board.open([write_run(tmp_path / name, 20) for name in ("<i>", "&")])
+    figure = front_figure(board, View("latency_us", "bram18", hover=True), LIGHT).figure
+    texts = [line for trace in figure["data"] for line in trace.get("text", ())]
+    assert texts
+    assert all(re.match(r"<b>(&lt;i&gt;|&amp;) · \w{1,8}</b> · \w", line) for line in texts)
+    assert not any("<i>" in line for line in texts)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("latency_us", "latency (µs)"), ("bram18", "bram18 (blocks)"), ("Pm", "Pm"), ("dram_bytes", "dram (bytes)")],

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from allo_dse.compiler.program.tensors import IntArray
@@ -17,23 +16,9 @@ from allo_dse.space.design import Design
 from .depths.solver import timed_runs
 from .hls.retime import ReportTimes, retimed
 from .mapping import FpgaMapping
-from .network import fpga_network, labels_of
+from .network import FpgaLabels, fpga_network, labels_of
 
 _NUMBERS = re.compile(r"(_\d+)+$")
-
-
-class FpgaRecording(Recording, frozen=True):
-    """A recording of an FPGA design; times are cycles.
-
-    Attributes:
-        depths: stream depths of the run.
-        task_of: per process the program's task, or -1 for copies.
-        fifos: how many of the streams are the program's FIFOs; they come first.
-    """
-
-    depths: Mapping[str, int] = msgspec.field(default_factory=dict)
-    task_of: IntArray = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
-    fifos: int = 0
 
 
 def record_fpga(
@@ -42,7 +27,7 @@ def record_fpga(
     *,
     report: ReportTimes | None = None,
     max_events: int | None = None,
-) -> FpgaRecording:
+) -> Recording:
     """Simulate a design so that any part of its run can be looked at.
 
     Args:
@@ -64,15 +49,7 @@ def record_fpga(
     network = fpga_network(mapping, used)
     labels = labels_of(mapping, network)
     whole = whole_run(network.network, labels)
-    return FpgaRecording(
-        network.network,
-        labels,
-        whole,
-        max_events or MAX_EVENTS,
-        used,
-        labels.number,
-        network.fifos,
-    )
+    return Recording(network.network, labels, whole, max_events or MAX_EVENTS)
 
 
 def recorded(design: Design, metrics: Mapping[str, Any]) -> Recorded:
@@ -84,19 +61,21 @@ def recorded(design: Design, metrics: Mapping[str, Any]) -> Recorded:
     times = metrics.get("report_times")
     report = None if times is None else ReportTimes.from_dict(times)
     found = record_fpga(design, metrics.get("stream_depths"), report=report)
-    kinds = tuple(_kind(node_label(found.labels, found.network, node)) for node in range(found.network.node_count))
+    labels = found.labels
+    assert isinstance(labels, FpgaLabels)
+    kinds = tuple(_kind(node_label(labels, found.network, node)) for node in range(found.network.node_count))
     streams = range(found.network.stream_count)
-    buffers = tuple(_NUMBERS.sub("", found.labels.array(stream)) for stream in streams)
-    own = [found.labels.array(stream) if stream < found.fifos else "" for stream in streams]
-    nodes = _nodes(found, design.vmg.node_of_task)
+    buffers = tuple(_NUMBERS.sub("", labels.array(stream)) for stream in streams)
+    own = [labels.array(stream) if stream < labels.network.fifos else "" for stream in streams]
+    nodes = _nodes(labels, design.vmg.node_of_task)
     return Recorded(found, "", _costs(metrics, found.cycles), kinds, buffers, nodes, tuple(own))
 
 
-def _nodes(found: FpgaRecording, node_of_task: IntArray) -> IntArray:
+def _nodes(labels: FpgaLabels, node_of_task: IntArray) -> IntArray:
     """Map each processing element to the design graph's node of its tasks; -1 for copies of tensors."""
-    nodes = np.full(found.network.node_count, -1)
-    number = found.task_of
-    nodes[found.network.task_node[number >= 0]] = node_of_task[number[number >= 0]]
+    network, number = labels.network.network, labels.number
+    nodes = np.full(network.node_count, -1)
+    nodes[network.task_node[number >= 0]] = node_of_task[number[number >= 0]]
     return nodes
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allo_dse.device.device import NpuDevice
-from allo_dse.eval.recording import MAX_EVENTS, Recorded, Recording, whole_run
+from allo_dse.eval.recording import Recorded, Recording, whole_run
 from allo_dse.simulator.network.network import Labels
 from allo_dse.space.design import Design
 
@@ -51,17 +51,13 @@ class NpuRecording(Recording, frozen=True):
 
     Attributes:
         periods: of the design's schedule between the interventions, of `of` in all.
-        cores: how many of the last processes are cores; those before are DMA channels.
-        ticks_per_cycle: ticks in a clock cycle of the array.
     """
 
     periods: int = 0
     of: int = 0
-    cores: int = 0
-    ticks_per_cycle: int = TICKS_PER_CYCLE
 
 
-def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
+def record_npu(design: Design) -> NpuRecording:
     """Simulate a design from one intervention of the host to the next, so that any part of it can be looked at.
 
     Raises:
@@ -75,7 +71,7 @@ def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
     built = build_npu_network(schedules, links, transport, device, periods)
     labels = _labels(design, transport, sorted(links.depth))
     whole = whole_run(built.network, labels)
-    return NpuRecording(built.network, labels, whole, max_events, periods, schedules[0].periods, design.vmg.node_count)
+    return NpuRecording(built.network, labels, whole, periods=periods, of=schedules[0].periods)
 
 
 def _labels(design: Design, transport: Transport, channels: Sequence[Channel]) -> NpuLabels:
@@ -122,11 +118,11 @@ def recorded(design: Design) -> Recorded:
     usual = -(-found.cycles // max(1, found.periods))
     buffers = tuple(_buffer(found.labels, stream) for stream in range(found.network.stream_count))
     network = found.network
-    nodes = np.arange(network.node_count) - (network.node_count - found.cores)  # cores are the last processes
+    nodes = np.arange(network.node_count) - (network.node_count - design.vmg.node_count)  # cores are the last processes
     names = [found.labels.stream(stream).partition(":") for stream in range(network.stream_count)]
     known = {array.name for array in design.vmg.program.streams}
     arrays = tuple(name if colon and name in known and n % 2 == 0 else "" for n, (name, colon, _) in enumerate(names))
-    return Recorded(found, note, "", kinds, buffers, np.maximum(nodes, -1), arrays, found.ticks_per_cycle, usual)
+    return Recorded(found, note, "", kinds, buffers, np.maximum(nodes, -1), arrays, TICKS_PER_CYCLE, usual)
 
 
 def _buffer(labels: Labels, stream: int) -> str:

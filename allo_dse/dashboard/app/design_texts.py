@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import unescape
 from typing import Any
 
 from dash import Dash, Input, Output, State, html, no_update
@@ -35,14 +34,9 @@ def register(app: Dash, context: Context) -> None:
             lines = difference_lines(board, ref, context.reference_of(state["reference"]))
         # z counts the designs of a spot, unless it is the value that colours the spot.
         here = 1 if state["color"] else int(point.get("z") or 1)
-        words = [html.Div(plain(line)) for line in lines]
+        words = [html.Div(line) for line in lines]
         words += [html.Div(f"… and {here - 1:,} more in this spot", className="hint")] if here > 1 else []
         return True, point.get("bbox"), html.Div(words, className="tooltip-text")
-
-
-def plain(line: str) -> str:
-    """A line of HTML as text: Dash escapes it again."""
-    return unescape(line.replace("<b>", "").replace("</b>", ""))
 
 
 def pointed(board: Board, number: Any) -> Ref | None:
@@ -66,7 +60,7 @@ def design_words(
     board = context.board
     words: list[Component] = [html.P("Click a point or a row, or walk along the front with j and k.", className="hint")]
     if ref is not None:
-        words = [html.Div(plain(line)) for line in difference_lines(board, ref, reference)]
+        words = [html.Div(line) for line in difference_lines(board, ref, reference)]
     elif unknown is not None:
         words.insert(0, html.P(unknown_text(unknown)))
     if reference is not None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from allo_dse.common.errors import DeviceError
-from allo_dse.common.quoting import html_text
 from allo_dse.common.records import Frozen
 from allo_dse.device.device import Device
 from allo_dse.eval.backend import backend_of
@@ -20,7 +19,7 @@ from allo_dse.tune.results.importance import importances, weighed
 
 from .runs import Board, Ref
 from .selection import label, text
-from .table import RunTable
+from .table import REASONS, RunTable
 
 DECIDING = ("objective", "parameter", "mapping")
 
@@ -126,7 +125,7 @@ def status_text(board: Board, ref: Ref) -> str:
     table = board.table(ref)
     verification = table.verified.get(table.keys[ref.row])
     if verification is not None and not verification.ok:
-        return "deadlocked" if verification.verdict == "deadlock" else "computed wrong numbers"
+        return REASONS[verification.verdict]
     if not table.ok[ref.row]:
         failed = table.columns["status"].value(ref.row) == "failed"
         return f"{'failed' if failed else 'infeasible'}: {table.columns['reason'].value(ref.row)}"
@@ -173,14 +172,19 @@ def comparable(board: Board, one: Ref, other: Ref) -> bool:
     return board.table(one).facts.device == board.table(other).facts.device
 
 
-def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:
-    """Objectives, then differences from the reference, as lines of HTML; names are escaped."""
-    table = board.table(ref)
+def title_text(board: Board, ref: Ref) -> str:
+    """Return a design's short key, after the name of its run if there are several."""
     name = f"{board.names[ref.run]} · " if len(board.runs) > 1 else ""
-    lines = [f"<b>{html_text(name)}{html_text(table.keys[ref.row][:8])}</b> · {html_text(status_text(board, ref))}"]
+    return name + board.key(ref)[:8]
+
+
+def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:
+    """Return the title and status, the objectives, then the differences from the reference, as lines of text."""
+    table = board.table(ref)
+    lines = [f"{title_text(board, ref)} · {status_text(board, ref)}"]
     if reference is None or reference == ref or not comparable(board, ref, reference):
         lines += [
-            f"{html_text(label(n))}: {html_text(text(table.columns[n].value(ref.row)))}"
+            f"{label(n)}: {text(table.columns[n].value(ref.row))}"
             for n in (*table.names("objective"), *table.names("parameter", varying=True))
         ]
         return lines[:MAX_LINES]
@@ -188,9 +192,9 @@ def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]
     found = differences(base, reference.row, table, ref.row, DECIDING)
     for d in found[:MAX_LINES]:
         if d.kind == "objective":
-            lines.append(f"{html_text(label(d.name))}: {html_text(text(d.second))} ({change_text(d)})")
+            lines.append(f"{label(d.name)}: {text(d.second)} ({change_text(d)})")
         else:
-            lines.append(f"{html_text(label(d.name))}: {html_text(text(d.first))} → {html_text(text(d.second))}")
+            lines.append(f"{label(d.name)}: {text(d.first)} → {text(d.second)}")
     if len(found) > MAX_LINES:
         lines.append(f"and {len(found) - MAX_LINES} more")
     return lines

@@ -9,10 +9,11 @@ import numpy as np
 from msgspec import field
 from numpy.typing import NDArray
 
+from allo_dse.common.quoting import html_text
 from allo_dse.common.records import Frozen
 from allo_dse.tune.store.run_info import shortened
 
-from ..data.analysis import difference_lines, known, range_percent
+from ..data.analysis import difference_lines, known, range_percent, title_text
 from ..data.columns import Mask
 from ..data.progress import why_none
 from ..data.runs import Board, ColumnAxis, Ref
@@ -436,7 +437,9 @@ class _Painter:
         return {"type": "scatter", "mode": "markers", "marker": marker, **said}
 
     def _text(self, number: int, row: int) -> str:
-        return "<br>".join(difference_lines(self.board, Ref(number, row), self.view.reference))
+        ref = Ref(number, row)
+        lines, title = difference_lines(self.board, ref, self.view.reference), html_text(title_text(self.board, ref))
+        return "<br>".join(map(html_text, lines)).replace(title, f"<b>{title}</b>", 1)
 
 
 def _uid(number: int, name: str) -> str:

@@ -40,9 +40,10 @@ _STRIP = 0.68
 _ABOVE = {"xref": "paper", "yref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
 
 
-def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
+def occupancy_figure(found: Recorded, part: Part, look: Theme) -> Figure:
     """Draw the contents over time of the buffers that cause the most waiting, one strip each, scaled to their
     depths."""
+    timeline, labels, ticks_per_cycle = part.timeline, part.explanation.labels, found.ticks_per_cycle
     streams = _busiest(timeline)
     if not streams:
         return note(look, "nothing waits for a buffer")
@@ -50,7 +51,7 @@ def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, tic
     step = 1 / len(streams)
     for position, stream in enumerate(streams):
         number = "" if position == 0 else str(position + 1)
-        depth, name = int(timeline.network.depth[stream]), found.labels.stream(stream)
+        depth, name = int(timeline.network.depth[stream]), labels.stream(stream)
         bottom = 1 - (position + 1) * step
         top = bottom + step * _STRIP
         start, held = held_tokens(timeline, stream)
@@ -112,17 +113,18 @@ ACTIVITIES = {
 Floats = NDArray[np.float64]
 
 
-def timeline_figure(timeline: Timeline, found: Explanation, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
+def timeline_figure(found: Recorded, part: Part, look: Theme) -> Figure:
     """A row per core and channel, coloured by its main activity around each time; the critical path as a line."""
+    timeline, why, per = part.timeline, part.explanation, found.ticks_per_cycle
     if not timeline.cycles:
         return note(look, "the run takes no time")
-    rows = chosen_rows(timeline, found)
-    names = _names(timeline, found, rows)
+    rows = chosen_rows(timeline, why)
+    names = _names(timeline, why, rows)
     edges = np.linspace(timeline.start, timeline.end, BINS + 1)
     shares = np.stack([_shares(timeline, node, edges) for node in rows])
-    trace, keys = activity_traces(shares, edges / ticks_per_cycle, names, tuple(ACTIVITIES))
-    data = [trace, *keys, *_path(timeline, found, rows, names, look, ticks_per_cycle)]
-    return _over_time(look, data, len(rows), (timeline.start / ticks_per_cycle, timeline.end / ticks_per_cycle))
+    trace, keys = activity_traces(shares, edges / per, names, tuple(ACTIVITIES))
+    data = [trace, *keys, *_path(timeline, why, rows, names, look, per)]
+    return _over_time(look, data, len(rows), (timeline.start / per, timeline.end / per))
 
 
 def overview_figure(whole: Recorded, look: Theme, shown: Span) -> Figure:

@@ -20,6 +20,7 @@ from allo_dse.dashboard.figures.scatter import View, front_figure
 from allo_dse.dashboard.figures.style import LIGHT
 from allo_dse.tune.search.pareto_front import hypervolume, pareto_positions
 from allo_dse.tune.store.log import RunLog, encode_line
+from allo_dse.tune.store.record import Verification
 from allo_dse.tune.store.run_info import read_info
 
 from ...support.values import present
@@ -269,6 +270,21 @@ def assert_history_is_of_present_values(run: RunTable) -> None:
     assert (np.diff(known) >= -1e-12).all()
     reference = np.array(present(run._front.reference))
     assert known[-1] == pytest.approx(hypervolume(run.losses[run.front] / reference, np.ones(2)))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"),
+    [
+        (Verification(False, "C differs", 0.0), "wrong numbers"),
+        (Verification(False, "deadlock: ...", 0.0), "deadlock"),
+        (Verification(False, "out of memory", 0.0, kind="not run"), "could not be run"),
+    ],
+)
+def test_the_status_of_a_design_is_its_verdict(tmp_path: Path, verdict: Verification, status: str) -> None:
+    run = RunTable(write_run(tmp_path / "run", 20))
+    run.refresh()
+    run.verified[run.keys[0]] = verdict
+    assert status_text(Board([run]), Ref(0, 0)) == status
 
 
 def test_changed_objectives_replace_values_and_status(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from ...figures.design import bound_figure, resources_figure
 from ...figures.style import Figure, Theme, theme
 from ..context import Context, page_of
 from ..control import note_controls
-from ..design_texts import plain, unknown_text
+from ..design_texts import unknown_text
 from ..parts import GRAPH_CONFIG, card, empty, facts, labelled, save_button, table
 from .program import MAX_SOURCE, program_cards
 
@@ -302,7 +302,7 @@ def _against(board: Board, ref: Ref, reference: Ref | None) -> Component:
     return html.Details(
         [
             html.Summary(f"What differs from the reference {board.key(reference)[:8]}"),
-            html.Ul([html.Li(plain(line)) for line in lines]),
+            html.Ul([html.Li(line) for line in lines]),
         ]
     )
 

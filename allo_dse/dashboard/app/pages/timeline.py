@@ -213,14 +213,13 @@ def part_cards(found: Recorded, part: Part, look: Theme) -> list[Component]:
     """Timeline with stalls and critical path, and buffers, of a part of a run."""
     from ...figures.timeline import occupancy_figure, part_words, path_rows, path_title, path_words, timeline_figure
 
-    line, why, per = part.timeline, part.explanation, found.ticks_per_cycle
     return [
         card(
             "Timeline",
             html.P(part_words(found, part), className="hint"),
             plot(
                 "timeline-plot",
-                timeline_figure(line, why, look, ticks_per_cycle=per),
+                timeline_figure(found, part, look),
                 "What each processing element does over time",
                 scrolling=True,
             ),
@@ -239,7 +238,7 @@ def part_cards(found: Recorded, part: Part, look: Theme) -> list[Component]:
                     html.P("Tokens in each over this time, up to as many as it holds.", className="hint"),
                     plot(
                         "occupancy-plot",
-                        occupancy_figure(line, why, look, ticks_per_cycle=per),
+                        occupancy_figure(found, part, look),
                         "Tokens in the buffers that are waited for most, over time",
                         scrolling=True,
                     ),
