@@ -32,6 +32,10 @@ from .graph import Graph, Node
 Array = NDArray[np.generic]
 
 
+ALIKE = 64
+"""First elements of constants that are compared before all are."""
+
+
 class InvalidModel(StudyError):
     """A model that contradicts ONNX's rules: the host does not compute it either."""
 
@@ -52,6 +56,7 @@ class Builder:
     element: object
     ours: Mapping[str, Node]
     _pixels: dict[str, str] = field(default_factory=dict)
+    _constants: dict[object, list[str]] = field(default_factory=dict)
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.graph.shapes[name]
@@ -68,8 +73,14 @@ class Builder:
         return name
 
     def known(self, array: Array) -> str:
-        """A new constant."""
-        return self.net.constant(self.graph.new_name("constant"), array)
+        """A constant; one that is there already if it has the same elements, as the weights of time steps have."""
+        array = np.asarray(array)
+        alike = self._constants.setdefault((array.dtype, array.shape, array.ravel()[:ALIKE].tobytes()), [])
+        for name in alike:
+            if name in self.net.constants and np.array_equal(self.net.constants[name], array):
+                return name
+        alike.append(self.net.constant(self.graph.new_name("constant"), array))
+        return alike[-1]
 
     def add(self, node: Node, work: Work | Arrange | Host, *inputs: str) -> None:
         """Add the step that does a node's work and writes its output."""

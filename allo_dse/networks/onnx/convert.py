@@ -26,6 +26,7 @@ from ..operators.execute import Operand, Work, element_type
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from ..strided import simplified
 from .builder import Array, Builder, InvalidModel
+from .definitions import RECURRENT, why_looped
 from .elementwise import Groups, add_group
 from .evaluate import NotComputed, evaluate
 from .graph import Graph, Node, read_graph
@@ -209,7 +210,10 @@ class Conversion:
             for one in parts:
                 inside.add(one)
             return None
-        return self._by_host(node, why or self.builder.refuse(node, "no program for it"))
+        looped = node.op in RECURRENT and node.is_standard
+        shape = graph.shapes.get(node.inputs[0]) if looped else None
+        reason = why_looped(node.proto, shape, graph.known, graph.version) if looped else ""
+        return self._by_host(node, why or self.builder.refuse(node, reason or "no program for it"))
 
     @property
     def _reads(self) -> set[str]:

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import Frozen, replace
 
+from .definitions import Array, Shape, einsum_parts, linear_parts, narrow_parts, norm_parts, recurrent_parts, shape_of
 from .evaluate import NotComputed, evaluate, run_model
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
-Array = NDArray[np.generic]
-Shape = tuple[int, ...]
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 """Operators that compute something else each time."""
 
@@ -202,14 +200,15 @@ def _read(
     while waiting:
         proto = waiting.popleft()
         first = same.get(proto.input[0], proto.input[0]) if proto.input else ""
-        shape = _shape(types[first]) if first in types and not keep & {proto.op_type, proto.name} else None
+        shape = shape_of(types[first]) if first in types and not keep & {proto.op_type, proto.name} else None
         parts = (
             _taken_branch(proto, known, same)
-            or _linear_parts(proto)
-            or _einsum_parts(proto, types, same)
-            or _norm_parts(proto, shape, versions.get("", 1))
+            or linear_parts(proto)
+            or einsum_parts(proto, types, same)
+            or norm_parts(proto, shape, versions.get("", 1))
+            or recurrent_parts(proto, shape, types, known, same, versions.get("", 1))
         )
-        if parts is None and (parts := _narrow_parts(proto, known)) is not None:
+        if parts is None and (parts := narrow_parts(proto, known)) is not None:
             widened.add(parts[0].output[0])
         if parts is not None:
             waiting.extendleft(reversed(parts))
@@ -233,7 +232,7 @@ def _read(
             if (quantized := _codes(node, known, codes, versions)) is not None:
                 codes[node.output] = quantized
             types |= {name: _type_of(array) for name, array in values.items()}
-    shapes = {name: shape for name, one in types.items() if (shape := _shape(one)) is not None}
+    shapes = {name: shape for name, one in types.items() if (shape := shape_of(one)) is not None}
     elements = {name: one.tensor_type.elem_type for name, one in types.items()}
     names = {*named, *known, *inputs}
     return Graph(
@@ -307,176 +306,6 @@ def _taken_branch(proto: NodeProto, known: Mapping[str, Array], same: Mapping[st
         found.append(copy)
     ends = zip(graph.output, proto.output, strict=True)
     return [*found, *(helper.make_node("Identity", [names.get(a.name, a.name)], [b]) for a, b in ends if b)]
-
-
-class Parts(list["NodeProto"]):
-    """Nodes that define another one, which is the last of them."""
-
-    def __init__(self, whole: NodeProto) -> None:
-        self.whole = whole
-
-    def step(self, op: str, *inputs: str, **attributes: object) -> str:
-        """Add a node; return what it writes."""
-        from onnx import helper
-
-        self.append(helper.make_node(op, list(inputs), [f"{self.whole.output[0]}/{len(self)}"], **attributes))
-        return str(self[-1].output[0])
-
-    def constant(self, values: Sequence[float], element: int = 7) -> str:
-        """Add a vector of numbers."""
-        from onnx import helper
-
-        return self.step("Constant", value=helper.make_tensor("", element, [len(values)], values))
-
-    def done(self, last: NodeProto | None = None) -> list[NodeProto]:
-        """Give the last node, or the only writer of the same, the name of the whole, and the last one its output."""
-        self[-1].output[0], (last or self[-1]).name = self.whole.output[0], self.whole.name
-        return self
-
-
-def _linear_parts(proto: NodeProto) -> list[NodeProto] | None:
-    """Return an operator on quantized tensors as one between conversions; None for any other node.
-
-    Each input comes with its scale and its zero, the output's follow; a bias has the product of the inputs' scales.
-    """
-
-    kind = proto.op_type.removeprefix("QLinear" if proto.op_type.startswith("QLinear") else "Q")
-    tensors = LINEAR.get(kind) if kind != proto.op_type else None
-    if tensors is None:
-        return None
-    given, made, names = [*proto.input, "", ""], Parts(proto), list[str]()
-    for at in range(tensors):
-        axis = {"axis": 0 if kind == "Conv" else 1} if at else {}
-        names.append(made.step("DequantizeLinear", *given[3 * at : 3 * at + 3], **axis))
-    ends, bias = given[3 * tensors :], ""
-    if kind == "Gemm":
-        bias, *ends = ends
-    elif kind == "Conv":
-        bias = ends[2]
-    if bias:
-        names.append(made.step("DequantizeLinear", bias, made.step("Mul", given[1], given[4]), axis=0))
-    real = made.step(kind, *names)
-    own = made[-1]
-    own.attribute.extend(one for one in proto.attribute if one.name not in ("channels_last", "opset"))
-    made.step("QuantizeLinear", real, *ends[:2])
-    return made.done(own)
-
-
-def _einsum_parts(proto: NodeProto, types: Mapping[str, TypeProto], same: Mapping[str, str]) -> list[NodeProto] | None:
-    """Return a sum over products of two tensors as a product of matrices; None for any other node."""
-    names = [same.get(name, name) for name in proto.input]
-    shapes = [_shape(types[name]) if name in types else None for name in names]
-    if proto.op_type != "Einsum" or len(names) != 2 or None in shapes:
-        return None
-    text = next(one.s.decode() for one in proto.attribute if one.name == "equation").replace(" ", "")
-    terms, _, result = text.partition("->")
-    a, b = terms.split(",")
-    alone = (set(a) ^ set(b)) - set(result)
-    if not result or "." in text or alone or any(len(set(own)) < len(own) for own in (a, b, result)):
-        return None
-    sizes = dict(zip(a + b, [size for shape in shapes for size in shape or ()], strict=True))
-    batch = [one for one in a if one in b and one in result]
-    rows, columns = ([one for one in own if one not in other] for own, other in ((a, b), (b, a)))
-    depth = [one for one in a if one in b and one not in result]
-    made = Parts(proto)
-
-    def shaped(name: str, *parts: Sequence[str]) -> str:
-        return made.step("Reshape", name, made.constant([prod(sizes[one] for one in own) for own in parts]))
-
-    def matrices(name: str, own: str, *parts: Sequence[str]) -> str:
-        perm = [own.index(one) for part in parts for one in part]
-        return shaped(made.step("Transpose", name, perm=perm), *parts)
-
-    product = made.step(
-        "MatMul", matrices(names[0], a, batch, rows, depth), matrices(names[1], b, batch, depth, columns)
-    )
-    order = [*batch, *rows, *columns]
-    made.step("Transpose", shaped(product, *order), perm=[order.index(one) for one in result])
-    return made.done()
-
-
-NORMS = {"LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization"}
-
-
-def _norm_parts(proto: NodeProto, shape: Shape | None, version: int) -> list[NodeProto] | None:
-    """Return a norm over the last dimensions, groups of channels or each channel as its definition.
-
-    None for any other node, and for one whose statistics are outputs.
-
-    Args:
-        shape: of its first input.
-    """
-    from onnx import helper
-
-    if proto.op_type not in NORMS or proto.domain not in {"", "ai.onnx"} or not shape or any(proto.output[1:]):
-        return None
-    numbers = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
-    made, last = Parts(proto), proto.op_type[0] in "LR"
-    step, constant = made.step, made.constant
-    axes = list(range(len(shape)))[numbers.get("axis", -1) if last else 2 :]
-    groups = 1 if last else numbers.get("num_groups", shape[1])
-    split = not last and groups < shape[1]
-    if not axes:
-        return None
-
-    def mean(one: str) -> str:
-        return step("ReduceMean", one, axes=axes) if version < 18 else step("ReduceMean", one, constant(axes))
-
-    def of_channels(one: str) -> str:
-        if split and version < 21:  # weights were those of groups
-            one = step("Expand", step("Reshape", one, constant([-1, 1])), constant([groups, shape[1] // groups]))
-        return one if last else step("Reshape", one, constant([shape[1], *(1 for _ in shape[2:])]))
-
-    x = proto.input[0]
-    if split:
-        x, axes = step("Reshape", x, constant([shape[0], groups, -1])), [2]
-    x = x if proto.op_type[0] == "R" else step("Sub", x, mean(x))
-    epsilon = constant([numbers.get("epsilon", 1e-5)], 1)
-    x = step("Div", x, step("Sqrt", step("Add", mean(step("Mul", x, x)), epsilon)))
-    x = step("Reshape", x, constant(shape)) if split else x
-    for op, weight in zip(("Mul", "Add"), filter(None, proto.input[1:]), strict=False):
-        x = step(op, x, of_channels(weight))
-    return made.done()
-
-
-def _narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> list[NodeProto] | None:
-    """Return a product with weights of a few bits, in blocks with a scale each, as one with floats.
-
-    None for any other node.
-    """
-    from onnx import numpy_helper
-
-    numbers = {one.name: one.i for one in proto.attribute}
-    given = dict(zip(("x", "codes", "scales", "zeros", "groups", "bias"), proto.input, strict=False))
-    bits, needed = numbers.get("bits", 4), [given.get(name, "") for name in ("codes", "scales", "zeros")]
-    if proto.op_type != "MatMulNBits" or bits not in (4, 8) or any(name and name not in known for name in needed):
-        return None
-    (columns, depth), block = (numbers[name] for name in "NK"), numbers["block_size"]
-    blocks = -(-depth // block)
-
-    def unpacked(packed: Array, count: int) -> Array:
-        if bits == 4 and packed.dtype == np.uint8:
-            halves: NDArray[np.uint8] = packed.astype(np.uint8)
-            packed = np.stack([halves & 15, halves >> 4], axis=-1)
-        return packed.reshape(columns, -1)[:, :count]
-
-    codes, scales = unpacked(known[needed[0]], blocks * block), known[needed[1]].reshape(columns, blocks)
-    zeros = unpacked(known[needed[2]], blocks) if needed[2] else np.full((columns, blocks), 1 << bits - 1)
-    whole = codes.reshape(columns, blocks, block).astype(np.float32) - zeros.astype(np.float32)[..., None]
-    weights = (whole * scales.astype(np.float32)[..., None]).reshape(columns, -1)[:, :depth].T
-    made = Parts(proto)
-    value = made.step("Constant", value=numpy_helper.from_array(np.ascontiguousarray(weights)))
-    product = made.step("MatMul", given["x"], value)
-    if given.get("bias"):
-        made.step("Add", product, given["bias"])
-    return made.done(made[1])
-
-
-LINEAR = {
-    **{"Conv": 2, "MatMul": 2, "Gemm": 2, "Add": 2, "Mul": 2},
-    **{"Sigmoid": 1, "LeakyRelu": 1, "AveragePool": 1, "GlobalAveragePool": 1, "Softmax": 1},
-}
-"""Operators on quantized tensors, as QLinear and their name or Q and their name: how many tensors they read."""
 
 
 def rename(proto: NodeProto, names: Mapping[str, str]) -> None:
@@ -566,12 +395,6 @@ def is_float(element: object) -> bool:
     return element in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
-def _shape(type_: TypeProto) -> Shape | None:
-    dims = type_.tensor_type.shape.dim
-    closed = type_.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims)
-    return tuple(dim.dim_value for dim in dims) if closed else None
-
-
 def _type_of(array: Array) -> TypeProto:
     from onnx import helper
 
@@ -579,7 +402,7 @@ def _type_of(array: Array) -> TypeProto:
 
 
 def _require_shape(model: str, name: str, type_: TypeProto) -> None:
-    shape = _shape(type_)
+    shape = shape_of(type_)
     if shape is None or 0 in shape:
         dims = enumerate(type_.tensor_type.shape.dim)
         names = [dim.dim_param or f"{name}.{axis}" for axis, dim in dims if dim.dim_value < 1]
@@ -595,7 +418,7 @@ def _values(
     if node.op in RANDOM or (not node.is_standard and not node.inputs):
         return None
     assert node.proto is not None
-    shape = _shape(types[node.inputs[0]]) if node.op == "Shape" and node.inputs[0] in types else None
+    shape = shape_of(types[node.inputs[0]]) if node.op == "Shape" and node.inputs[0] in types else None
     try:
         if shape is not None:
             return evaluate(node.proto, {node.inputs[0]: np.broadcast_to(np.float32(0), shape)}, versions)
@@ -655,7 +478,7 @@ def _number_inputs(inputs: Iterable[ValueInfoProto], sizes: Mapping[str, int]) -
 
     found = {}
     for one in inputs:
-        dtype, shape = helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type), _shape(one.type)
+        dtype, shape = helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type), shape_of(one.type)
         if one.name in sizes and dtype.kind in "iub" and shape is not None and prod(shape) == 1:
             found[one.name] = np.full(shape, sizes[one.name], dtype)
     return found

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from allo_dse.common.records import replace
 
+from .definitions import Array
 from .evaluate import evaluate
-from .graph import Array, Graph, Node
+from .graph import Graph, Node
 
 # Attention and rotary embedding as exporters write them. A match is checked, and its sizes are read.
 #

@@ -15,7 +15,8 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, replace
 
-from .graph import Array, Codes, Graph, Node, rename
+from .definitions import Array
+from .graph import Codes, Graph, Node, rename
 from .patterns import MOVES
 
 KEEP = {*MOVES, "Flatten", "Identity", "MaxPool"} - {"Concat", "Neg"}

@@ -1,0 +1,362 @@
+"""Operators that ONNX defines by others: products in blocks, norms, sums over products, recurrent layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TypeProto
+
+Array = NDArray[np.generic]
+Shape = tuple[int, ...]
+
+
+class Parts(list["NodeProto"]):
+    """Nodes that define another one, which is the last of them."""
+
+    def __init__(self, whole: NodeProto) -> None:
+        self.whole = whole
+        self.stem = next(filter(None, whole.output))
+
+    def step(self, op: str, *inputs: str, **attributes: object) -> str:
+        """Add a node; return what it writes."""
+        from onnx import helper
+
+        self.append(helper.make_node(op, list(inputs), [f"{self.stem}/{len(self)}"], **attributes))
+        return str(self[-1].output[0])
+
+    def constant(self, values: Sequence[float], element: int = 7) -> str:
+        """Add a vector of numbers."""
+        from onnx import helper
+
+        return self.step("Constant", value=helper.make_tensor("", element, [len(values)], values))
+
+    def done(self, last: NodeProto | None = None) -> list[NodeProto]:
+        """Give the last node, or the only writer of the same, the name of the whole, and the last one its output."""
+        self[-1].output[0], (last or self[-1]).name = self.whole.output[0], self.whole.name
+        return self
+
+
+def linear_parts(proto: NodeProto) -> list[NodeProto] | None:
+    """Return an operator on quantized tensors as one between conversions; None for any other node.
+
+    Each input comes with its scale and its zero, the output's follow; a bias has the product of the inputs' scales.
+    """
+
+    kind = proto.op_type.removeprefix("QLinear" if proto.op_type.startswith("QLinear") else "Q")
+    tensors = LINEAR.get(kind) if kind != proto.op_type else None
+    if tensors is None:
+        return None
+    given, made, names = [*proto.input, "", ""], Parts(proto), list[str]()
+    for at in range(tensors):
+        axis = {"axis": 0 if kind == "Conv" else 1} if at else {}
+        names.append(made.step("DequantizeLinear", *given[3 * at : 3 * at + 3], **axis))
+    ends, bias = given[3 * tensors :], ""
+    if kind == "Gemm":
+        bias, *ends = ends
+    elif kind == "Conv":
+        bias = ends[2]
+    if bias:
+        names.append(made.step("DequantizeLinear", bias, made.step("Mul", given[1], given[4]), axis=0))
+    real = made.step(kind, *names)
+    own = made[-1]
+    own.attribute.extend(one for one in proto.attribute if one.name not in ("channels_last", "opset"))
+    made.step("QuantizeLinear", real, *ends[:2])
+    return made.done(own)
+
+
+def einsum_parts(proto: NodeProto, types: Mapping[str, TypeProto], same: Mapping[str, str]) -> list[NodeProto] | None:
+    """Return a sum over products of two tensors as a product of matrices; None for any other node."""
+    names = [same.get(name, name) for name in proto.input]
+    shapes = [shape_of(types[name]) if name in types else None for name in names]
+    if proto.op_type != "Einsum" or len(names) != 2 or None in shapes:
+        return None
+    text = next(one.s.decode() for one in proto.attribute if one.name == "equation").replace(" ", "")
+    terms, _, result = text.partition("->")
+    a, b = terms.split(",")
+    alone = (set(a) ^ set(b)) - set(result)
+    if not result or "." in text or alone or any(len(set(own)) < len(own) for own in (a, b, result)):
+        return None
+    sizes = dict(zip(a + b, [size for shape in shapes for size in shape or ()], strict=True))
+    batch = [one for one in a if one in b and one in result]
+    rows, columns = ([one for one in own if one not in other] for own, other in ((a, b), (b, a)))
+    depth = [one for one in a if one in b and one not in result]
+    made = Parts(proto)
+
+    def shaped(name: str, *parts: Sequence[str]) -> str:
+        return made.step("Reshape", name, made.constant([prod(sizes[one] for one in own) for own in parts]))
+
+    def matrices(name: str, own: str, *parts: Sequence[str]) -> str:
+        perm = [own.index(one) for part in parts for one in part]
+        return shaped(made.step("Transpose", name, perm=perm), *parts)
+
+    product = made.step(
+        "MatMul", matrices(names[0], a, batch, rows, depth), matrices(names[1], b, batch, depth, columns)
+    )
+    order = [*batch, *rows, *columns]
+    made.step("Transpose", shaped(product, *order), perm=[order.index(one) for one in result])
+    return made.done()
+
+
+NORMS = {"LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization"}
+
+
+def norm_parts(proto: NodeProto, shape: Shape | None, version: int) -> list[NodeProto] | None:
+    """Return a norm over the last dimensions, groups of channels or each channel as its definition.
+
+    None for any other node, and for one whose statistics are outputs.
+
+    Args:
+        shape: of its first input.
+    """
+    from onnx import helper
+
+    if proto.op_type not in NORMS or proto.domain not in {"", "ai.onnx"} or not shape or any(proto.output[1:]):
+        return None
+    numbers = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
+    made, last = Parts(proto), proto.op_type[0] in "LR"
+    step, constant = made.step, made.constant
+    axes = list(range(len(shape)))[numbers.get("axis", -1) if last else 2 :]
+    groups = 1 if last else numbers.get("num_groups", shape[1])
+    split = not last and groups < shape[1]
+    if not axes:
+        return None
+
+    def mean(one: str) -> str:
+        return step("ReduceMean", one, axes=axes) if version < 18 else step("ReduceMean", one, constant(axes))
+
+    def of_channels(one: str) -> str:
+        if split and version < 21:  # weights were those of groups
+            one = step("Expand", step("Reshape", one, constant([-1, 1])), constant([groups, shape[1] // groups]))
+        return one if last else step("Reshape", one, constant([shape[1], *(1 for _ in shape[2:])]))
+
+    x = proto.input[0]
+    if split:
+        x, axes = step("Reshape", x, constant([shape[0], groups, -1])), [2]
+    x = x if proto.op_type[0] == "R" else step("Sub", x, mean(x))
+    epsilon = constant([numbers.get("epsilon", 1e-5)], 1)
+    x = step("Div", x, step("Sqrt", step("Add", mean(step("Mul", x, x)), epsilon)))
+    x = step("Reshape", x, constant(shape)) if split else x
+    for op, weight in zip(("Mul", "Add"), filter(None, proto.input[1:]), strict=False):
+        x = step(op, x, of_channels(weight))
+    return made.done()
+
+
+def narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> list[NodeProto] | None:
+    """Return a product with weights of a few bits, in blocks with a scale each, as one with floats.
+
+    None for any other node.
+    """
+    from onnx import numpy_helper
+
+    numbers = {one.name: one.i for one in proto.attribute}
+    given = dict(zip(("x", "codes", "scales", "zeros", "groups", "bias"), proto.input, strict=False))
+    bits, needed = numbers.get("bits", 4), [given.get(name, "") for name in ("codes", "scales", "zeros")]
+    if proto.op_type != "MatMulNBits" or bits not in (4, 8) or any(name and name not in known for name in needed):
+        return None
+    (columns, depth), block = (numbers[name] for name in "NK"), numbers["block_size"]
+    blocks = -(-depth // block)
+
+    def unpacked(packed: Array, count: int) -> Array:
+        if bits == 4 and packed.dtype == np.uint8:
+            halves: NDArray[np.uint8] = packed.astype(np.uint8)
+            packed = np.stack([halves & 15, halves >> 4], axis=-1)
+        return packed.reshape(columns, -1)[:, :count]
+
+    codes, scales = unpacked(known[needed[0]], blocks * block), known[needed[1]].reshape(columns, blocks)
+    zeros = unpacked(known[needed[2]], blocks) if needed[2] else np.full((columns, blocks), 1 << bits - 1)
+    whole = codes.reshape(columns, blocks, block).astype(np.float32) - zeros.astype(np.float32)[..., None]
+    weights = (whole * scales.astype(np.float32)[..., None]).reshape(columns, -1)[:, :depth].T
+    made = Parts(proto)
+    value = made.step("Constant", value=numpy_helper.from_array(np.ascontiguousarray(weights)))
+    product = made.step("MatMul", given["x"], value)
+    if given.get("bias"):
+        made.step("Add", product, given["bias"])
+    return made.done(made[1])
+
+
+LINEAR = {
+    **{"Conv": 2, "MatMul": 2, "Gemm": 2, "Add": 2, "Mul": 2},
+    **{"Sigmoid": 1, "LeakyRelu": 1, "AveragePool": 1, "GlobalAveragePool": 1, "Softmax": 1},
+}
+"""Operators on quantized tensors, as QLinear and their name or Q and their name: how many tensors they read."""
+
+
+def shape_of(type_: TypeProto) -> Shape | None:
+    dims = type_.tensor_type.shape.dim
+    closed = type_.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims)
+    return tuple(dim.dim_value for dim in dims) if closed else None
+
+
+RECURRENT = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
+"""Operators that are a loop over time, and their activations by default."""
+RECURRENT_INPUTS = ("x", "w", "r", "b", "lengths", "h", "c", "peepholes")
+MOST_STEPS = 64
+"""Time steps that become programs: each is five to eight launches in both directions of a layer."""
+
+
+def why_looped(proto: NodeProto, shape: Shape | None, known: Mapping[str, Array], version: int) -> str:
+    """Return why a recurrent operator stays a loop, which the host does; empty if its time steps become programs.
+
+    Args:
+        shape: of its first input; None if it is not known.
+    """
+    from onnx import helper
+
+    numbers = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
+    given = dict(zip(RECURRENT_INPUTS, proto.input, strict=False))
+    if shape is None or len(shape) != 3 or min(shape) < 1:
+        return "the number of time steps is open"
+    steps, lengths, peepholes = shape[numbers.get("layout", 0)], given.get("lengths"), given.get("peepholes")
+    default = RECURRENT[proto.op_type]
+    own = [one.decode().lower() for one in numbers.get("activations", [])] or list(default)
+    by_default = own == [*default] * (len(own) // len(default)) or ({*own} == {"relu"} and proto.op_type == "RNN")
+    reasons = {
+        f"operators of version {version}; 7 is the first with these rules": version < 7,
+        "sequence_lens": lengths and not (lengths in known and (known[lengths] == steps).all()),
+        "peepholes": peepholes and (peepholes not in known or known[peepholes].any()),
+        "clip": "clip" in numbers,
+        "input_forget": numbers.get("input_forget", 0),
+        f"activations {', '.join(own)}": not by_default,
+        f"{steps} time steps; at most {MOST_STEPS} become programs": steps > MOST_STEPS,
+    }
+    return next((reason for reason, found in reasons.items() if found), "")
+
+
+def recurrent_parts(
+    proto: NodeProto,
+    shape: Shape | None,
+    types: Mapping[str, TypeProto],
+    known: Mapping[str, Array],
+    same: Mapping[str, str],
+    version: int,
+) -> list[NodeProto] | None:
+    """Return a recurrent layer as one product for the inputs of all time steps, and the steps one after the other.
+
+    None for any other node, and for one that stays a loop. States are [1, directions, batch, hidden]; one that is
+    zero has the name "".
+
+    Args:
+        shape: of its first input.
+        same: originals of tensors that are equal to others.
+    """
+    from onnx import NodeProto, helper
+
+    if proto.op_type not in RECURRENT or proto.domain not in {"", "ai.onnx"} or len(proto.input) < 3:
+        return None
+    copy = NodeProto()
+    copy.CopyFrom(proto)
+    copy.input[:] = [same.get(name, name) for name in proto.input]
+    w, r = copy.input[1:3]
+    size = shape_of(types[r]) if r in types else None
+    if size is None or shape is None or why_looped(copy, shape, known, version):
+        return None
+    numbers = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
+    given = dict.fromkeys(RECURRENT_INPUTS, "") | dict(zip(RECURRENT_INPUTS, copy.input, strict=False))
+    batch_first, kind = numbers.get("layout", 0), proto.op_type
+    (batch, steps) = shape[:2] if batch_first else shape[1::-1]
+    directions, width, hidden = *size[:2], size[2]
+    reverse = {"forward": [False], "reverse": [True]}.get(numbers.get("direction", b"forward").decode(), [False, True])
+    resets_after = kind == "GRU" and numbers.get("linear_before_reset", 0)
+    made = Parts(copy)
+    step = made.step
+
+    def taken(name: str, places: Sequence[int], axis: int) -> str:
+        return step("Gather", name, made.constant(places), axis=axis)
+
+    def gates(name: str, first: int, last: int, axis: int = 3) -> str:
+        return taken(name, range(first * hidden, last * hidden), axis)
+
+    def add(a: str, b: str) -> str:
+        return step("Add", a, b) if a and b else a or b
+
+    def mul(a: str, b: str) -> str:
+        return step("Mul", a, b) if a and b else ""
+
+    def sigmoid(name: str) -> str:
+        return step("Sigmoid", name)
+
+    def tanh(name: str) -> str:
+        return step("Tanh", name)
+
+    def in_time(name: str) -> str:
+        """Turn the time of directions that run backward."""
+        if not any(reverse):
+            return name
+        back = range(steps)[::-1]
+        own = [taken(name, [at], 1) if directions > 1 else name for at in range(directions)]
+        own = [taken(one, back, 0) if turned else one for one, turned in zip(own, reverse, strict=True)]
+        return step("Concat", *own, axis=1) if directions > 1 else own[0]
+
+    def state(name: str) -> str:
+        if not name or (name in known and not known[name].any()):
+            return ""
+        return step("Reshape", step("Transpose", name, perm=[1, 0, 2]) if batch_first else name, made.constant(full))
+
+    full, b = (1, directions, batch, hidden), given["b"]
+    own = width // hidden
+    if resets_after:  # what is reset has no part of the input; its bias comes with that of the others
+        last = gates(w, 2, 3, 1)
+        w = step("Concat", gates(w, 0, 2, 1), step("Sub", last, last), last, axis=1)
+        b = b and step(
+            "Concat", add(gates(b, 0, 2, 1), gates(b, 3, 5, 1)), gates(b, 5, 6, 1), gates(b, 2, 3, 1), axis=1
+        )
+        width += hidden
+    elif b:
+        b = add(gates(b, 0, own, 1), gates(b, own, 2 * own, 1))
+    x = step("Transpose", given["x"], perm=[1, 0, 2]) if batch_first else given["x"]
+    x = step("Reshape", x, made.constant([steps * batch, shape[2]]))
+    columns = step("Transpose", w, perm=[2, 0, 1])
+    x = step("MatMul", x, step("Reshape", columns, made.constant([shape[2], directions * width])))
+    made[-1].name = proto.name
+    x = add(x, b and step("Reshape", b, made.constant([directions * width])))
+    x = step("Reshape", x, made.constant([steps, batch, directions, width]))
+    x = in_time(step("Transpose", x, perm=[0, 2, 1, 3]))
+    parts = {"LSTM": [(0, 4)], "GRU": [(0, 3)] if resets_after else [(0, 2), (2, 3)], "RNN": [(0, 1)]}[kind]
+    weights = {
+        (part, at): step("Transpose", gates(taken(r, [at], 0), *part, 1), perm=[0, 2, 1])
+        for part in parts
+        for at in range(directions)
+    }
+
+    def product(one: str, part: tuple[int, int]) -> str:
+        if not one:
+            return ""
+        rows = [taken(one, [at], 1) if directions > 1 else one for at in range(directions)]
+        found = [step("MatMul", row, weights[part, at]) for at, row in enumerate(rows)]
+        return step("Concat", *found, axis=1) if directions > 1 else found[0]
+
+    h, c, hs = state(given["h"]), state(given["c"]), list[str]()
+    for at in range(steps):
+        now = taken(x, [at], 0)
+        if kind == "RNN":
+            relu = numbers.get("activations", [b"tanh"])[0].lower() == b"relu"
+            h = step("Relu" if relu else "Tanh", add(now, product(h, (0, 1))))
+        elif kind == "LSTM":
+            sums = add(now, product(h, (0, 4)))
+            keep, more = sigmoid(gates(sums, 2, 3)), mul(sigmoid(gates(sums, 0, 1)), tanh(gates(sums, 3, 4)))
+            c = add(mul(keep, c), more)
+            h = mul(sigmoid(gates(sums, 1, 2)), tanh(c))
+        else:
+            sums = add(gates(now, 0, 3 if resets_after else 2), product(h, parts[0]))
+            reset = sigmoid(gates(sums, 1, 2))
+            before = mul(reset, gates(sums, 2, 3)) if resets_after else product(mul(reset, h), (2, 3))
+            new = tanh(add(gates(now, own if resets_after else 2, own + 1 if resets_after else 3), before))
+            z = sigmoid(gates(sums, 0, 1))
+            h = step("Add", new, mul(z, step("Sub", h, new))) if h else step("Sub", new, mul(z, new))
+        hs.append(h)
+    for name, last in zip(proto.output, ("", h, c), strict=False):
+        if name and last:
+            step("Reshape", last, made.constant(full[1:]))
+        elif name:
+            in_time(step("Concat", *hs, axis=0))
+        if name and batch_first:
+            step("Transpose", made[-1].output[0], perm=[1, 0, 2] if last else [2, 0, 1, 3])
+        if name:
+            made[-1].output[0] = name
+    return made
