@@ -87,7 +87,7 @@ def by_onnx(model: ModelProto, given: Mapping[str, Arrays]) -> list[Arrays]:
 
 def computed(model: ModelProto, *, simulated: bool = False) -> Network:
     """The network of a model, which computes what ONNX does."""
-    network = dse.from_onnx(model, element="f32")
+    network = dse.from_onnx(model, element="f32", host="never")
     rng = np.random.default_rng(1)
     given = {name: rng.standard_normal(network.shapes[name]).astype(np.float32) for name in network.inputs}
     found = network.run(given, simulated=simulated)
@@ -126,7 +126,7 @@ def test_time_steps_are_programs(op: str, how: dict[str, Any], direction: str) -
 
 def test_an_rnn_may_have_relu() -> None:
     model = recurrent("RNN", given="", activations=["Relu"])
-    network, h = dse.from_onnx(model, element="f32"), np.zeros(4, np.float32)
+    network, h = dse.from_onnx(model, element="f32", host="never"), np.zeros(4, np.float32)
     x = np.random.default_rng(1).standard_normal((3, 1, WIDTH)).astype(np.float32)
     w, r = (numpy_helper.to_array(one)[0] for one in model.graph.initializer)
     for row in x[:, 0]:
@@ -140,7 +140,7 @@ def test_an_rnn_may_have_relu() -> None:
 @pytest.mark.parametrize("op", GATES)
 def test_the_batch_may_come_first(op: str) -> None:
     model = recurrent(op, given="bhc" if op == "LSTM" else "bh", batch=2, direction="bidirectional", layout=1)
-    network = dse.from_onnx(model, element="f32")
+    network = dse.from_onnx(model, element="f32", host="never")
     turned = computed(recurrent(op, given="bhc" if op == "LSTM" else "bh", batch=2, direction="bidirectional"))
     rng = np.random.default_rng(1)
     given = {name: rng.standard_normal(network.shapes[name]).astype(np.float32) for name in network.inputs}
@@ -154,7 +154,7 @@ def test_the_batch_may_come_first(op: str) -> None:
 
 @pytest.mark.parametrize("op", GATES)
 def test_time_steps_share_programs_and_weights(op: str) -> None:
-    few, many = (dse.from_onnx(recurrent(op, given="b", steps=steps)) for steps in (3, 9))
+    few, many = (dse.from_onnx(recurrent(op, given="b", steps=steps), host="never") for steps in (3, 9))
 
     def works(network: Network) -> set[object]:
         return {work_key(step.work) for step in network.steps if isinstance(step.work, Work)}

@@ -121,7 +121,9 @@ def from_onnx(
     """
     if host not in HOSTS:
         raise StudyError(f"host={host!r} is none of {', '.join(HOSTS)}", hint=did_you_mean(host, HOSTS))
-    read = read_graph(model, sizes, frozenset(programs or ()))
+    # The host takes microseconds for a recurrent layer, whose time steps are a launch or more each on a device.
+    kept = {*(programs or ()), *(RECURRENT if host == "auto" else ())}
+    read = read_graph(model, sizes, frozenset(kept))
     graph, own = with_patterns(in_whole_numbers(read)), dict(programs or {})
     needed = _needed(graph)
     require_meant(own, needed, read)
