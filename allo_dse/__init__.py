@@ -75,9 +75,9 @@ if TYPE_CHECKING:
     from .functions import place as place
     from .functions import record_trace as record_trace
     from .functions import simulate as simulate
-    from .mapper.fold.every_fold import AxisFold as AxisFold
-    from .mapper.fold.every_fold import KernelFold as KernelFold
-    from .mapper.fold.every_fold import MeshFold as MeshFold
+    from .mapper.fold.fold_space import AxisFold as AxisFold
+    from .mapper.fold.fold_space import KernelFold as KernelFold
+    from .mapper.fold.fold_space import MeshFold as MeshFold
     from .mapper.fold.vmg import VMG as VMG
     from .mapper.program import Program as Program
     from .mapper.program import load_program as load_program
@@ -107,7 +107,7 @@ if TYPE_CHECKING:
     from .space.params import powers_of_two as powers_of_two
     from .space.sampler.optuna_sampler import EvolutionSampler as EvolutionSampler
     from .tune.optuna_objective import objective as objective
-    from .tune.rerun import open_run as open_run
+    from .tune.reevaluation import open_run as open_run
     from .tune.results.result import Result as Result
     from .tune.search.objectives import maximize as maximize
     from .tune.search.objectives import minimize as minimize
@@ -158,7 +158,7 @@ _names, __getattr__ = lazy_exports(
         "eval.equivalence.data_values": ["Undecidable"],
         "eval.evaluator": ["Evaluator", "Metrics"],
         "functions": ["check", "draw", "place", "record_trace", "simulate"],
-        "mapper.fold.every_fold": ["AxisFold", "KernelFold", "MeshFold"],
+        "mapper.fold.fold_space": ["AxisFold", "KernelFold", "MeshFold"],
         "mapper.fold.vmg": ["VMG"],
         "mapper.program": ["Program", "load_program"],
         "mapper.violation": ["Buffering", "Violation"],
@@ -175,7 +175,7 @@ _names, __getattr__ = lazy_exports(
         "space.params": ["choices", "divisors", "powers_of_two"],
         "space.sampler.optuna_sampler": ["EvolutionSampler"],
         "tune.optuna_objective": ["objective"],
-        "tune.rerun": ["open_run"],
+        "tune.reevaluation": ["open_run"],
         "tune.results.result": ["Result"],
         "tune.search.objectives": ["maximize", "minimize", "require"],
         "tune.search.promotion": ["Rung"],
@@ -188,11 +188,11 @@ __all__ = [*_names, "__version__"]
 for _kind, _class in (("npu", "npu.backend:NpuBackend"), ("fpga", "fpga.backend:FpgaBackend")):
     add_backend(_kind, f"allo_dse.backends.{_class}")
 for _target in ("simulator", "llvm"):
-    register_target(_target, "allo_dse.eval.execute.built:SimulatorModule")
+    register_target(_target, "allo_dse.eval.execute.built_module:SimulatorModule")
 for _target in ("aie", "aie-mlir"):
-    register_target(_target, "allo_dse.eval.execute.built:build_aie")
+    register_target(_target, "allo_dse.eval.execute.built_module:build_aie")
 for _target in ("vhls", "vitis_hls"):
-    register_target(_target, "allo_dse.backends.fpga.hls.built:HlsModule")
+    register_target(_target, "allo_dse.backends.fpga.hls.built_module:HlsModule")
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from tests.support.programs import gemm_program
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.lang import install
-from allo_dse.mapper.fold.every_fold import fold_choices
+from allo_dse.mapper.fold.fold_space import fold_choices
 from allo_dse.mapper.program import load_program
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import Engine, compile_bodies, table_engine

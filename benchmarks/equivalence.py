@@ -30,7 +30,7 @@ from typing import Any
 import allo_dse as dse
 from allo_dse.eval.inputs import directions, random_arrays
 from allo_dse.lang.types import int16
-from allo_dse.mapper.fold.every_fold import fold_choices
+from allo_dse.mapper.fold.fold_space import fold_choices
 from benchmarks import equivalence_programs as programs
 from tests.compiler.samples import gemm, systolic
 from tests.eval.equivalence.programs import matmul

@@ -17,7 +17,7 @@ from typing import Any
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold, fold_choices
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
 from tests.support.programs import attention_program, gemm_program
 

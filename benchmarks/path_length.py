@@ -80,7 +80,7 @@ def drawn(run_dir: str) -> None:
     """A box around designs on the page."""
     from allo_dse.dashboard.app.context import Context
     from allo_dse.dashboard.app.factory import make_app
-    from allo_dse.dashboard.app.gestures import first_answer
+    from allo_dse.dashboard.app.interactions import first_answer
     from allo_dse.dashboard.data.runs import Board
     from allo_dse.dashboard.programs import Programs
 

@@ -56,7 +56,7 @@ _GROUPS = {
     "allo_dse.cli.commands.tune": ("completion",),
     "allo_dse.cli.commands.depths": ("depths",),
     "allo_dse.cli.commands.designs": ("show", "replay", "compare"),
-    "allo_dse.cli.commands.keep": ("list", "export", "clean"),
+    "allo_dse.cli.commands.run_directories": ("list", "export", "clean"),
     "allo_dse.cli.commands.lint": ("lint",),
     "allo_dse.cli.commands.network": ("network",),
     "allo_dse.cli.commands.runs": ("status", "best", "pareto"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from allo_dse.space.design import Design
 
     from .evaluator import Evaluator
-    from .execute.observe import Inputs
+    from .execute.observation import Inputs
     from .inputs import Smaller
     from .parameters import Tunable
     from .recording import Recorded

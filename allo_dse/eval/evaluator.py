@@ -14,7 +14,7 @@ from allo_dse.common.errors import did_you_mean
 from allo_dse.common.records import Frozen
 
 if TYPE_CHECKING:
-    from allo_dse.mapper.fold.every_fold import Layout
+    from allo_dse.mapper.fold.fold_space import Layout
     from allo_dse.space.design import Design, Draft
 
 

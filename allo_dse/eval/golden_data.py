@@ -13,7 +13,7 @@ from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.lang.storage import is_wide, numpy_dtype, stored
 from allo_dse.mapper.program import Program
 
-from .execute.observe import Inputs, arrays_of
+from .execute.observation import Inputs, arrays_of
 from .execute.run import run_graph
 from .inputs import Reference, asked, directions, random_arrays
 from .reference import as_computable

@@ -34,7 +34,7 @@ from allo_dse.space.design import Design
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
-from .execute.observe import arrays_of, sets_of
+from .execute.observation import arrays_of, sets_of
 from .execute.rounding import Analysed, Analysis, analysed, has_floats, unit_roundoff
 from .execute.run import run_graph
 from .inputs import LOST, Reference, Smaller, asked, directions, positive_arrays, random_arrays, reduced

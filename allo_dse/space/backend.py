@@ -16,7 +16,7 @@ from allo_dse.common.plugins import BACKENDS, plugin
 if TYPE_CHECKING:
     from allo_dse.compiler.program.compiled import Directive
     from allo_dse.device.device import Device
-    from allo_dse.mapper.fold.every_fold import FoldBounds
+    from allo_dse.mapper.fold.fold_space import FoldBounds
     from allo_dse.mapper.fold.vmg import VMG
     from allo_dse.mapper.graph.program_graph import ProgramGraph
     from allo_dse.mapper.violation import Buffering, Violation

@@ -19,8 +19,8 @@ from .params import Assignment
 if TYPE_CHECKING:
     from allo_dse.compiler.program.compiled import Directive
     from allo_dse.device.device import Device
-    from allo_dse.mapper.fold.every_node_fold import NodeFold
     from allo_dse.mapper.fold.fold import MeshFold
+    from allo_dse.mapper.fold.node_fold_search import NodeFold
     from allo_dse.mapper.fold.vmg import VMG
     from allo_dse.mapper.program import Program
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from allo_dse.common.records import replace
-from allo_dse.mapper.fold.every_fold import Layout
 from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.fold_space import Layout
 
 from .choices.kernel_folds import KernelFolds
 from .design import Draft

@@ -25,7 +25,7 @@ from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, pair
 from allo_dse.dashboard.figures.progress import designs_figure, history_figure, lost_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, Drawn, View, front_figure, point_number, point_ref
 from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, NO_VALUE, ORANGE, scale
-from allo_dse.dashboard.figures.thin import spots, thin, visible, window
+from allo_dse.dashboard.figures.thinning import spots, thin, visible, window
 from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import RunLog
 

@@ -11,7 +11,7 @@ import pytest
 
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
-from allo_dse.dashboard.app.gestures import first_answer
+from allo_dse.dashboard.app.interactions import first_answer
 from allo_dse.dashboard.data.runs import Board, Ref
 from allo_dse.dashboard.programs import Programs
 

@@ -10,7 +10,7 @@ from allo_dse.common.errors import DeviceError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import Operator, Resources, at_clock
-from allo_dse.mapper.fold.every_fold import unfolded
+from allo_dse.mapper.fold.fold_space import unfolded
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from allo_dse.device.device import Device
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold import Pattern
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design

@@ -11,8 +11,8 @@ import pytest
 import allo_dse as dse
 from allo_dse.eval.token_exchange import TokenExchange, smallest_depths
 from allo_dse.lang import install
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold import unfolded
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
 

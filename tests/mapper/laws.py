@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.mapper.fold.every_fold import MeshFold, fold_choices
+from allo_dse.mapper.fold.fold_space import MeshFold, fold_choices
 
 from ..support.programs import (
     attention_program,

@@ -13,7 +13,7 @@ import numpy as np
 import allo_dse as dse
 from allo_dse.common.errors import AlloDseError
 from allo_dse.lang import install
-from allo_dse.mapper.fold.every_fold import fold_choices
+from allo_dse.mapper.fold.fold_space import fold_choices
 from allo_dse.simulator.deadlock import DeadlockError
 
 from ..support.operator_tables import region

@@ -61,7 +61,7 @@ _IMPORTED = (
     "allo_dse.backends.npu.evaluator",
     "allo_dse.eval.verify",
     "allo_dse.backends.npu.limits",
-    "allo_dse.backends.npu.place.by_models",
+    "allo_dse.backends.npu.place.cp_sat_placement",
     "allo_dse.backends.npu.place.solve",
     "allo_dse.backends.npu.allo.program_rules",
     "allo_dse.simulator.codegen.bodies",

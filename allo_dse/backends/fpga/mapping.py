@@ -27,7 +27,7 @@ from allo_dse.mapper.violation import Violation
 from allo_dse.space.backend import backend_of
 from allo_dse.space.design import Design
 
-from .cost.by_class import observed_of
+from .cost.class_costs import observed_of
 from .cost.memory import fifo_resources
 from .cost.task_cost import Measured, TaskCost, task_cost
 from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse

@@ -30,7 +30,7 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.mapper.graph.ports import tasks_by_class
 from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
 
-from .cost.by_class import ClassCosts
+from .cost.class_costs import ClassCosts
 from .cost.memory import Storage, fifo_resources, fifo_steps
 from .cost.task_cost import TaskCost, deciding_pids
 from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of

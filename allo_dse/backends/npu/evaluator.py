@@ -15,8 +15,8 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.device.npu_model import Accuracy, type_key
 from allo_dse.eval.evaluator import Bounds, Metrics
-from allo_dse.mapper.fold.every_fold import Layout
 from allo_dse.mapper.fold.fold import JointFold, MeshFold
+from allo_dse.mapper.fold.fold_space import Layout
 from allo_dse.mapper.graph.kernel_graph import node_sets
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program

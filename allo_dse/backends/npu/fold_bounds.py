@@ -18,13 +18,13 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.axes import class_varies
-from allo_dse.mapper.fold.every_fold import Needs
+from allo_dse.mapper.fold.fold_space import Needs
 from allo_dse.mapper.graph.ports import PortKey, PortSide, port_key
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.violation import Buffering, Violation
 
 from .movement.access import misaligned_tiles
-from .movement.assign import ColumnLimits
+from .movement.assignment import ColumnLimits
 from .movement.transport import column_limits
 
 Sizes = Sequence[int]

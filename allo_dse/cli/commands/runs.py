@@ -11,7 +11,6 @@ from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.quoting import csv_text, markup
 from allo_dse.common.records import JsonObject
 
-from ..facts import best_row, design_facts, objective, print_design, run_status
 from ..output import (
     EXIT_NO_RESULT,
     JSON,
@@ -24,6 +23,7 @@ from ..output import (
     print_facts,
     print_json,
 )
+from ..run_facts import best_row, design_facts, objective, print_design, run_status
 
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table import RunTable

@@ -14,7 +14,7 @@ from allo_dse.common.records import Frozen
 from ..ir.affine import UNKNOWN, Linear, Ranges, extent
 from ..ir.nest import LOOP, Access, Loop, Node, Op, blocks_of, with_loops
 from .body import Body, inner_block, is_pure, nest_down_to, number_of, numbered, statements
-from .find import Found
+from .lookup import Found
 
 # Two accesses to one element, at least one of them a write, must keep their order. Whether two accesses meet is decided
 # by the bounds of their linear forms, one array dimension at a time: Banerjee's inequalities with direction vectors,

@@ -12,7 +12,7 @@ from allo_dse.common.records import Frozen, replace
 
 from ..ir.affine import Linear, LinearForms, Ranges, extent
 from .body import NAME, Body, around, inner_block, is_pure
-from .find import Found
+from .lookup import Found
 from .loops import bounds, constant, known, new_loop, variable
 
 # A window is the box of elements that the iterations of a loop use. Its `base` moves with the loop and those around it;

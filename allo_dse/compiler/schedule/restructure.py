@@ -21,7 +21,7 @@ from ..ir.affine import extent
 from ..ir.nest import LOOP
 from ..program.compiled import CompiledProgram, Kernel
 from .body import Body, inner_block, is_pure, number_of, numbered, statements
-from .find import Found
+from .lookup import Found
 from .loops import (
     Pairing,
     bounds,

@@ -18,12 +18,12 @@ from ..compiler import compile_region
 from ..ir.nest import LOOP, Node, loops_of
 from ..program.compiled import DATAFLOW, STREAM, CompiledProgram, Directive
 from ..program.tensors import IndexMap, TensorPort
-from . import find
+from . import lookup
 from .body import NAME, Body, around
-from .find import Found
+from .lookup import Found
 from .loops import compute_at, erase_unused, fuse, references, reorder, share_constants, split
 from .memories import buffer_at, reshape, returned, reuse_at
-from .printed import PrintedModule, loop_directive, partition_directive
+from .mlir_text import PrintedModule, loop_directive, partition_directive
 from .streams import check_fifo, constant_dims
 from .unfold import copy_of, outline, unfold
 
@@ -206,7 +206,7 @@ class Session:
         self._unfolded: set[tuple[object, ...]] = set()
         self._shapes: dict[str, Ints] = {}
         for body in self._bodies:
-            find.name_bands(body)
+            lookup.name_bands(body)
             _tell_apart(body)
             for loop in body.loops():
                 for kind, number in body.source(loop).hints:
@@ -244,7 +244,7 @@ class Session:
                 names = found.setdefault(source.band, []) if source.function == function else []
                 if source.name not in names:
                     names.append(source.name)
-        if not found and function not in find.functions(self._bodies):
+        if not found and function not in lookup.functions(self._bodies):
             raise ProgramError(f"there is no function `{function}`", hint="helper functions are known by their names")
         return found
 
@@ -281,7 +281,7 @@ class Session:
     # -- primitives --------------------------------------------------------------------------------------------------
 
     def _find(self, axis: object) -> list[Found]:
-        return find.loops(self._bodies, axis, self.top)
+        return lookup.loops(self._bodies, axis, self.top)
 
     def _apply_split(self, axis: object, factor: object) -> None:
         if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
@@ -315,8 +315,8 @@ class Session:
             compute_at(producer, target)
 
     def _apply_reshape(self, target: object, shape: Sequence[int]) -> None:
-        for body, value in find.arrays(self._bodies, target, self.top):
-            name = find.array(target, self.top).name
+        for body, value in lookup.arrays(self._bodies, target, self.top):
+            name = lookup.array(target, self.top).name
             for array in (*returned(body, value), value):
                 if isinstance(array, ir.BlockArgument):
                     if body.task_class.kernel != self.top:
@@ -326,11 +326,11 @@ class Session:
 
     def _beside(self, make: Callable[[Found, Value, str], str], target: object, axis: object) -> Array:
         """A small memory beside an array, for each call of the function of the loop; its name in that function."""
-        array = find.array(target, self.top)
+        array = lookup.array(target, self.top)
         made: Array | None = None
         for found in self._find(axis):
             source = found.body.source(found.op)
-            value = find.array_of(found.body, array, source.call)
+            value = lookup.array_of(found.body, array, source.call)
             name = make(found, value, array.name)
             made = made or Array(source.function, name)
         assert made is not None
@@ -349,7 +349,7 @@ class Session:
         return [list(one) for one in zip(*found, strict=True)]
 
     def _directive(self, kind: str, axis: object, **options: object) -> None:
-        for found in find.loops(self._bodies, axis, self.top, several=True):
+        for found in lookup.loops(self._bodies, axis, self.top, several=True):
             self._add(loop_directive(kind, found, options))
 
     _apply_pipeline = partialmethod(_directive, "pipeline")
@@ -357,14 +357,14 @@ class Session:
     _apply_parallel = partialmethod(_directive, "parallel")
 
     def _apply_partition(self, target: object, **options: object) -> None:
-        for body, array in find.arrays(self._bodies, target, self.top):
+        for body, array in lookup.arrays(self._bodies, target, self.top):
             self._add(partition_directive(body, array, str(target), options))
 
     def _apply_unfold(self, band_name: object, axes: Sequence[int]) -> list[int]:
         if (band_name, tuple(axes)) in self._unfolded:  # of a function that several schedules compose
             return list(axes)
         self._unfolded.add((band_name, tuple(axes)))
-        for nest in find.band(self._bodies, str(band_name), self.top):
+        for nest in lookup.band(self._bodies, str(band_name), self.top):
             if not axes or not all(isinstance(axis, int) and 0 <= axis < len(nest) for axis in axes):
                 raise ProgramError(f"unfold: `{band_name}` has loops 0 to {len(nest) - 1}, not {list(axes)}")
             for name, first in unfold(nest, axes).items():  # directives of an array also hold for its copy
@@ -374,7 +374,7 @@ class Session:
     def _apply_outline(self, axis: object, function: str | None) -> str:
         (found,) = self._find(axis)[:1]
         name = function or f"outlined_{found.name}"
-        if name in find.functions(self._bodies):
+        if name in lookup.functions(self._bodies):
             raise ProgramError(f"outline: there is a function `{name}`", hint="give it another name")
         for found in self._find(axis):
             outline(found, name)
@@ -384,7 +384,7 @@ class Session:
         if isinstance(depth, bool) or not isinstance(depth, int):
             raise ProgramError(f"to({target}): depth must be an integer, not {depth!r}")
         arrays: dict[Body, list[Value]] = {}
-        for body, array in find.arrays(self._bodies, target, self.top):
+        for body, array in lookup.arrays(self._bodies, target, self.top):
             own = arrays.setdefault(body, [])
             own += [array] if array not in own else []
         for body, own in arrays.items():
@@ -397,7 +397,7 @@ class Session:
                 banks = [{"dim": dim + 1, "partition_type": "complete"} for dim in dims]
                 self._directives += [Directive("partition", kernel, name, bank) for bank in banks]
                 self._add(Directive(STREAM, kernel, name, {"to": str(dst), "depth": depth}))
-            if axis is not None or find.array(target, self.top).function == self.top:
+            if axis is not None or lookup.array(target, self.top).function == self.top:
                 self._add(Directive(DATAFLOW, kernel, self.top))  # nests that pass on a stream run at once
 
     def _check_fifos(self, body: Body, arrays: Sequence[Value], *, split: bool) -> Iterator[tuple[str, Ints]]:
@@ -424,13 +424,13 @@ class Session:
             self._directives.append(directive)
 
     def _apply_dataflow(self, axis: object) -> None:
-        if isinstance(axis, str) and axis in find.functions(self._bodies):
+        if isinstance(axis, str) and axis in lookup.functions(self._bodies):
             self._add(Directive(DATAFLOW, self._compiled.kernels[0].name, axis))
         else:
             self._directive(DATAFLOW, axis)
 
     def _apply_inline(self, function: str | None = None) -> None:
-        known = find.functions(self._bodies)
+        known = lookup.functions(self._bodies)
         if function is not None and function not in known:
             raise ProgramError(f"there is no function `{function}`", hint=f"known: {', '.join(known)}")
 

@@ -12,7 +12,7 @@ from allo_dse.common.records import replace
 
 from ..ir.nest import LOOP, Loop, Node
 from .body import NAME, Body, inner_block, number_of, numbered, statements
-from .find import Found
+from .lookup import Found
 from .loops import bounds, constant, known, trips_of, variable
 from .streams import accesses, touches
 

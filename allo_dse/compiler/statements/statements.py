@@ -18,18 +18,7 @@ from ..expressions.scalars import as_scalar
 from ..expressions.subscripts import Position, bits_of, with_bits
 from ..expressions.tiles import note_elements
 from ..model.mlir_text import memref_type
-from ..model.values import (
-    Buffer,
-    Const,
-    LocalFunction,
-    Meta,
-    Record,
-    Scalar,
-    StreamRef,
-    Tuple,
-    Value,
-    Variable,
-)
+from ..model.values import Buffer, Const, LocalFunction, Meta, Record, Scalar, StreamRef, Tuple, Value, Variable
 from ..program.compiled import StateVariable
 from ..regions.task_state import Split, Task
 from .expressions import OPERATORS, facts_of

@@ -17,7 +17,7 @@ from dash.fingerprint import build_fingerprint
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from ..figures.style import theme
-from . import control, design_table, front_plots, gestures, networks, parts
+from . import control, design_table, front_plots, interactions, networks, parts
 from . import design_texts as front
 from .context import Context
 from .pages import compare, design, graphs, program, progress, timeline
@@ -119,7 +119,7 @@ def make_app(context: Context) -> Dash:
     networks.register(app, context.board)
     for part in (
         parts,
-        gestures,
+        interactions,
         front_plots,
         front,
         progress,

@@ -15,7 +15,7 @@ from ..data.selection import Selection, label
 from ..figures.parallel import parallel_columns, parallel_figure
 from ..figures.scatter import Drawn, View
 from ..figures.style import theme
-from ..figures.thin import Window
+from ..figures.thinning import Window
 from .context import Context, hidden_runs
 from .context import State as Shown
 

@@ -13,20 +13,7 @@ from ..data.progress import why_none
 from ..data.runs import Board, ColumnAxis
 from ..data.selection import Selection, label, text
 from ..data.table import RunTable
-from .style import (
-    NO_VALUE,
-    ORANGE,
-    VERMILLION,
-    Figure,
-    Spec,
-    Theme,
-    axis,
-    color_axis,
-    figure_of,
-    note,
-    packed,
-    scale,
-)
+from .style import NO_VALUE, ORANGE, VERMILLION, Figure, Spec, Theme, axis, color_axis, figure_of, note, packed, scale
 
 MAX_LINES = 400
 """More make a grey wall; and each takes 0.6 ms to draw without a graphics card."""

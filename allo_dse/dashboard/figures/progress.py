@@ -17,7 +17,7 @@ from ..data.runs import Board
 from ..data.selection import label
 from ..data.table import RunTable
 from .style import NAME, Figure, Spec, Theme, axis, figure_of, hatching, note, number_axis, packed, scale
-from .thin import Rows, thin
+from .thinning import Rows, thin
 
 MAX_STEPS = 2_000
 MAX_REASONS = 6

@@ -36,7 +36,7 @@ from .style import (
     number_axis,
     packed,
 )
-from .thin import Span, Window, on_screen, spots, thin, visible, window
+from .thinning import Span, Window, on_screen, spots, thin, visible, window
 
 # Infeasible designs are grouped into no more kinds than there are symbols.
 

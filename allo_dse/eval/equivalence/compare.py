@@ -36,13 +36,13 @@ from allo_dse.mapper.program import Program
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.space.design import Design
 
-from ..execute.observe import Inputs, arrays_of, sets_of
+from ..execute.observation import Inputs, arrays_of, sets_of
 from ..execute.run import Externals, Run, State, Wiring, compile_places, wiring_of
-from .by_path import MOST_ENTRIES as MOST_PATH_ENTRIES
-from .by_path import PathDomain, PathLog
 from .data_values import TooMuchWork, Undecidable
 from .domains import OWN_WORDS, PRIME_BITS, Code, Constants, DegreeDomain, Domain, FieldDomain, Log, random_prime
 from .formulas import MOST_ENTRIES, FormulaDomain, FormulaLog, told_apart
+from .path_comparison import MOST_ENTRIES as MOST_PATH_ENTRIES
+from .path_comparison import PathDomain, PathLog
 from .rewrite import rewritten
 
 # Runs of a graph over a domain: engine, wiring and folds are those of any run, only the words differ.

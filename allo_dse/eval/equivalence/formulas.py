@@ -17,8 +17,8 @@ from msgspec import field
 from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.tensors import IntArray
 
-from .by_path import ENTRY_WORDS, FUNCTIONS, Entries
 from .domains import SIGNATURES, WORDS_TYPE, code_of
+from .path_comparison import ENTRY_WORDS, FUNCTIONS, Entries
 
 _INTEGER, _REAL, _ADD, _SUB, _MUL, _CHOOSE = range(1, 7)
 _FIXED = {"add": _ADD, "sub": _SUB, "mul": _MUL, "choose": _CHOOSE}

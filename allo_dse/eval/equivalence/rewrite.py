@@ -22,9 +22,9 @@ from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import find
 
-from .by_path import NUMBER_BITS, PathDomain, as_bits, from_bits
 from .data_values import HINT, MEMORY, DataValues, Undecidable
 from .domains import WORDS_TYPE, Code
+from .path_comparison import NUMBER_BITS, PathDomain, as_bits, from_bits
 
 # Integer extensions that change nothing: only the original bits count later, or the value fits.
 

@@ -24,9 +24,9 @@ from ..graph.groups import Leaves, NodeGroup, Repeat, node_name, text
 from ..graph.kernel_graph import precedence_cycle
 from ..graph.program_graph import MOST_TASKS, ProgramGraph
 from .builder import Builder, Primitive
-from .every_node_fold import NodeFold
 from .fold import JointFold, MeshFold, Step, unfolded, violations
 from .node_edges import FoldUses, NodeEdges, node_edges
+from .node_fold_search import NodeFold
 from .primitives import (
     Coordinate,
     Made,

@@ -15,8 +15,8 @@ from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 
-from .by_launches import by_launches
 from .problem import ALLOWED, BANDWIDTH, Problem, Solution, in_turn, least_of
+from .shortest_path import by_launches
 
 
 class Model:

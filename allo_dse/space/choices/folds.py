@@ -11,8 +11,8 @@ import numpy as np
 from allo_dse.common.errors import IllegalFold
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
-from allo_dse.mapper.fold.every_node_fold import NodeFold, anything_fits, beam_folds, node_folds
 from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.node_fold_search import NodeFold, anything_fits, beam_folds, node_folds
 from allo_dse.mapper.graph.groups import task_names
 from allo_dse.mapper.program import Program
 

@@ -10,8 +10,8 @@ import numpy as np
 from allo_dse.common.errors import IllegalFold
 from allo_dse.common.records import keep, replace
 from allo_dse.mapper.axes import AxisRule
-from allo_dse.mapper.fold.every_fold import FoldSpace, Layout
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold_space import FoldSpace, Layout
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 

@@ -14,8 +14,8 @@ import numpy as np
 from allo_dse.common.errors import AlloDseError, IllegalFold, StudyError
 from allo_dse.common.records import Frozen
 from allo_dse.mapper.fold.builder import Primitive
-from allo_dse.mapper.fold.every_node_fold import NodeFold
 from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.node_fold_search import NodeFold
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.choices.folds import Fold
 from allo_dse.space.design import Design

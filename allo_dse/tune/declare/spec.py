@@ -166,7 +166,7 @@ class StudySpec:
 
     def _observed(self, program: Program) -> Program:
         """Return a program with its data-dependent decisions on the study's inputs."""
-        from allo_dse.eval.execute.observe import observed, sets_of
+        from allo_dse.eval.execute.observation import observed, sets_of
 
         return observed(program, sets_of(self.inputs, program))
 

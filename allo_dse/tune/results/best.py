@@ -25,14 +25,14 @@ from ..store.record import Record, Verification
 from .explain import explain
 
 if TYPE_CHECKING:
-    from allo_dse.eval.execute.observe import Inputs
+    from allo_dse.eval.execute.observation import Inputs
     from allo_dse.mapper.program import Program
     from allo_dse.space.design import Design
 
 
 def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Program) -> list[Inputs]:
     """Return the study's inputs for a program, first the set that determines the design's latency."""
-    from allo_dse.eval.execute.observe import sets_of
+    from allo_dse.eval.execute.observation import sets_of
 
     sets = sets_of(study.inputs, program)
     cycles = metrics.get("timed_on", {}).get("latency_cycles", [])

@@ -14,15 +14,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.space.genes import Gene, Genes
 from allo_dse.space.sampler.acquisition import REFERENCE_MARGIN, log_gain, magnitude
 from allo_dse.space.sampler.pareto import Floats, Integers
-from allo_dse.space.sampler.surrogate import (
-    LENGTH,
-    Features,
-    Scales,
-    Surrogate,
-    as_rows,
-    fitted_scales,
-    one_thread,
-)
+from allo_dse.space.sampler.surrogate import LENGTH, Features, Scales, Surrogate, as_rows, fitted_scales, one_thread
 
 from ..store.record import Record
 from .pareto_front import pareto_positions

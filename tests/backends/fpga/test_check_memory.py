@@ -15,7 +15,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import StreamArray
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.violation import Buffering
 

@@ -19,7 +19,7 @@ from allo.ir.types import Stream, int32
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.eval.execute.observe import observed
+from allo_dse.eval.execute.observation import observed
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.tune.results.explain import explain
 

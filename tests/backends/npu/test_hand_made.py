@@ -12,8 +12,8 @@ from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.lang import install
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.fold.fold import Pattern
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.graph.groups import text
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program, load_program

@@ -21,7 +21,7 @@ from allo_dse.common.errors import DeviceError
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import FpgaDevice, NpuDevice
-from allo_dse.mapper.fold.every_fold import MeshFold, fold_choices
+from allo_dse.mapper.fold.fold_space import MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph import program_graph
 from allo_dse.mapper.violation import Buffering

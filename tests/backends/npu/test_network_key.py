@@ -15,8 +15,8 @@ from allo_dse.backends.npu.network import build_npu_network
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import HOST_NUMBERS, Board
-from allo_dse.mapper.fold.every_fold import fold_choices
 from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.fold_space import fold_choices
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.violation import Buffering
 from allo_dse.simulator.network.network import Processes

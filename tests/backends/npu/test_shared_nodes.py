@@ -11,8 +11,8 @@ from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TileOp
 from allo_dse.compiler.program.tensors import StreamArray, StreamPort, Tensor
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
-from allo_dse.mapper.fold.every_node_fold import NodeFold
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.node_fold_search import NodeFold
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design

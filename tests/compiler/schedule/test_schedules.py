@@ -10,7 +10,7 @@ from allo_dse.backends.fpga.cost.task_cost import task_cost
 from allo_dse.common.errors import ProgramError, ProgramWarning, SimulationError
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.dialect import new_context
-from allo_dse.compiler.schedule.printed import with_affine_loops
+from allo_dse.compiler.schedule.mlir_text import with_affine_loops
 from allo_dse.device.device import FpgaDevice
 from allo_dse.lang.schedule import customize, verify
 from allo_dse.mapper.program import load_program

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.cli.facts import run_status
+from allo_dse.cli.run_facts import run_status
 from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.data.analysis import Sample, differences, importance, sample, status_text
 from allo_dse.dashboard.data.columns import Column

@@ -10,7 +10,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.eval.equivalence.compare import ERROR, points_for
 from allo_dse.lang.types import float32, int32
-from allo_dse.mapper.fold.every_fold import fold_choices
+from allo_dse.mapper.fold.fold_space import fold_choices
 
 from ...compiler.samples import systolic, tiled
 from ..execute.test_folded_results import pipeline

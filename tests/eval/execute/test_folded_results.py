@@ -12,8 +12,8 @@ from hypothesis.strategies import DataObject
 
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.lang import install
-from allo_dse.mapper.fold.every_fold import fold_choices
-from allo_dse.mapper.fold.every_node_fold import node_folds
+from allo_dse.mapper.fold.fold_space import fold_choices
+from allo_dse.mapper.fold.node_fold_search import node_folds
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import load_program

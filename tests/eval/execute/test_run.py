@@ -18,7 +18,7 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.eval.execute.run import initial_state, run_graph, wiring_of
 from allo_dse.lang import install
 from allo_dse.lang.storage import storage_dtype
-from allo_dse.mapper.fold.every_fold import fold_choices
+from allo_dse.mapper.fold.fold_space import fold_choices
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.deadlock import DeadlockError

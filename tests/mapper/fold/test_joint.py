@@ -12,7 +12,7 @@ from allo_dse.common.errors import IllegalFold
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import StreamArray
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.fold.every_fold import AxisFold, FoldSpace, KernelFold, MeshFold, fold_choices
+from allo_dse.mapper.fold.fold_space import AxisFold, FoldSpace, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import text
 from allo_dse.mapper.graph.program_graph import ProgramGraph

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 
 from ...support.programs import gemm_program, mesh_program, vector_add_program
 from ..laws import folded, gemm_mapping
-from .test_every_fold import HALF_K, HAND, gemm_fold
+from .test_fold_space import HALF_K, HAND, gemm_fold
 
 
 def run(source: str) -> Any:

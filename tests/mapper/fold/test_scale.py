@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold, fold_choices
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
 
 from ...support.programs import gemm_program, mesh_program
 from ..laws import gemm_mapping
-from .test_every_fold import HALF_K, HAND
+from .test_fold_space import HALF_K, HAND
 
 
 @pytest.fixture(scope="module")

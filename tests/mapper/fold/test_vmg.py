@@ -12,7 +12,7 @@ from msgspec import structs
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold, fold_choices
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import leaf_tasks, text
 

@@ -29,7 +29,7 @@ install()
 import allo.dataflow as df
 from allo.ir.types import Stream, int32
 
-from allo_dse.mapper.fold.every_fold import fold_choices
+from allo_dse.mapper.fold.fold_space import fold_choices
 from studies.gemm_npu import gemm
 
 from .. import engine_cases

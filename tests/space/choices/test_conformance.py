@@ -20,7 +20,7 @@ from allo_dse.backends.npu.backend import KernelLibrary
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import FpgaDevice
-from allo_dse.mapper.fold.every_fold import unfolded
+from allo_dse.mapper.fold.fold_space import unfolded
 from allo_dse.mapper.program import Program
 from allo_dse.space.choice import Choice
 from allo_dse.space.choices.folds import FoldChoice, TaskFolds

@@ -11,7 +11,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.fpga.hls import emit_project
-from allo_dse.backends.fpga.hls.modes import load_results, save_arguments
+from allo_dse.backends.fpga.hls.build_modes import load_results, save_arguments
 from allo_dse.device.device import FpgaDevice
 from allo_dse.tune.show.reporters import QuietReporter
 

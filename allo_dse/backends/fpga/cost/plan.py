@@ -47,7 +47,7 @@ from allo_dse.compiler.program.compiled import (
     stream_depth,
 )
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
-from allo_dse.eval.execute.decided import Observed
+from allo_dse.eval.execute.observed_control import Observed
 
 from .memory import Split, Storage, Unrolled, addresses_of
 from .simplify import product_by, rebuilt

@@ -21,13 +21,13 @@ from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskC
 from allo_dse.compiler.program.tensors import SourceLoop
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.eval.execute.decided import Asked, Observed
+from allo_dse.eval.execute.observed_control import Asked, Observed
 
-from .items import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
+from .body_walk import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
 from .loops.control import DELAYED, address_logic, counter_control, fsm, loop_control, port_muxes
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
+from .loops.loop_round import KnownRounds
 from .loops.pipeline import Flat, Pipelined, build, flatten
-from .loops.round import KnownRounds
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of

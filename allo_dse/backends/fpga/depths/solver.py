@@ -10,7 +10,7 @@ import numpy as np
 from allo_dse.common.errors import SimulationError, TimeLimitError
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import IntArray
-from allo_dse.eval.execute.observe import Inputs, arrays_of
+from allo_dse.eval.execute.observation import Inputs, arrays_of
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.eval.token_exchange import exchange_depths
 from allo_dse.mapper.fold.vmg import VMG

@@ -11,8 +11,8 @@ Imported by: allo_dse, backends.fpga, networks.
 
 from __future__ import annotations
 
+from .build_modes import CSimulation, csim
 from .dataflow.movers import Arrival, KernelStreams
-from .modes import CSimulation, csim
 from .project import HlsProject, emit_project
 
 __all__ = ["Arrival", "CSimulation", "HlsProject", "KernelStreams", "csim", "emit_project"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.execute.observe import Inputs
+from allo_dse.eval.execute.observation import Inputs
 from allo_dse.eval.golden_data import golden_data
 from allo_dse.eval.inputs import Smaller
 from allo_dse.eval.processes import folding_of

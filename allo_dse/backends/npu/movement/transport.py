@@ -10,7 +10,7 @@ from allo_dse.device.npu_model import Tile
 from allo_dse.mapper.violation import Buffering, Violation
 
 from .access import access_pattern
-from .assign import ColumnLimits, Share, assign_columns
+from .assignment import ColumnLimits, Share, assign_columns
 from .flows import FlowFamily, plan_flows
 from .layout_plan import layouts_on
 from .movement import Flow, Transfer, Transport

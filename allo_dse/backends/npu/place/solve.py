@@ -49,7 +49,7 @@ def solve(problem: Problem, *, time_limit_s: float = 10.0) -> PlacedDesign | Inf
     start = _apart(problem)
     if start is not None and (placed := routed(problem, start)) is not None:
         return placed
-    from .by_models import search  # the solver takes longer to import than most placements to find
+    from .cp_sat_placement import search  # the solver takes longer to import than most placements to find
 
     return search(problem, start, deadline)
 

@@ -20,7 +20,7 @@ from ...figures.style import Figure, Theme
 from ..context import Context, State
 from ..design_table import column_definitions
 from ..front_plots import axis_choices, parallel_style
-from ..gestures import first_answer
+from ..interactions import first_answer
 from ..networks import kept_networks
 from ..parts import card, checks, facts, field, graph, labelled, plot_card, save_button, select, status_line
 from .compare import design_options

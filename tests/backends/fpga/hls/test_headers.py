@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from allo_dse.backends.fpga.hls.modes import FLAGS
+from allo_dse.backends.fpga.hls.build_modes import FLAGS
 
 INCLUDE = Path(__file__).parents[4] / "allo_dse" / "backends" / "fpga" / "hls" / "include"
 COMPILERS = [name for name in ("g++", "clang++") if shutil.which(name)]

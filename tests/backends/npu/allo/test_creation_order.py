@@ -17,7 +17,7 @@ from allo_dse.backends.npu.movement.movement import StreamFlow
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import NpuDevice
 from allo_dse.lang import install
-from allo_dse.mapper.fold.every_fold import FoldSpace, MeshFold
+from allo_dse.mapper.fold.fold_space import FoldSpace, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import load_program
 from tests.support.programs import gemm_program, vector_add_program

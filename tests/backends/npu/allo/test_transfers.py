@@ -15,8 +15,8 @@ from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.fold.every_node_fold import NodeFold
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.node_fold_search import NodeFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import Task, repeat, seq
 from tests.support.programs import INT16, gemm_program, one_class_kernel, sharded

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse import Buffering, Design, Device, NpuSimulator
 from allo_dse.backends.npu.movement.streams import Step, Use, leaf_steps
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold import unfolded
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from tests.support.programs import attention_program

@@ -8,7 +8,7 @@ import pytest
 
 from allo_dse.backends.npu.movement.periods import _loops, _steady_levels
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.mapper.fold.every_fold import FoldSpace
+from allo_dse.mapper.fold.fold_space import FoldSpace
 from allo_dse.mapper.fold.vmg import VMG
 from tests.support.programs import gemm_program, vector_add_program
 

@@ -13,7 +13,7 @@ from allo_dse.backends.npu.place.placed_design import PlacedDesign
 from allo_dse.compiler.program.compiled import CompiledProgram, TileOp
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.fold.every_fold import fold_choices
+from allo_dse.mapper.fold.fold_space import fold_choices
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design

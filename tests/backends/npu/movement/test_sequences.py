@@ -19,8 +19,8 @@ from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import Descriptor
 from allo_dse.lang.types import DType
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold import Pattern
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph_algorithms import change_count, loop_nest, nest_moves, simplest_nest
 from tests.support.programs import INT16, INT32, gemm_program, vector_add_program

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from tests.support.programs import (
     attention_program,

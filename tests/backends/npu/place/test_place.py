@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.movement import StreamFlow
 from allo_dse.backends.npu.place.array import ArrayLimits, Link, Tile
-from allo_dse.backends.npu.place.by_models import JointModel, PlacementModel
+from allo_dse.backends.npu.place.cp_sat_placement import JointModel, PlacementModel
 from allo_dse.backends.npu.place.placed_design import Hop, Infeasible, PlacedDesign, Port
 from allo_dse.backends.npu.place.preferences import cheapest, wire_costs
 from allo_dse.backends.npu.place.problem import NodeNeed, Problem

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.affine import Test, decided
-from allo_dse.eval.execute.decided import Asked
+from allo_dse.eval.execute.observed_control import Asked
 
 Guard = tuple[Test | Asked, bool]
 """A condition, and the side of it."""

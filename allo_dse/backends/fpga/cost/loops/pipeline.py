@@ -24,7 +24,7 @@ from ..plan import Item, Planned
 from .binding import Addresses, muxes
 from .effects import Effects, Element, Index, Use
 from .events import StreamEvent
-from .round import KnownRounds, Round
+from .loop_round import KnownRounds, Round
 from .schedule import Walk
 from .sums import Time
 

@@ -14,7 +14,7 @@ from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.affine import everywhere, forms_of
 from allo_dse.compiler.program.compiled import TaskClass
-from allo_dse.eval.execute.decided import Asked, Observed
+from allo_dse.eval.execute.observed_control import Asked, Observed
 
 from ..plan import place_of, refusal
 from .events import Again, Guard, Part, Pipe, StreamEvent, Wait

@@ -20,7 +20,7 @@ from allo_dse.compiler.ir.affine import decided
 from allo_dse.compiler.ir.nest import Access, Branch, Op
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.eval.execute.decided import Asked
+from allo_dse.eval.execute.observed_control import Asked
 
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from allo_dse.backends.fpga.cost.loops.control import address_logic
 from allo_dse.backends.fpga.cost.loops.events import Pipe
+from allo_dse.backends.fpga.cost.loops.loop_round import KnownRounds
 from allo_dse.backends.fpga.cost.loops.pipeline import Flat, build, carried
-from allo_dse.backends.fpga.cost.loops.round import KnownRounds
 from allo_dse.backends.fpga.cost.memory import Split, Storage
 from allo_dse.backends.fpga.cost.plan import Item, Planned, substituted
 from allo_dse.common.records import replace

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from allo_dse.backends.fpga.cost.loops import pipeline as pipelines
 from allo_dse.backends.fpga.cost.loops.effects import effects_of
+from allo_dse.backends.fpga.cost.loops.loop_round import KnownRounds
 from allo_dse.backends.fpga.cost.loops.pipeline import Flat, build
-from allo_dse.backends.fpga.cost.loops.round import KnownRounds
 from allo_dse.backends.fpga.cost.memory import Split, Storage
 from allo_dse.backends.fpga.cost.plan import Item, Planned
 from allo_dse.compiler.ir.affine import Linear

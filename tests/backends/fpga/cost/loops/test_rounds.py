@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.backends.fpga.cost.loops.events import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
-from allo_dse.backends.fpga.cost.loops.round import KnownRounds
+from allo_dse.backends.fpga.cost.loops.loop_round import KnownRounds
 from allo_dse.backends.fpga.cost.plan import LoopPlan, Plan, Planned, planned
 from allo_dse.backends.fpga.cost.task_cost import _Task, task_cost
 from allo_dse.common.errors import StaticControlError
@@ -24,7 +24,7 @@ from allo_dse.compiler.ir.nest import Access, Branch, Loop, Node, Op
 from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.execute.decided import Observed, data_sites
+from allo_dse.eval.execute.observed_control import Observed, data_sites
 from tests.support.strategies import of
 
 from .. import programs

@@ -7,9 +7,9 @@ import math
 import pytest
 from hypothesis import given, settings
 
-from allo_dse.networks.solver import by_launches as module
-from allo_dse.networks.solver.by_launches import ByLaunches
+from allo_dse.networks.solver import shortest_path as module
 from allo_dse.networks.solver.problem import Choice, Problem
+from allo_dse.networks.solver.shortest_path import ByLaunches
 from allo_dse.networks.solver.solve import _Work, solve
 
 from .test_solve import problems, single

@@ -14,8 +14,8 @@ from allo_dse.backends.npu.fold_bounds import NpuFoldBounds
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import AlloDseError, IllegalFold
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.fold.every_fold import fold_choices
-from allo_dse.mapper.fold.every_node_fold import anything_fits, beam_folds, node_folds
+from allo_dse.mapper.fold.fold_space import fold_choices
+from allo_dse.mapper.fold.node_fold_search import anything_fits, beam_folds, node_folds
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program

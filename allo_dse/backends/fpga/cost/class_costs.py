@@ -6,9 +6,9 @@ from collections.abc import Hashable, Sequence
 
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.execute.decided import Observed
+from allo_dse.eval.execute.observed_control import Observed
 
-from .loops.round import KnownRounds
+from .loops.loop_round import KnownRounds
 from .plan import Plan, Planner
 from .simplify import simplified
 from .task_cost import TaskCost, planned_cost

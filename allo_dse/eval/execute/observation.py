@@ -28,7 +28,7 @@ from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.space.params import Assignment
 
-from .decided import data_sites
+from .observed_control import data_sites
 from .run import Externals, Run, compile_places, initial_state, wiring_of
 
 Inputs = Mapping[str, object]

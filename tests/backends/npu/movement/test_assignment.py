@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.backends.npu.movement import assign
-from allo_dse.backends.npu.movement.assign import ColumnLimits, Share, assign_columns
+from allo_dse.backends.npu.movement import assignment
+from allo_dse.backends.npu.movement.assignment import ColumnLimits, Share, assign_columns
 
 NPU = ColumnLimits(columns=4, shim_in=2, shim_out=2, memory_in=6, memory_out=6, joins=4)
 COUNTS = st.lists(st.integers(1, 20), max_size=3).map(tuple)
@@ -80,7 +80,7 @@ def test_an_assignment_is_found_whenever_there_is_one(
 
 def test_the_search_finds_what_balancing_misses() -> None:
     ins, outs, limits = (9, 1), (5,), ColumnLimits(2, 2, 2, 6, 6)
-    assert assign._balanced(ins, outs, limits) is None
+    assert assignment._balanced(ins, outs, limits) is None
     shares = assign_columns(ins, outs, limits)
     assert shares is not None
     assert_valid(shares, ins, outs, limits)

@@ -11,7 +11,7 @@ import numpy as np
 from allo_dse.common.errors import ProgramWarning, SimulationError
 from allo_dse.common.records import Array
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.schedule.printed import PrintedModule
+from allo_dse.compiler.schedule.mlir_text import PrintedModule
 from allo_dse.lang.region import as_region, rules_of
 from allo_dse.mapper.program import Program, load_program
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear, forms_of
 from allo_dse.compiler.ir.nest import Access, Branch, Loop, Op, ops_of, outermost, walk
-from allo_dse.eval.execute.decided import matters
+from allo_dse.eval.execute.observed_control import matters
 
 from .memory import Split, Storage
 from .plan import Item, Planned

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.eval.equivalence.by_path import PathDomain, PathLog
 from allo_dse.eval.equivalence.compare import Side
 from allo_dse.eval.equivalence.domains import DegreeDomain, FieldDomain, random_prime
-from allo_dse.mapper.fold.every_fold import fold_choices
+from allo_dse.eval.equivalence.path_comparison import PathDomain, PathLog
+from allo_dse.mapper.fold.fold_space import fold_choices
 
 from . import programs
 

@@ -14,7 +14,7 @@ from ..program.compiled import CompiledProgram, Directive
 from ..program.tensors import SourceLoop
 from ..regions.schedules import partition_options, require_numbers
 from .body import Body
-from .find import Found
+from .lookup import Found
 
 _VALUE = re.compile(
     r" *(?P<name>%\w+)(?::\d+)? = (?:arith\.constant (?P<number>-?\d+) : index$|affine\.apply (?P<map>affine_map<.*)$)?"

@@ -19,7 +19,7 @@ from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, ops_of
 from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.device.device import FpgaDevice
 
-from ..items import accesses
+from ..body_walk import accesses
 from ..memory import Accesses, Storage, Unrolled, addresses_of, busiest_bank, copies_of, split
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in, substituted

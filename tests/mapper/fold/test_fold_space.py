@@ -13,7 +13,7 @@ from msgspec import convert
 from allo_dse.common.errors import AlloDseError, IllegalFold
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IndexMap, StreamArray, Tensor
-from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold, fold_choices, unfolded
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold, fold_choices, unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 
@@ -116,7 +116,7 @@ def test_the_space_of_the_gemm() -> None:
 def test_sizes_that_are_listed_once_are_those_made_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     space = fold_choices(gemm_program(16, 16, 16, 4, 4, 4), 16)
     listed = [list(space.layouts(nodes)) for nodes in (None, 4, 8, 4)]
-    monkeypatch.setattr("allo_dse.mapper.fold.every_fold.MOST_LISTED", 1)
+    monkeypatch.setattr("allo_dse.mapper.fold.fold_space.MOST_LISTED", 1)
     again = fold_choices(gemm_program(16, 16, 16, 4, 4, 4), 16)
     made = [list(again.layouts(nodes)) for nodes in (None, 4, 8, 4)]
     assert [[layout.sizes for layout in own] for own in made] == [[layout.sizes for layout in own] for own in listed]
