@@ -106,8 +106,8 @@ if TYPE_CHECKING:
     from .space.params import divisors as divisors
     from .space.params import powers_of_two as powers_of_two
     from .space.sampler.optuna_sampler import EvolutionSampler as EvolutionSampler
+    from .tune.earlier_runs import open_run as open_run
     from .tune.optuna_objective import objective as objective
-    from .tune.reevaluation import open_run as open_run
     from .tune.results.result import Result as Result
     from .tune.search.objectives import maximize as maximize
     from .tune.search.objectives import minimize as minimize
@@ -174,8 +174,8 @@ _names, __getattr__ = lazy_exports(
         "space.design": ["Design", "Draft"],
         "space.params": ["choices", "divisors", "powers_of_two"],
         "space.sampler.optuna_sampler": ["EvolutionSampler"],
+        "tune.earlier_runs": ["open_run"],
         "tune.optuna_objective": ["objective"],
-        "tune.reevaluation": ["open_run"],
         "tune.results.result": ["Result"],
         "tune.search.objectives": ["maximize", "minimize", "require"],
         "tune.search.promotion": ["Rung"],

@@ -16,7 +16,7 @@ from allo_dse.eval.calibrate.calibration import Measurement, tunable_of
 from allo_dse.eval.calibrate.correction import LEAST_US, MOST_US, measured_us
 from allo_dse.space.design import Design
 
-from .reevaluation import Replayer
+from .earlier_runs import Replayer
 from .store.record import Record
 from .store.rundir import find_run
 

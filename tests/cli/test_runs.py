@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from allo_dse.cli import main
-from allo_dse.tune.reevaluation import replay_run
+from allo_dse.tune.earlier_runs import replay_run
 from allo_dse.tune.store.log import encode_line, read_log
 from allo_dse.tune.store.rundir import RunDirectory, running
 from allo_dse.tune.study import load_studies

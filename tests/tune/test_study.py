@@ -16,7 +16,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.params import choices, divisors
-from allo_dse.tune.reevaluation import open_run
+from allo_dse.tune.earlier_runs import open_run
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.search.objectives import maximize, minimize, require
 from allo_dse.tune.search.pareto_front import pareto_positions

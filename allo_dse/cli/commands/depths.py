@@ -88,7 +88,7 @@ def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max
 
 def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _DepthsReport:
     from allo_dse.backends.fpga.depths.front import depth_front, fifos_at
-    from allo_dse.tune.reevaluation import Replayer
+    from allo_dse.tune.earlier_runs import Replayer
 
     table = open_run(run)
     key = table.keys[find_design(table, wanted)]

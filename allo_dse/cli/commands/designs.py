@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from allo_dse.dashboard.data.table import RunTable
-    from allo_dse.tune.reevaluation import RunReplay
+    from allo_dse.tune.earlier_runs import RunReplay
     from allo_dse.tune.run.reproposal import Reproposal
 
 
@@ -85,7 +85,7 @@ def replay(
       allo-tune replay 41 --study studies/gemm_npu.py    if the file has moved
       allo-tune replay runs/gemm --json | jq .different  everything
     """
-    from allo_dse.tune.reevaluation import replay_design
+    from allo_dse.tune.earlier_runs import replay_design
 
     given, run = designs_and_run(words or [], run)
     if not given:
@@ -195,7 +195,7 @@ SHOWN = 20
 
 def replay_all(run: Path | None, study: Path | None, *, as_json: bool) -> int:
     """Replay a run's log and print the differences; return the exit code."""
-    from allo_dse.tune.reevaluation import replay_run
+    from allo_dse.tune.earlier_runs import replay_run
     from allo_dse.tune.search.budget import StopSignals
     from allo_dse.tune.store.rundir import find_run
 

@@ -84,7 +84,7 @@ def export(
       allo-tune export 41
       allo-tune export 9f3c2a runs/gemm --to build/
     """
-    from allo_dse.tune import reevaluation
+    from allo_dse.tune import earlier_runs
     from allo_dse.tune.results.best import BestDesign
 
     (design,), run = designs_and_run(words, run, 1)
@@ -92,7 +92,7 @@ def export(
     key = table.keys[find_design(table, design)]
     where = to or table.path / "export" / key[:8]
     with json_only() if as_json else nullcontext():
-        result = reevaluation.open_run(table.path, study=study)
+        result = earlier_runs.open_run(table.path, study=study)
         record = next(record for record in result.records if record.key == key)
         files = BestDesign(result.study, record, table.path, verification=table.verified.get(record.key)).export(where)
     if as_json:

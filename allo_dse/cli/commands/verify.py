@@ -30,7 +30,7 @@ from ..output import (
 )
 
 if TYPE_CHECKING:
-    from allo_dse.tune.reevaluation import Replayer
+    from allo_dse.tune.earlier_runs import Replayer
 
 
 def verify(
@@ -53,7 +53,7 @@ def verify(
       allo-tune verify runs/gemm/best/latency_us
       allo-tune verify --json | jq '.[] | select(.equal == false)'
     """
-    from allo_dse.tune.reevaluation import Replayer
+    from allo_dse.tune.earlier_runs import Replayer
 
     folders = [word for word in words or [] if (Path(word) / "design.json").is_file()]
     ids, run = designs_and_run([word for word in words or [] if word not in folders], run)

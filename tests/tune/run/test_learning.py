@@ -12,7 +12,7 @@ import pytest
 from allo_dse.dashboard.data.runs import Board
 from allo_dse.eval.calibrate.correction import uncorrected
 from allo_dse.eval.evaluator import Metrics, full_name
-from allo_dse.tune.reevaluation import replay_run
+from allo_dse.tune.earlier_runs import replay_run
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.run.restore import read_history
 from allo_dse.tune.search.promotion import Rung
