@@ -1,6 +1,7 @@
 """A coarse-grained reconfigurable array as a kind of device; importing the package makes it known."""
 
 from allo_dse.backends import register_backend
-from examples.add_a_backend.cgra.backend import CgraBackend
+
+from .backend import CgraBackend
 
 register_backend(CgraBackend())

@@ -11,9 +11,10 @@ from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.space.design import Design
-from examples.add_a_backend.cgra.device import CgraDevice
-from examples.add_a_backend.cgra.mapping import CgraMapping
-from examples.add_a_backend.cgra.timing import build, record
+
+from .device import CgraDevice
+from .mapping import CgraMapping
+from .timing import build, record
 
 
 class CgraSimulator:

@@ -17,7 +17,8 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.violation import Violation
 from allo_dse.space.design import Design
-from examples.add_a_backend.cgra.device import CgraDevice
+
+from .device import CgraDevice
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,9 @@ from allo_dse.simulator.codegen.static_steps import Move, Repeat, Steps
 from allo_dse.simulator.network.network import Labels, Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.space.design import Design
-from examples.add_a_backend.cgra.device import CgraDevice
-from examples.add_a_backend.cgra.mapping import CgraMapping, classes_by_task
+
+from .device import CgraDevice
+from .mapping import CgraMapping, classes_by_task
 
 
 class CgraLabels(Labels):
