@@ -32,7 +32,7 @@ def measure(name: str, trials: int = TRIALS, seed: int = 0) -> str:
     study = importlib.import_module(f"studies.{name}").study()
     by_hand = HAND_MADE[name].design(study)
     hand_us = NpuSimulator().evaluate(by_hand).latency_us
-    pruned = study.folds.pruned_share(by_hand.program)
+    pruned = study.folds.space(by_hand.program).pruned_share
     size = study.space.count(COUNT_LIMIT)
     with tempfile.TemporaryDirectory() as directory:
         result = study.run(trials=trials, seed=seed, run_dir=directory, verify=False, progress=QuietReporter())

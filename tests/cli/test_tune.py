@@ -168,7 +168,7 @@ def test_errors_in_a_program_arrive_whole(study: Any) -> None:
 def test_bugs_keep_their_traceback(study: Any) -> None:
     folder = study()
     (folder / "study.py").write_text(
-        STUDY.format(sleep=0) + "\nfrom allo_dse.tune.run import driver\ndriver.Driver.run = lambda self: 1 / 0\n"
+        STUDY.format(sleep=0) + "\nfrom allo_dse.tune.run import session\nsession.Driver.run = lambda self: 1 / 0\n"
     )
     found = allo_tune(folder, "study.py", "--trials", 5)
     assert "ZeroDivisionError" in found.stderr

@@ -23,7 +23,11 @@ def design(
     program = Program.of(gemm_program(64 * m, 64 * n, 64 * k, m, n, k))
     fold = MeshFold((KernelFold(program.kernels[0].name, axes, order),))
     return SimpleNamespace(
-        program=program, fold=fold, buffering=Buffering(output_depth=output_depth), device=dse.Device.load("npu1_4col")
+        program=program,
+        fold=fold,
+        vmg=program.vmg.fold(fold),
+        buffering=Buffering(output_depth=output_depth),
+        device=dse.Device.load("npu1_4col"),
     )
 
 

@@ -103,10 +103,10 @@ def _key(op: Op) -> Hashable:
 
 def _is_mask(op: Op, makers: Mapping[int, Op]) -> bool:
     """Return whether an operation ends a remainder by a power of two, `x - x // 8 * 8`, which is wires."""
-    product = makers.get(op.inputs[1], op)
+    if op.name != "arith.subi" or (product := makers.get(op.inputs[1], op)).name != "arith.muli":
+        return False
     quotient, by = makers.get(product.inputs[0], op), product.factor
-    names = op.name, product.name, quotient.name
-    if names != ("arith.subi", "arith.muli", "arith.floordivsi") or quotient.inputs[0] != op.inputs[0]:
+    if quotient.name != "arith.floordivsi" or quotient.inputs[0] != op.inputs[0]:
         return False
     return isinstance(by, Linear) and by.is_constant and by == quotient.factor and product_by([by.constant]) == WIRING
 
