@@ -13,6 +13,8 @@ class _Pandas:
     """pandas, imported when something of it is used: the solver needs it for models of whole series only."""
 
     def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):  # asked by the import system, while this stands in for the module
+            raise AttributeError(name)
         return getattr(importlib.import_module("pandas"), name)
 
 
