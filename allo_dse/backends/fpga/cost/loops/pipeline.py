@@ -175,10 +175,10 @@ def _distances(stores: Sequence[Use], loads: Sequence[Use], loops: tuple[Planned
     """
     found = np.zeros((len(stores), len(loads)), np.int64)
     for (mine, ours), (theirs, others) in product(_alike(stores), _alike(loads)):
-        apart = (ours[:, None] - others).reshape(found[np.ix_(mine, theirs)].size, -1)
+        apart = (ours[:, None] - others).reshape(-1, ours.shape[1])
         _, first, which = np.unique(apart, axis=0, return_index=True, return_inverse=True)
-        pairs = list(product(mine, theirs))
-        rounds = [_between(stores[a], loads[b], loops) or 0 for a, b in (pairs[one] for one in first)]
+        pairs = zip(*np.divmod(first, len(theirs)), strict=True)
+        rounds = [_between(stores[mine[a]], loads[theirs[b]], loops) or 0 for a, b in pairs]
         found[np.ix_(mine, theirs)] = np.take(rounds, which).reshape(len(mine), len(theirs))
     return found
 
