@@ -14,7 +14,7 @@ from allo_dse.space.design import Design
 UNLIMITED = 1_000_000
 
 
-class Part(Frozen):
+class LaunchedDesign(Frozen):
     """A design in a launch.
 
     Attributes:
@@ -91,7 +91,7 @@ class Launches:
         """Return the share of the DRAM's bandwidth that a design takes while it runs."""
         return dram_bytes / (latency_us * 1e3 * self.dram_gb_s)
 
-    def ends_us(self, parts: Sequence[Part]) -> list[float] | None:
+    def ends_us(self, parts: Sequence[LaunchedDesign]) -> list[float] | None:
         """Return the ends of parts of a launch that are simulated together; None if they do not disturb each other."""
         return None
 

@@ -361,7 +361,7 @@ def _beyond(mapping: FpgaMapping, parts: Mapping[str, Resources]) -> Iterator[Vi
 # for ports if its accesses go along another dimension, or in other steps, than the banks.
 
 
-class Use(Frozen):
+class KernelUse(Frozen):
     """A kernel's use of a tensor.
 
     Attributes:
@@ -388,7 +388,7 @@ class Conflict(Frozen):
 
     tensor: str
     banks: int
-    uses: tuple[Use, ...]
+    uses: tuple[KernelUse, ...]
 
     def __str__(self) -> str:
         return f"the {self.banks} bank{'s' * (self.banks > 1)} of {self.tensor} {', '.join(map(str, self.uses))}"
@@ -408,9 +408,9 @@ def partition_conflicts(mapping: FpgaMapping) -> list[Conflict]:
     return found
 
 
-def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, Use]]]:
+def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, KernelUse]]]:
     """By tensor and kernel the banks that the kernel finds, and how it uses them: its class that waits longest."""
-    found: dict[str, dict[str, tuple[int, Use]]] = {}
+    found: dict[str, dict[str, tuple[int, KernelUse]]] = {}
     classes = {(k.name, c.name): (k, c, pid) for uses in mapping.vmg.uses.classes for k, c, pid in uses}
     for kernel, task_class, pid in classes.values():
         place = f"{kernel.name} ({kernel.location})" if kernel.location is not None else kernel.name
@@ -420,7 +420,7 @@ def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, Use]]]:
             if storage.array.argument in tensors:
                 slow = [loop for loop in cost.loops if loop.limit == f"ports of {name}"]
                 worst = max(slow, key=lambda loop: loop.ii, default=None)
-                use = Use(place, (worst.names[-1], worst.ii) if worst is not None else None)
+                use = KernelUse(place, (worst.names[-1], worst.ii) if worst is not None else None)
                 uses = found.setdefault(tensors[storage.array.argument], {})
                 known = uses.get(kernel.name)
                 if known is None or (use.waiting or ("", 0))[1] > (known[1].waiting or ("", 0))[1]:

@@ -36,7 +36,7 @@ from ..model.index_forms import variable
 from ..model.source_file import statements_in
 from ..model.values import Buffer, Const, Meta, PendingGet, Scalar, TileExpr, Tuple, Value, Variable, Walk, integer_of
 from ..program.tensors import SourceLoop
-from ..regions.task_state import Count, Frame, Loop, Mask, Task
+from ..regions.task_state import Count, Frame, LoopWork, Mask, Task
 
 
 class JumpsOf(Frozen):
@@ -479,7 +479,7 @@ def _body(task: Task, node: ast.For | ast.While, frame: Frame) -> None:
     task.dead = False
 
 
-def _price(task: Task, loop: Loop, node: ast.AST) -> None:
+def _price(task: Task, loop: LoopWork, node: ast.AST) -> None:
     """One iteration of an innermost loop of scalar work, or of one that looks at streams, which must take time."""
     if loop.polls or (loop.has_scalar_work and not loop.has_loops):
         task.price("loop", (), (), node)

@@ -499,10 +499,10 @@ class Extrapolator:
         self.jumps = 0
 
     @cached_property
-    def _searches(self) -> list[_Search]:
+    def _searches(self) -> list[_PeriodSearch]:
         parts = parts_of(self._network, self._arena)
         size = self._network.node_count + int(self._network.depth.sum())
-        return [_Search(part, 20_000 + 64 * size, self._until) for part in parts if part.longest >= WORTHWHILE]
+        return [_PeriodSearch(part, 20_000 + 64 * size, self._until) for part in parts if part.longest >= WORTHWHILE]
 
     @property
     def is_waiting(self) -> bool:
@@ -537,7 +537,7 @@ class Extrapolator:
         return WITHOUT_LOOKS
 
 
-class _Search:
+class _PeriodSearch:
     """The search for periods in one part of a network.
 
     Looks are taken when a certain node has begun another round of a certain repeat, the outermost that it comes to in

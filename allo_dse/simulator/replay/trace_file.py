@@ -23,7 +23,18 @@ from allo_dse.common.files import whole_file
 from allo_dse.common.records import Array, Frozen
 
 from ..network.network import ArrayStreams
-from .trace_data import GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop, check_trace
+from .trace_data import (
+    GET,
+    KINDS,
+    PUT,
+    IntArray,
+    LoopOp,
+    StreamOperations,
+    TraceData,
+    TraceError,
+    TraceLoop,
+    check_trace,
+)
 
 COLUMNS = ("loop", "kind", "stream", "iteration")
 MOST_WRITTEN = 1 << 24
@@ -187,7 +198,7 @@ def _from_arrays(arrays: dict[str, Array], stem: str) -> TraceData:
     )
 
 
-def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> Events:
+def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> StreamOperations:
     """The events of loops without `ops`."""
     columns = {name: _integers(arrays[name], name) for name in COLUMNS}
     lengths = {name: len(column) for name, column in columns.items()}
@@ -202,7 +213,7 @@ def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> Events:
         raise TraceError(f"event {outside[0]} has loop {loop[outside[0]]}, there are {len(loops)}")
     if "stage" not in columns:
         columns["stage"] = _default_stage(loops, loop, kind)
-    events = Events(loop, kind, columns["stream"], columns["iteration"], columns["stage"])
+    events = StreamOperations(loop, kind, columns["stream"], columns["iteration"], columns["stage"])
     regular = np.array([entry.ops is not None for entry in loops], bool)
     return events.select(~regular[loop]) if regular.any() and len(events) else events
 

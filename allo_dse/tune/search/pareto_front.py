@@ -72,7 +72,7 @@ def _exclusive(point: NDArray[np.float64], others: Points, reference: NDArray[np
 
 
 @dataclass
-class Front:
+class ParetoFront:
     """The non-dominated designs so far.
 
     Attributes:
@@ -126,7 +126,7 @@ class Front:
         history[done:] = np.nan if self.hypervolume is None else self.hypervolume
         return history
 
-    def volume_up_to(self, reference: Front) -> float | None:
+    def volume_up_to(self, reference: ParetoFront) -> float | None:
         """The hypervolume up to the reference point of another front; None until that is fixed."""
         if reference.reference is None:
             return None

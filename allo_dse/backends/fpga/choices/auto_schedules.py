@@ -20,7 +20,19 @@ from allo_dse.compiler.program.compiled import REGION, CompiledProgram, Directiv
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.space.choice import Answer, Ask, Question
 
-from .nests import BANKS, INTERVALS, MINOR, MOST_COPIES, SHARES, Copies, KernelChains, Nests, Use, needed_banks, uses_of
+from .nests import (
+    BANKS,
+    INTERVALS,
+    MINOR,
+    MOST_COPIES,
+    SHARES,
+    Copies,
+    KernelChains,
+    NestAccess,
+    Nests,
+    needed_banks,
+    uses_of,
+)
 from .schedules import (
     ADDERS_BY,
     DECIDED_KEPT,
@@ -46,7 +58,7 @@ class _Facts(Frozen):
     """
 
     chains: Sequence[KernelChains]
-    uses: Mapping[str, Sequence[Sequence[Use]]]
+    uses: Mapping[str, Sequence[Sequence[NestAccess]]]
     written: frozenset[str]
     adds_floats: bool
 

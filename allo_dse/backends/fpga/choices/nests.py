@@ -231,7 +231,7 @@ class Spread(Frozen):
     dims: tuple[tuple[Linear, frozenset[int]] | None, ...]
 
 
-class Use(Frozen, eq=False, dict=True):
+class NestAccess(Frozen, eq=False, dict=True):
     """An access to an array, with the loops around it, outermost first, and their names."""
 
     array: Array
@@ -280,7 +280,7 @@ def _copies_of(form: Linear | None, unrolled: Unrolled) -> tuple[Linear, frozens
     return None if parts is None else (parts[1], frozenset(addresses_of([parts[0]], unrolled)[:, 0].tolist()))
 
 
-def uses_of(kernel: Kernel) -> tuple[tuple[Use, ...], ...]:
+def uses_of(kernel: Kernel) -> tuple[tuple[NestAccess, ...], ...]:
     """Return the accesses to elements of named arrays, by class."""
     found = []
     for task_class in kernel.classes:
@@ -293,7 +293,7 @@ def uses_of(kernel: Kernel) -> tuple[tuple[Use, ...], ...]:
 
         found.append(
             tuple(
-                Use(array(op.access.array), nest.arrays[op.access.array].shape, op.access.index, loops)
+                NestAccess(array(op.access.array), nest.arrays[op.access.array].shape, op.access.index, loops)
                 for op, loops in _accesses(nest.body, names, ())
                 if op.access is not None and op.access.index and not op.block and "." not in op.access.array
             )
@@ -315,7 +315,7 @@ def _accesses(
             yield node, loops
 
 
-def needed_banks(uses: Iterable[Use], copies: CopiesByLoop) -> dict[Array, dict[int, int]]:
+def needed_banks(uses: Iterable[NestAccess], copies: CopiesByLoop) -> dict[Array, dict[int, int]]:
     """Per array, the banks per dimension (1-based) that spread the accesses of a round.
 
     As many banks as elements where rounds always use the same elements: a window, or a line buffer's lines.
