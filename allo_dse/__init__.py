@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .common.exports import lazy_exports
+from .common.imports import lazy_exports
 from .common.plugins import register_target
 from .space.backend import add_backend
 
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from .networks.onnx.convert import from_onnx as from_onnx
     from .networks.onnx.torch import from_torch as from_torch
     from .networks.onnx.torch import from_torch_file as from_torch_file
-    from .simulator.engine.sim_result import SimResult as SimResult
+    from .simulator.engine.run_result import SimResult as SimResult
     from .simulator.replay.trace import Trace as Trace
     from .simulator.replay.trace_build import Frames as Frames
     from .simulator.replay.trace_build import Get as Get
@@ -167,7 +167,7 @@ _names, __getattr__ = lazy_exports(
         "networks.network": ["Network"],
         "networks.onnx.convert": ["from_onnx"],
         "networks.onnx.torch": ["from_torch", "from_torch_file"],
-        "simulator.engine.sim_result": ["SimResult"],
+        "simulator.engine.run_result": ["SimResult"],
         "simulator.replay.trace": ["Trace"],
         "simulator.replay.trace_build": ["Frames", "Get", "Loop", "Put"],
         "space.choice": ["Ask", "Choice", "Question", "QuestionChoice"],

@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import field
 
 from allo_dse.common.errors import CompileLimit, SimulationError
-from allo_dse.common.records import Array, Frozen, replace
+from allo_dse.common.records import Array, Frozen, Ints, replace
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
@@ -35,6 +35,35 @@ from allo_dse.simulator.engine.frames import repeated
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Labels as NetworkLabels
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Tasks
+
+
+class Folding(Frozen):
+    """Assignment of tasks to processes and of streams to FIFOs.
+
+    Attributes:
+        nodes: per process the tasks it executes, one after the other, as task ids.
+        fifo: per stream of the program, the number of its FIFO.
+        depth: per FIFO, the tokens it holds.
+        turn: per task, after how many others it comes; tiles of tensors that stay in DRAM move in this order.
+    """
+
+    nodes: tuple[Ints, ...]
+    fifo: Ints
+    depth: Ints
+    turn: Ints
+
+
+def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | None:
+    """Return the groups of tasks that share a process; None if each task has its own.
+
+    Raises:
+        SimulationError: for a stream that the program does not have, or a depth below 1.
+    """
+    if vmg.node_count == vmg.task_count:
+        return None
+    wiring = wiring_of(vmg, depths or {})
+    nodes = tuple(tuple(row) for group in vmg.groups for row in group.leaves.tasks().tolist())
+    return Folding(nodes, tuple(wiring.fifo.tolist()), tuple(wiring.depth.tolist()), tuple(vmg.uses.turns.tolist()))
 
 
 class State(Frozen):

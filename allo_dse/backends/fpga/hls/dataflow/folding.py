@@ -11,7 +11,7 @@ import numpy as np
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import StreamArray, StreamPort
 from allo_dse.compiler.schedule.edges import EDGE_DEPTH
-from allo_dse.eval.processes import Folding
+from allo_dse.eval.execute.run import Folding
 
 from ..cpp.expressions import LOCALS, Names, element_of_dtype
 from ..cpp.linear import IndexSum
