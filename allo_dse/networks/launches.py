@@ -53,7 +53,7 @@ class Run(Frozen, dict=True):
         """The element types of its inputs."""
         return tuple(tensor.dtype for tensor in interface(self.point.design.design.program)[0])
 
-    @cached_property
+    @property
     def writes(self) -> DType:
         return interface(self.point.design.design.program)[1][0].dtype
 

@@ -77,7 +77,7 @@ class FpgaMapping:
         """The mapping on another FPGA."""
         return replace(self, device=FpgaDevice.of(device))
 
-    @cached_property
+    @property
     def violations(self) -> tuple[Violation, ...]:
         """All limits of the device that the mapping exceeds; empty when it fits."""
         found = fpga_violations(self)

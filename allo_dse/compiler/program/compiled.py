@@ -14,7 +14,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from numbers import Integral
 from typing import Any, Protocol
 
@@ -210,7 +210,6 @@ class TaskClass(Frozen):
         return any(not op.blocking for op in self.stream_ops)
 
 
-@lru_cache(maxsize=1 << 10)
 def _unique_names(loops: tuple[SourceLoop, ...]) -> tuple[str, ...]:
     alike: dict[str, dict[tuple[object, ...], int]] = {}
     places = [(loop.name, (loop.location, loop.function, loop.call, loop.band)) for loop in loops]

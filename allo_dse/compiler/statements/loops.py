@@ -46,7 +46,6 @@ class JumpsOf(Frozen):
     skips: bool
 
 
-@lru_cache(maxsize=4096)
 def _jumps_in(body: tuple[ast.stmt, ...]) -> JumpsOf:
     own, returns = set(), False
     todo = [(statement, True) for statement in body]
@@ -188,7 +187,6 @@ def result_of(task: Task, frame: Frame, node: ast.FunctionDef, call: ast.AST) ->
     return items[0] if len(items) == 1 else Tuple(items)
 
 
-@lru_cache(maxsize=4096)
 def decides(loop: ast.For | ast.With, name: str) -> bool:
     """Return whether a compile-time condition in a loop depends on the variable `name`."""
     calls = (item.context_expr for part in ast.walk(loop) if isinstance(part, ast.With) for item in part.items)
@@ -243,7 +241,6 @@ def _call_of(statement: ast.stmt) -> ast.Call | None:
     return expression if isinstance(expression, ast.Call) else None
 
 
-@lru_cache(maxsize=4096)
 def _tested(statement: ast.stmt) -> ast.expr | None:
     """The argument of `with f(argument):`, if it is made of names, numbers and operators."""
     call = _call_of(statement)

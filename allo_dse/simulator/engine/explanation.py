@@ -178,7 +178,7 @@ class Explanation:
         named: list[tuple[Where, Any, Any]] = [
             ("node", path.cycles_by(("work",), network.task_node[path.task], network.node_count), self._node),
             ("stream", path.cycles_by(("token", "room"), path.on, network.stream_count), self.labels.stream),
-            ("resource", path.cycles_by(("service",), path.on, network.resources), self._resource),
+            ("resource", path.cycles_by(("service",), path.on, network.resources), self.labels.resource),
         ]
         total = max(1, self.timeline.cycles)
         found = [
@@ -190,9 +190,6 @@ class Explanation:
 
     def _node(self, node: int) -> str:
         return node_label(self.labels, self.timeline.network, node)
-
-    def _resource(self, resource: int) -> str:
-        return self.labels.resource(resource)
 
     @property
     def bottleneck(self) -> Bottleneck | None:

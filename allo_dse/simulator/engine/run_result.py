@@ -345,15 +345,10 @@ class RunResult:
         parts = self._arena.log_first
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    @cached_property
-    def log_count(self) -> IntArray:
-        """Per table process the number of its entries in `log`."""
-        return self._arena.log_counts()
-
     def process_log(self, process: int) -> IntArray:
         """The clocks that the table process at position `process` (counting table processes only) noted."""
         first = int(self.log_first[process])
-        return self._arena.log[first : first + int(self.log_count[process])]
+        return self._arena.log[first : first + int(self._arena.log_counts()[process])]
 
     def by_node(self, labels: Labels | None = None) -> list[dict[str, object]]:
         """One row per processing element: name, end and stalls."""

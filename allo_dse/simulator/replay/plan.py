@@ -297,10 +297,6 @@ class AlikeStreams:
                 self._kept.popitem(last=False)
         return merged
 
-    @cached_property
-    def _unmerged(self) -> Merged:
-        return Merged(self.plan, np.arange(self.plan.streams), np.arange(len(self.plan.port) + 1))
-
     def _merged(self, same: IntArray) -> Merged:
         plan, (order, _) = self.plan, self._order
         leader = np.arange(plan.streams)
@@ -308,7 +304,7 @@ class AlikeStreams:
         leader[order] = order[np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))]
         leads = leader == np.arange(plan.streams)
         if int((plan.puts + plan.gets)[leads].sum()) * WORTH_MERGING >= len(plan.port):
-            return self._unmerged
+            return Merged(self.plan, np.arange(self.plan.streams), np.arange(len(self.plan.port) + 1))
         kept = np.flatnonzero(np.tile(leads, 2)[plan.port])
         tokens = np.where(leads, np.diff(plan.offset), 0)
         offset = ends_of(tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TypeAlias
 
 from allo_dse.common.records import Frozen
@@ -48,7 +48,6 @@ completely is inside, and the one around it is pipelined.
 """
 
 
-@lru_cache(maxsize=1 << 12)
 def options(levels: tuple[Level, ...], most: int) -> tuple[Copies, ...]:
     """The numbers of copies that a nest can have, ascending; `levels` begin with the outermost loop."""
     found: dict[int, Copies] = {}
@@ -60,7 +59,6 @@ def options(levels: tuple[Level, ...], most: int) -> tuple[Copies, ...]:
     return tuple(sorted(found.values())) or ((1, 0, 1),)
 
 
-@lru_cache(maxsize=1 << 14)
 def at_most(levels: tuple[Level, ...], wanted: int, most: int) -> Copies:
     """Return the option with the most copies up to `wanted`.
 
@@ -350,7 +348,6 @@ def _banks(extent: int, rounds: Sequence[Sequence[tuple[Linear, Set[int]]]]) -> 
     return _least_factor(extent, tuple(frozenset(indices) for alike in several for _, indices in alike))
 
 
-@lru_cache(maxsize=1 << 12)
 def _least_factor(extent: int, rounds: tuple[frozenset[int], ...]) -> int:
     """Return the least divisor of an extent for which no two indices of a round have the same remainder.
 

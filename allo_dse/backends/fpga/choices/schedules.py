@@ -203,7 +203,6 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
         self._parameters = tuple(parameters)
         self._device = device
         self._questions = lru_cache(PROGRAMS_KEPT)(self._questions_about)
-        self._said = lru_cache(None)(ScheduleParameter.directive)  # one for each value of each parameter
         self.names_kernels = any(":" in p.target for p in parameters)
         names = [p.name for p in parameters]
         for name in names:
@@ -219,7 +218,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
             if parameter.kind == "depth":
                 depths.append((parameter.target, int(value)))
             elif not _is_neutral(parameter.kind, value) or (parameter.kind == INTERFACE and parameter.options):
-                directives.append(self._said(parameter, value))
+                directives.append(parameter.directive(value))
         return tuple(directives), tuple(sorted(depths))
 
     def _questions_about(self, program: CompiledProgram) -> tuple[Question, ...]:

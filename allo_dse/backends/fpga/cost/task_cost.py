@@ -536,7 +536,8 @@ class _Task:
         if unrolls:  # memory ports count
             return Rounds(self.task_class, variables, self.observed).parts(built[key])
         if key not in self._walks:
-            self._walks[key] = Walk(self.device, self._registers, self.plan.fabric)
+            registers = frozenset(name for name, storage in self.storages.items() if storage.in_registers)
+            self._walks[key] = Walk(self.device, registers, self.plan.fabric)
             self._walks[key].block(items)
         walk = self._walks[key]
         self._states[key] = walk.finish + 1
@@ -565,10 +566,6 @@ class _Task:
         """Operations outside loops as a loop of one round."""
         body = tuple(items)
         return Flat((Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of((), (), body, ()))
-
-    @property
-    def _registers(self) -> frozenset[str]:
-        return frozenset(name for name, storage in self.storages.items() if storage.in_registers)
 
     def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[DataTest, bool]) -> bool:
         """Return whether a stream operation outside loops happens; `answers` caches the outcome of tests."""

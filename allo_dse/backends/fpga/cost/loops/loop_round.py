@@ -323,7 +323,7 @@ class Round:
         """Return its arrays that are in registers."""
         return frozenset(array for array in self.arrays if storages[array].in_registers)
 
-    @cached_property
+    @property
     def _copies(self) -> int:
         """Loads and stores of all copies."""
         return sum(copies_of(unrolled) for _, unrolled in accesses(self._everything, {}))
@@ -359,7 +359,7 @@ class Round:
             return False
         return all(form is not None and not form.variables & moving for form in index)
 
-    @cached_property
+    @property
     def early_addresses(self) -> Mapping[str, Accesses]:
         """Loads that are done before the loop, by array."""
         return by_array(self.early)
@@ -374,7 +374,7 @@ class Round:
         """The same as different addresses."""
         return {array: Addresses.of(group) for array, group in self.accesses.items()}
 
-    @cached_property
+    @property
     def _loads(self) -> Mapping[str, Accesses]:
         return by_array(use for use in self._inside if not (use[0].access and use[0].access.write))
 
