@@ -408,7 +408,7 @@ def run_circuit(
 
     Args:
         simulator: "iverilog" or "verilator"; by default the first of them that is installed.
-        patience: cycles without any access that are taken for a deadlock.
+        patience: cycles without any access that count as a deadlock.
 
     Raises:
         RtlError: if a tool is missing or fails, or the limit of cycles is reached.

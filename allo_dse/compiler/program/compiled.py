@@ -375,7 +375,7 @@ class Decisions(Frozen):
 ADDERS = "adders"
 """The kind of directives about the operators of floating-point sums; they are about the whole program."""
 DATAFLOW, STREAM = "dataflow", "stream"
-"""The kinds of directives about nests that run at once: of which function (or loop), and which arrays are FIFOs."""
+"""The kinds of directives about concurrent nests: their function or loop, and the arrays that are FIFOs."""
 
 
 @hashed_once

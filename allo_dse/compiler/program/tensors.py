@@ -272,8 +272,8 @@ class LayoutUse(Frozen):
 
 
 def piece_grids(ports: Iterable[TensorPort]) -> dict[str, Grid]:
-    """By tensor, the fewest pieces along each dimension such that every tile of every port is made of whole pieces: the
-    tiles themselves where all ports cut it alike."""
+    """Return by tensor the fewest pieces along each dimension that all tiles of all ports are unions of: the tiles
+    themselves where all ports cut it alike."""
     found: dict[str, Grid] = {}
     for port in ports:
         name, own = port.tensor.name, _grid(port)

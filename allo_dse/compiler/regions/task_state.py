@@ -264,7 +264,7 @@ class Task(Struct, eq=False):
         wanted: the declarations of which that was found; when it is more than `shares`, the tasks are compiled again.
         shared: those arrays, as further parameters of the body.
         declared_at: where each local array was declared, by the name of its buffer.
-        memories: where arrays are kept, of those of which the program says it, by the names of their buffers.
+        memories: the declared memories of arrays, by the names of their buffers.
         spreads: per local array what its tiles are parts of (see `expressions.tiles`).
         warnings: code that is valid but probably unintended; without repetitions.
         constructs: code that not every target builds; without repetitions.

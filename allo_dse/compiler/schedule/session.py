@@ -301,7 +301,7 @@ class Session:
     def _apply_tile(self, *given: object) -> None:
         axes, factors = given[: len(given) // 2], given[len(given) // 2 :]
         if not axes or len(axes) != len(factors):
-            raise ProgramError("tile takes as many factors as loops", hint='s.tile("i", "j", 8, 4)')
+            raise ProgramError("tile takes one factor per loop", hint='s.tile("i", "j", 8, 4)')
         for axis, factor in zip(axes, factors, strict=True):
             self._apply_split(axis, factor)
         self._apply_reorder(*(_part(axis, part) for part in ("outer", "inner") for axis in axes))

@@ -284,7 +284,7 @@ _FOR_SCHEDULES = ("name", "pipeline", "unroll")
 
 
 def _grid_name(call: ast.Call) -> str:
-    """The `name=` of a grid, by which schedules can refer to its loops."""
+    """Return the `name=` of a grid; schedules refer to its loops with it."""
     names = (k.value for k in call.keywords if k.arg == "name")
     return next((str(value.value) for value in names if isinstance(value, ast.Constant)), "")
 

@@ -76,7 +76,7 @@ OUT_OF_WORK = "no depth that helps was found within the work allowed"
 
 
 Rerun = Callable[[Network, int], "RunResult"]
-"""Runs a network for at most so many turns of the scheduler."""
+"""Runs a network for at most the given turns of the scheduler."""
 
 
 def _groups(network: Network, arrays: Sequence[object] | None) -> IntArray:

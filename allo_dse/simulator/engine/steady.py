@@ -454,7 +454,7 @@ def is_long(network: Network) -> bool:
 
 
 def looks_pay(rounds: float, entries: int) -> bool:
-    """Return whether so many rounds of loops take longer than looks at so many nodes and tokens."""
+    """Return whether simulating these rounds takes longer than comparing states of this many nodes and tokens."""
     return rounds > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * entries
 
 
@@ -475,7 +475,7 @@ def rounds_of(network: Network) -> float:
 
 
 def without_logs(network: Network) -> Network:
-    """The same network; its processes note no clocks, of which extrapolation would leave some out."""
+    """Return the network without the processes' logs of clocks, which extrapolation would leave incomplete."""
     groups = [replace(g, log_limit=np.zeros_like(g.log_limit)) for g in network.groups if isinstance(g, Processes)]
     return replace(network, groups=tuple(groups))
 

@@ -160,7 +160,7 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
         claimed, held = math.prod(shape) * dtype.itemsize, entry.file_size - stream.tell()
         # Deflate expands a byte to at most 1032.
         if dtype.hasobject or claimed != held or entry.file_size > 1032 * entry.compress_size + 1032:
-            what = "Python objects" if dtype.hasobject else f"{claimed:,} bytes, of which {held:,} are there"
+            what = "Python objects" if dtype.hasobject else f"{claimed:,} bytes but has {held:,}"
             raise ValueError(f"{entry.filename} claims to hold {what}")
     with archive.open(entry) as stream:
         return np.lib.format.read_array(stream, allow_pickle=False)

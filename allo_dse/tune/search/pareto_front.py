@@ -175,7 +175,7 @@ class ParetoFront:
         self._first = []
 
     def _scale(self, points: Points) -> Points:
-        """Losses such that the reference point is 1 everywhere, and 0 lies one magnitude of it below."""
+        """Scale losses: 1 is the reference point in every objective, and 0 lies one magnitude of it below."""
         assert self.reference is not None
         reference = np.array(self.reference)
         found: Points = 1 - (reference - points) / np.maximum(np.abs(reference), 1e-30)

@@ -125,7 +125,7 @@ def pipeline(loop: str, intervals: Parameter | Sequence[int] = (1,)) -> Schedule
 
 
 def unroll(loop: str, factors: Parameter | Sequence[int]) -> ScheduleParameter:
-    """Unroll a loop by one of these factors, of which those count that divide its trips; 1 leaves it as it is."""
+    """Unroll a loop by one of these factors. Only divisors of its trips are offered; 1 leaves it as it is."""
     return ScheduleParameter("unroll", loop, "factor", _numbers(factors, 1, f"unroll({loop})"))
 
 

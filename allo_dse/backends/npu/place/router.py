@@ -55,7 +55,7 @@ class _Wires:
 
 
 def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | None:
-    """A tree for each net such that no link carries more than it can; None when none was found."""
+    """Return a tree for each net within the capacity of all links; None when none was found."""
     wires = _Wires(capacity)
     for link in capacity:
         wires.by_tile.setdefault(link.source, []).append(link)

@@ -210,8 +210,8 @@ class _Writer(Frozen):
     """Writer of the copies of some loops: each is a loop of one round, with its variable as a constant inside.
 
     Attributes:
-        cuts: by variable, the values with which another part of a loop begins. every: the variables of loops of which
-            each copy is a part.
+        cuts: by variable, the values at which another part of a loop begins.
+        every: the variables of loops whose copies are parts of their own.
     """
 
     cuts: Mapping[int, Set[int]]
