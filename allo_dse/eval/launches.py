@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
-from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
+
+if TYPE_CHECKING:
+    from allo_dse.mapper.program import Program
 
 UNLIMITED = 1_000_000
 

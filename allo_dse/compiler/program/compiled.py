@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import Array, Frozen, Ints, collection_text, hashed_once, replace
-from allo_dse.lang.types import DType
 
 from .tensors import (
     Construct,
@@ -41,6 +40,9 @@ from .tensors import (
     Tensor,
     TensorPort,
 )
+
+if TYPE_CHECKING:
+    from allo_dse.lang.types import DType
 
 # Kernels: a mesh of tasks, and the class of each task.
 

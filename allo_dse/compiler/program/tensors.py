@@ -8,13 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.records import Array, Frozen, Ints
-from allo_dse.lang.types import DType
+
+if TYPE_CHECKING:
+    from allo_dse.lang.types import DType
 
 
 class SourceLocation(Frozen):

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import field
@@ -27,7 +27,6 @@ from allo_dse.lang.externals import External, external
 from allo_dse.lang.storage import storage_dtype, stored
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.node_edges import tokens_of
-from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.ports import ClassTasks
 from allo_dse.simulator.codegen.signature import Body, Signature, Tiles
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
@@ -35,6 +34,9 @@ from allo_dse.simulator.engine.frames import repeated
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Labels as NetworkLabels
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Tasks
+
+if TYPE_CHECKING:
+    from allo_dse.mapper.fold.vmg import VMG
 
 
 class Folding(Frozen):

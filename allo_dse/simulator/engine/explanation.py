@@ -15,10 +15,11 @@ from allo_dse.common.records import Frozen
 
 from ..network.network import IntArray, Labels, node_label
 from ..run_time.records import State
-from .timeline import Rows, Timeline
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from .timeline import Rows, Timeline
 
 # The critical path is the chain of work, tokens, room and service that determines the run's last clock. It is exact:
 # starting at the last event, each step goes back to the cause of a time. That is the put of an awaited token, the get

@@ -10,13 +10,13 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.space.sampler.acquisition import REFERENCE_MARGIN
 from allo_dse.space.sampler.pareto import beaten
 
 Points = NDArray[np.float64]
 
 REFERENCE_AFTER = 20  # feasible designs that fix the reference point
 BLOCK = 256  # designs that are compared with the front at once
-REFERENCE_MARGIN = 0.1  # distance beyond the worst of them, as a share of their magnitude
 
 
 def pareto_positions(losses: Points, costs: Points | None = None) -> list[int]:

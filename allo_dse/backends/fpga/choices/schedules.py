@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import MOST_KEPT, Frozen, replace
 from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import (
     ADDERS,
@@ -35,8 +35,6 @@ from ..edges import AXIS, INTERFACE, M_AXI, has_axis
 
 Decided = tuple[tuple[Directive, ...], tuple[tuple[str, int], ...]]
 """Directives, and stream depths by array name."""
-PROGRAMS_KEPT = 256  # whose facts are
-DECIDED_KEPT = 1024
 
 
 A = TypeVar("A", bound=Hashable)
@@ -49,7 +47,7 @@ class ScheduleChoice(QuestionChoice, Generic[A]):
     writes = frozenset({"schedule", "depths"})
 
     def __init__(self) -> None:
-        self._decided = lru_cache(DECIDED_KEPT)(self.decided)
+        self._decided = lru_cache(MOST_KEPT)(self.decided)
 
     @abstractmethod
     def asked(self, program: CompiledProgram, ask: Ask) -> A:
@@ -202,7 +200,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
         super().__init__()
         self._parameters = tuple(parameters)
         self._device = device
-        self._questions = lru_cache(PROGRAMS_KEPT)(self._questions_about)
+        self._questions = lru_cache(MOST_KEPT)(self._questions_about)
         self.names_kernels = any(":" in p.target for p in parameters)
         names = [p.name for p in parameters]
         for name in names:

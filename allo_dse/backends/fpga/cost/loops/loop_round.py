@@ -257,8 +257,6 @@ class _Writer(Frozen):
 
 Level = tuple[Item, ...]
 _Made = TypeVar("_Made")
-_NESTS_KEPT = 4096
-"""Cached nests of one program, in all schedules."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,7 +459,7 @@ class KnownRounds:
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
         """Return the cached result of `made` for a loop that `planned` returned; other loops are made each time."""
         # The loop is kept, and so its number, as well.
-        return cast(_Made, once(self._of_loops, id(loop), lambda: (loop, made()), _NESTS_KEPT)[1])
+        return cast(_Made, once(self._of_loops, id(loop), lambda: (loop, made()))[1])
 
     def planned(self, task_class: TaskClass, plan: Plan, pids: Mapping[int, int]) -> tuple[Item, ...]:
         """Return the result of `planned` for a task of the class, cached by nest.
@@ -476,6 +474,6 @@ class KnownRounds:
             said = tuple((number, plan.loops[number]) for number in sources if number in plan.loops)
             key = (own, place, said, tuple(pids.values()))
             made = partial(planned, (node,), plan, pids, self.device.hls.pipeline_loops)
-            nest: tuple[Item, ...] = once(self._nests, key, made, _NESTS_KEPT)
+            nest: tuple[Item, ...] = once(self._nests, key, made)
             found += nest
         return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ from allo_dse.eval.execute.observed_control import DataTest, Observed
 
 from ..plan import place_of, refusal
 from .events import Again, Guard, Part, Pipe, StreamEvent, Wait
-from .pipeline import Pipelined
+
+if TYPE_CHECKING:
+    from .pipeline import Pipelined
 
 MOST_OPERATIONS = 1 << 18
 """Stream operations of one repetition that are told apart."""
