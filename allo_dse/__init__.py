@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .backends.fpga.hls.evaluator import HlsEvaluator as HlsEvaluator
     from .backends.fpga.hls.evaluator import HlsTool as HlsTool
     from .backends.fpga.hls.evaluator import HlsToolError as HlsToolError
-    from .backends.fpga.hls.report_trace import timed_by_report as timed_by_report
+    from .backends.fpga.hls.retime import timed_by_report as timed_by_report
     from .backends.fpga.report import HlsReport as HlsReport
     from .backends.fpga.report import HlsReportError as HlsReportError
     from .backends.fpga.report import read_hls_report as read_hls_report
@@ -136,7 +136,7 @@ _names, __getattr__ = lazy_exports(
         "backends.fpga.evaluator": ["FpgaSimulator"],
         "backends.fpga.hls.design_project": ["hls_project"],
         "backends.fpga.hls.evaluator": ["HlsEvaluator", "HlsTool", "HlsToolError"],
-        "backends.fpga.hls.report_trace": ["timed_by_report"],
+        "backends.fpga.hls.retime": ["timed_by_report"],
         "backends.fpga.report": ["HlsReport", "HlsReportError", "read_hls_report"],
         "backends.npu.board.run": ["DeviceWedged", "NpuRun"],
         "backends.npu.evaluator": ["NpuSimulator"],

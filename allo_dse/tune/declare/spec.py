@@ -374,7 +374,7 @@ class StudySpec:
         source = self._program_digest  # read before the program runs
         return f"{self.first_program().digest} {source}", f"{self.device.name} {self.device.key}"
 
-    @property
+    @cached_property
     def _program_digest(self) -> str:
         """Digest of the program's function, computed once: its execution may change values that it refers to."""
         from .function_text import identity_text  # imported late: it imports the front end
