@@ -13,8 +13,8 @@ from allo_dse.compiler.program.tensors import StreamArray, StreamPort
 from allo_dse.compiler.schedule.edges import EDGE_DEPTH
 from allo_dse.eval.processes import Folding
 
+from ...linear import IndexSum
 from ..cpp.expressions import LOCALS, Names, element_of_dtype
-from ..cpp.linear import IndexSum
 from ..cpp.streams import Carrier
 from .edge_movers import EdgeMovers
 from .functions import Parameter, TaskFunction, tensor_text

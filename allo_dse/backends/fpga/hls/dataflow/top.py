@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, tile_of
 from allo_dse.compiler.program.tensors import IndexMap, StreamArray, Tensor
 
+from ...linear import IndexSum
 from ..cpp.expressions import Names, element_of_dtype, identifier, interface_type
-from ..cpp.linear import IndexSum
 from ..cpp.streams import Carrier
 from ..task.pragmas import LoopPragmas
 from .functions import Parameter, TaskFunction, array_pragmas_of, tensor_text
@@ -68,6 +68,7 @@ class Top:
         streams: tensors that pass from kernel to kernel.
         transfers: options of the AXI adapters of arguments, where a schedule says some.
         memories: names of arguments that are memory on the chip which several kernels use, by tensor and tile.
+        pointers: those through which tasks access a tensor in DRAM, by tensor and task.
     """
 
     program: CompiledProgram
@@ -78,6 +79,7 @@ class Top:
     streams: KernelStreams
     copiers: Copiers
     memories: dict[tuple[str, int], str] = field(default_factory=dict)
+    pointers: dict[str, str] = field(default_factory=dict)
     arguments: list[Argument] = field(default_factory=list)
     movers: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -239,7 +241,8 @@ def _argument(
     if port.access == "onchip":
         tile = int(tile_of(port.port, np.array([[p.const for p in pid]], np.int64))[0])
         return top.memory(plan, port, wanted, tile, writes=port.copies_out)
-    return top.argument(tensor, wanted, writes=port.copies_out, raw=port.access == "shared")
+    writes = any(one.copies_out for one in plan.ports if one.port.tensor == tensor)
+    return once(top.pointers, wanted, lambda: top.argument(tensor, wanted, writes=writes, raw=True))
 
 
 def stream_index(index: IndexMap, pid: Sequence[IndexSum]) -> str:

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 from allo_dse.common.mlir.bindings import ir
 
+from ...linear import IndexSum, atom
 from ..cpp.expressions import BOOL, const, leaf, render
-from ..cpp.linear import IndexSum, atom
 from ..cpp.streams import StreamArg
 from .body import Body
 

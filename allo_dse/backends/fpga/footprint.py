@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
+from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir
-from allo_dse.common.records import Frozen
-from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.common.mlir.dialect import text_context
+from allo_dse.common.mlir.jit import run_passes
+from allo_dse.common.records import Frozen, Ints
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, tile_of
+from allo_dse.compiler.program.tensors import IntArray, TensorPort
+from allo_dse.mapper.graph.ports import tasks_by_class
 
-from ..cpp.linear import Atom, IndexSum, linear_forms
-from ..task.body import subview_parts
+from .linear import Atom, IndexSum, linear_forms
 
 
 class Box(Frozen):
@@ -43,6 +49,134 @@ class Footprint(Frozen):
     reads: bool
     writes: bool
     overwrites: bool
+
+
+class Part(Frozen):
+    """The part of a tensor that tasks of a class use.
+
+    Attributes:
+        origin: where the tile begins in the tensor, per dimension; forms over the pid's axes.
+    """
+
+    port: TensorPort
+    footprint: Footprint
+    origin: tuple[IndexSum, ...]
+
+    @property
+    def box(self) -> Box:
+        assert self.footprint.box is not None
+        return self.footprint.box
+
+    @property
+    def copies_in(self) -> bool:
+        return self.footprint.reads or (self.footprint.writes and not self.footprint.overwrites)
+
+    @property
+    def copies_out(self) -> bool:
+        return self.footprint.writes
+
+    @property
+    def corner(self) -> tuple[IndexSum, ...]:
+        """Start of the box in the tensor, per dimension."""
+        return tuple(a + b for a, b in zip(self.origin, self.box.starts, strict=True))
+
+
+class Users(Frozen):
+    """Tasks of a class that use a part of a tensor; `members` are their pids, (n, mesh rank)."""
+
+    kernel: str
+    members: IntArray
+    part: Part
+
+
+_PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
+
+
+def lowered(module: ir.Module) -> ir.Operation:
+    """Lower a module to loops and scalar operations; returns its function."""
+    run_passes(module, _PASSES)
+    return next(op for op in module.body.operations if op.operation.name == "func.func").operation
+
+
+def parts_of(task_class: TaskClass, function: ir.Operation, members: IntArray) -> tuple[Part, ...]:
+    """The parts of tensors that tasks of a class use, by argument.
+
+    Raises:
+        AlloDseError: for tiles that do not follow the process id linearly.
+    """
+    arguments, rank = list(function.regions[0].blocks[0].arguments), members.shape[1]
+    ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
+    marks = footprints(function, arguments[rank : rank + len(ports)], arguments[:rank], members)
+    return tuple(Part(port, mark, _origin(port)) for port, mark in zip(ports, marks, strict=True))
+
+
+def _origin(port: TensorPort) -> tuple[IndexSum, ...]:
+    if not port.tile.grid:
+        return ()
+    if not port.tile.is_affine:
+        raise AlloDseError(f"HLS C++: the tiles of {port.tensor.name} do not follow the process id linearly")
+    return tuple(
+        IndexSum(offset * extent, {axis: factor * extent for axis, factor in enumerate(row) if factor})
+        for row, offset, extent in zip(port.tile.matrix, port.tile.offset, port.tile_shape, strict=True)
+    )
+
+
+# Tensors that tasks access in DRAM themselves, since they cannot have parts of their own.
+
+
+@lru_cache(maxsize=256)
+def contested(program: CompiledProgram) -> frozenset[str]:
+    """The tensors of which a task accesses elements that another task writes, or itself as another argument."""
+    shapes, tiles = defaultdict[str, set[Ints]](set), defaultdict[str, list[IntArray]](list)
+    written = {port.tensor.name for port in program.tensor_ports if port.writes and port.tensor.shape}
+    for task_class, _, pids in tasks_by_class(program):
+        for port in task_class.used_ports:
+            shapes[port.tensor.name].add(port.tile_shape)
+            tiles[port.tensor.name].append(tile_of(port, pids))
+    met = frozenset(name for name in written if len(shapes[name]) > 1 or _repeat(np.concatenate(tiles[name])))
+    users = defaultdict[str, list[Users]](list)
+    with text_context():
+        for task_class, _, pids in tasks_by_class(program):
+            if len(pids) and not met.isdisjoint(port.tensor.name for port in task_class.used_ports):
+                module = ir.Module.parse(task_class.body.mlir)
+                try:
+                    parts = parts_of(task_class, lowered(module), pids)
+                except AlloDseError:
+                    return met
+                for part in parts:
+                    users[part.port.tensor.name].append(Users(task_class.kernel, pids, part))
+    return frozenset(name for name in met if overlap(users[name]))
+
+
+def _repeat(tiles: IntArray) -> bool:
+    """Return whether several tasks have one tile."""
+    return len(np.unique(tiles)) < len(tiles)
+
+
+def overlap(users: Sequence[Users]) -> bool:
+    """Return whether a task accesses an element that another task writes, or that it writes itself as another
+    argument."""
+    numbered = list(_boxes([one for one in users if one.part.footprint.box is not None]))
+    written = [(number, box) for number, footprint, box in numbered if footprint.writes]
+    if not written:
+        return False
+    owner = np.full(users[0].part.port.tensor.shape, -1, np.int64)
+    for number, box in written:
+        if not np.isin(owner[box], (-1, number)).all():
+            return True
+        owner[box] = number
+    return any(not np.isin(owner[box], (-1, number)).all() for number, footprint, box in numbered if footprint.reads)
+
+
+def _boxes(users: Sequence[Users]) -> Iterator[tuple[int, Footprint, tuple[slice, ...]]]:
+    numbers: dict[tuple[str | int, ...], int] = {}
+    for one in users:
+        part = one.part
+        corners = Box(part.corner, part.box.extents).corners(one.members)
+        for pid, corner in zip(one.members.tolist(), corners.tolist(), strict=True):
+            number = numbers.setdefault((one.kernel, part.port.arg, *pid), len(numbers))
+            box = tuple(slice(c, c + n) for c, n in zip(corner, part.box.extents, strict=True))
+            yield number, part.footprint, box
 
 
 class _Range(Frozen):
@@ -223,6 +357,24 @@ class _Finder:
             if not runs or (variable in used and step != IndexSum(1)):
                 return False
         return True
+
+
+def subview_parts(op: ir.Operation, form: Callable[[ir.Value], IndexSum]) -> list[tuple[IndexSum, int, int | None]]:
+    """Return begin, step, and dimension in the result for each source dimension of a `memref.subview`."""
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    offsets, sizes, steps = (
+        list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_offsets", "static_sizes", "static_strides")
+    )
+    operands = iter(list(op.operands)[1:])
+    dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
+    parts: list[tuple[IndexSum, int, int | None]] = []
+    kept = 0
+    for offset, size, step in zip(offsets, sizes, steps, strict=True):
+        start = form(next(operands)) if offset == dynamic else IndexSum(offset)
+        drop = dropped > 0 and size == 1  # any extent of one may be dropped: its index is 0
+        parts.append((start, step, None if drop else kept))
+        dropped, kept = dropped - drop, kept + (not drop)
+    return parts
 
 
 def _loops(op: ir.Operation) -> tuple[dict[Atom, ir.Operation], bool]:
