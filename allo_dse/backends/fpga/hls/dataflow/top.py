@@ -35,6 +35,7 @@ class Argument(Frozen):
         pragmas: about such memory.
         writes: whether the kernel writes it.
         stream: how it comes or goes where it is an AXI stream.
+        is_shared: whether a task accesses the tensor in DRAM through it.
         size: elements behind the pointer.
     """
 
@@ -48,6 +49,7 @@ class Argument(Frozen):
     extents: tuple[int, ...] = ()
     pragmas: tuple[str, ...] = ()
     stream: Arrival | None = None
+    is_shared: bool = False
 
     def passed(self, buffer: str) -> str:
         """The argument of a call, given the buffer that holds the tensor."""
@@ -93,7 +95,7 @@ class Top:
         """Add a pointer argument; returns its name."""
         element = str(element_of_dtype(tensor.dtype)) if raw else interface_type(tensor.dtype)
         text = f"{'' if writes else 'const '}{element} *{{}}"
-        return self._added(tensor, wanted, text, element=element, writes=writes)
+        return self._added(tensor, wanted, text, element=element, writes=writes, is_shared=raw)
 
     def _added(self, tensor: Tensor, wanted: str, text: str, **more: Any) -> str:
         """Add an argument for a tensor, declared by `text` with `{}` for its name; returns that."""
@@ -270,8 +272,8 @@ def used_streams(program: CompiledProgram, plans: Sequence[ClassPlan]) -> list[S
 def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str], port_bits: int) -> Iterator[str]:
     """Pragmas of the top function's arguments: an AXI master for each tensor, streams between kernels ports.
 
-    One process can read through a port while another one writes (UG1399, "Interface Bundle Rules"). Where more use the
-    pointers of a tensor, each has a port of its own.
+    One process can read through a port while another one writes (UG1399, "Interface Bundle Rules"). Each pointer has
+    a port of its own where tasks access a tensor themselves.
 
     Args:
         port_bits: width of the device's AXI ports.
@@ -289,7 +291,7 @@ def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str
             yield from argument.pragmas
             continue
         own, name = [one for one in arguments if one.tensor == argument.tensor], argument.name
-        if len(own) == len({one.writes for one in own}):
+        if not argument.is_shared:
             name = min((one.name for one in own), key=len)
         yield (
             f"interface m_axi port={argument.name} bundle=gmem_{name} offset=slave depth={argument.size} "
