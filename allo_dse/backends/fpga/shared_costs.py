@@ -324,8 +324,8 @@ class Scheduled(Frozen, eq=False, dict=True):
             SimulationError: where control depends on data.
         """
         runs = range(len(self.program.runs) or 1)
-        parts = (self.cost(cls, pid, run).parts for run in runs for cls, pid, *_ in self._shared.alike(run))
-        return self.copies_key, tuple(parts)
+        costs = (self.cost(cls, pid, run) for run in runs for cls, pid, *_ in self._shared.alike(run))
+        return self.copies_key, tuple((cost.parts, cost.interval) for cost in costs)
 
     @cached_property
     def copied_bytes(self) -> int:

@@ -72,5 +72,5 @@ def test_overlap_is_between_the_longest_process_and_all_in_turn(
 ) -> None:
     chain = [Process(cycles, min(first, cycles), reads, writes) for cycles, first, reads, writes in drawn]
     taken = overlapped(chain, fifos)
-    assert max(process.cycles for process in chain) <= taken <= sum(process.cycles for process in chain)
+    assert max(process.cycles for process in chain) <= interval <= taken <= sum(process.cycles for process in chain)
     assert taken <= overlapped(chain, ())
