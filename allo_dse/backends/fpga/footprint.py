@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,8 +14,8 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.mlir.jit import run_passes
-from allo_dse.common.records import Frozen, Ints
-from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, tile_of
+from allo_dse.common.records import Frozen
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
 from allo_dse.mapper.graph.ports import tasks_by_class
 
@@ -81,12 +82,8 @@ class Part(Frozen):
         return tuple(a + b for a, b in zip(self.origin, self.box.starts, strict=True))
 
 
-class Users(Frozen):
-    """Tasks of a class that use a part of a tensor; `members` are their pids, (n, mesh rank)."""
-
-    kernel: str
-    members: IntArray
-    part: Part
+Users: TypeAlias = tuple[str, IntArray, Part]
+"""Tasks of a kernel that use a part of a tensor: the kernel's name, their pids (n, mesh rank), and the part."""
 
 
 _PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
@@ -127,56 +124,38 @@ def _origin(port: TensorPort) -> tuple[IndexSum, ...]:
 @lru_cache(maxsize=256)
 def contested(program: CompiledProgram) -> frozenset[str]:
     """The tensors of which a task accesses elements that another task writes, or itself as another argument."""
-    shapes, tiles = defaultdict[str, set[Ints]](set), defaultdict[str, list[IntArray]](list)
-    written = {port.tensor.name for port in program.tensor_ports if port.writes and port.tensor.shape}
-    for task_class, _, pids in tasks_by_class(program):
-        for port in task_class.used_ports:
-            shapes[port.tensor.name].add(port.tile_shape)
-            tiles[port.tensor.name].append(tile_of(port, pids))
-    met = frozenset(name for name in written if len(shapes[name]) > 1 or _repeat(np.concatenate(tiles[name])))
+    tasks = Counter[str]()
+    for task_class, own, _ in tasks_by_class(program):
+        tasks.update(dict.fromkeys((port.tensor.name for port in task_class.used_ports), len(own)))
     users = defaultdict[str, list[Users]](list)
     with text_context():
-        for task_class, _, pids in tasks_by_class(program):
-            if len(pids) and not met.isdisjoint(port.tensor.name for port in task_class.used_ports):
+        for task_class, own, pids in tasks_by_class(program):
+            if len(own) and any(tasks[port.tensor.name] > 1 for port in task_class.used_ports):
                 module = ir.Module.parse(task_class.body.mlir)
-                try:
-                    parts = parts_of(task_class, lowered(module), pids)
-                except AlloDseError:
-                    return met
-                for part in parts:
-                    users[part.port.tensor.name].append(Users(task_class.kernel, pids, part))
-    return frozenset(name for name in met if overlap(users[name]))
-
-
-def _repeat(tiles: IntArray) -> bool:
-    """Return whether several tasks have one tile."""
-    return len(np.unique(tiles)) < len(tiles)
+                for part in parts_of(task_class, lowered(module), pids):
+                    users[part.port.tensor.name].append((task_class.kernel, pids, part))
+    return frozenset(tensor.name for tensor in program.tensors if tensor.shape and overlap(users[tensor.name]))
 
 
 def overlap(users: Sequence[Users]) -> bool:
     """Return whether a task accesses an element that another task writes, or that it writes itself as another
     argument."""
-    numbered = list(_boxes([one for one in users if one.part.footprint.box is not None]))
-    written = [(number, box) for number, footprint, box in numbered if footprint.writes]
-    if not written:
-        return False
-    owner = np.full(users[0].part.port.tensor.shape, -1, np.int64)
-    for number, box in written:
+    numbers: dict[tuple[str | int, ...], int] = {}
+    boxes = []
+    for kernel, members, part in users:
+        if part.footprint.box is not None:
+            corners = Box(part.corner, part.box.extents).corners(members)
+            for pid, corner in zip(members.tolist(), corners.tolist(), strict=True):
+                number = numbers.setdefault((kernel, part.port.arg, *pid), len(numbers))
+                box = tuple(slice(c, c + n) for c, n in zip(corner, part.box.extents, strict=True))
+                boxes.append((not part.footprint.writes, number, box, part))
+    owner = np.full(users[0][2].port.tensor.shape, -1, np.int64) if users else np.empty(0)
+    for only_reads, number, box, _ in sorted(boxes, key=lambda one: one[:2]):  # the written ones first
         if not np.isin(owner[box], (-1, number)).all():
             return True
-        owner[box] = number
-    return any(not np.isin(owner[box], (-1, number)).all() for number, footprint, box in numbered if footprint.reads)
-
-
-def _boxes(users: Sequence[Users]) -> Iterator[tuple[int, Footprint, tuple[slice, ...]]]:
-    numbers: dict[tuple[str | int, ...], int] = {}
-    for one in users:
-        part = one.part
-        corners = Box(part.corner, part.box.extents).corners(one.members)
-        for pid, corner in zip(one.members.tolist(), corners.tolist(), strict=True):
-            number = numbers.setdefault((one.kernel, part.port.arg, *pid), len(numbers))
-            box = tuple(slice(c, c + n) for c, n in zip(corner, part.box.extents, strict=True))
-            yield number, part.footprint, box
+        if not only_reads:
+            owner[box] = number
+    return False
 
 
 class _Range(Frozen):

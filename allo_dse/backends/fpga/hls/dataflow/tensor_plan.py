@@ -21,7 +21,7 @@ from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import STREAM, CompiledProgram, Directive, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, Tensor
 
-from ...footprint import Box, Part, Users, lowered, overlap, parts_of
+from ...footprint import Box, Part, lowered, overlap, parts_of
 from ..cpp.expressions import element_of_dtype
 from ..task.tokens import TAKE
 
@@ -223,13 +223,10 @@ def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, 
     if tensor.name in options.onchip:
         return "onchip"
     users = [
-        Users(plan.kernel.name, plan.members, port)
-        for plan in plans
-        for port in plan.ports
-        if port.port.tensor == tensor
+        (plan.kernel.name, plan.members, port) for plan in plans for port in plan.ports if port.port.tensor == tensor
     ]
     if not tensor.shape:
-        return "shared" if any(one.part.footprint.writes for one in users) else "value"
+        return "shared" if any(part.footprint.writes for *_, part in users) else "value"
     if overlap(users):
         return "shared"
     if tensor.name in options.dram:
