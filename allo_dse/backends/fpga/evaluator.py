@@ -160,6 +160,7 @@ class FpgaSimulator:
     quick = True
     metrics = FpgaBounds.metrics | {
         "throughput_gops", "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
+        "interval_cycles", "sustained", "clock_mhz",
     }  # fmt: skip
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:

@@ -148,9 +148,9 @@ def overlap(users: Sequence[Users]) -> bool:
             for pid, corner in zip(members.tolist(), corners.tolist(), strict=True):
                 number = numbers.setdefault((kernel, part.port.arg, *pid), len(numbers))
                 box = tuple(slice(c, c + n) for c, n in zip(corner, part.box.extents, strict=True))
-                boxes.append((not part.footprint.writes, number, box, part))
+                boxes.append((not part.footprint.writes, number, box))
     owner = np.full(users[0][2].port.tensor.shape, -1, np.int64) if users else np.empty(0)
-    for only_reads, number, box, _ in sorted(boxes, key=lambda one: one[:2]):  # the written ones first
+    for only_reads, number, box in sorted(boxes, key=lambda one: one[:2]):  # the written ones first
         if not np.isin(owner[box], (-1, number)).all():
             return True
         if not only_reads:
