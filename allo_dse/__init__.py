@@ -24,6 +24,7 @@ from .common.plugins import register_target
 from .space.backend import add_backend
 
 if TYPE_CHECKING:
+    from .backends.fpga.choices.clock import clock as clock
     from .backends.fpga.choices.schedules import adders as adders
     from .backends.fpga.choices.schedules import dataflow as dataflow
     from .backends.fpga.choices.schedules import interface as interface
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from .backends.fpga.choices.schedules import stream_depth as stream_depth
     from .backends.fpga.choices.schedules import unroll as unroll
     from .backends.fpga.choices.stream_depths import StreamDepths as StreamDepths
-    from .backends.fpga.choices.stream_depths import clock as clock
     from .backends.fpga.depths.front import depth_front as depth_front
     from .backends.fpga.evaluator import FpgaSimulator as FpgaSimulator
     from .backends.fpga.hls.design_project import hls_project as hls_project
@@ -121,6 +121,7 @@ __version__ = "0.2.0"
 _names, __getattr__ = lazy_exports(
     __name__,
     {
+        "backends.fpga.choices.clock": ["clock"],
         "backends.fpga.choices.schedules": [
             "adders",
             "dataflow",
@@ -132,7 +133,7 @@ _names, __getattr__ = lazy_exports(
             "stream_depth",
             "unroll",
         ],
-        "backends.fpga.choices.stream_depths": ["StreamDepths", "clock"],
+        "backends.fpga.choices.stream_depths": ["StreamDepths"],
         "backends.fpga.depths.front": ["depth_front"],
         "backends.fpga.evaluator": ["FpgaSimulator"],
         "backends.fpga.hls.design_project": ["hls_project"],

@@ -201,7 +201,7 @@ class FpgaSimulator:
         at, timed = timed_runs(mapping, depths, self._bounds.least_cycles)
         slowest = max(timed, key=lambda one: one.result.cycles)
         cycles = [int(one.result.cycles) for one in timed]
-        frames = frame_metrics(slowest.network.network, slowest.result)
+        frames = frame_metrics(slowest, at)
         return _Timing(at, cycles, frames, slowest.mapping.run, _bound(slowest.network, slowest.result))
 
 

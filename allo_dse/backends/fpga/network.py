@@ -38,7 +38,7 @@ Does = Literal["reads", "writes"]
 _Step = tuple[IntArray, Code, IntArray | int, IntArray | int]
 """Operations of one kind: what they belong to, their code, ports and cycles."""
 
-NAME, VERSION = "fpga-simulator", "10"
+NAME, VERSION = "fpga-simulator", "11"
 """Of the evaluator that times these networks; the version changes when numbers do."""
 SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _NO_PIECE = 1 << 62
@@ -227,7 +227,6 @@ class FpgaNetwork(Frozen):
             when each tile has been moved.
         passing: process numbers between tasks and what streams at the program's edge.
         inside: per FIFO the tokens it must hold because it is a buffer within a folded node; 0 between nodes.
-        stages: the tasks that further processes belong to, whose nests work on several frames at once.
     """
 
     network: Network
@@ -237,7 +236,6 @@ class FpgaNetwork(Frozen):
     passing: tuple[int, ...]
     inside: IntArray
     deliveries: Mapping[tuple[str, str], int]
-    stages: Mapping[int, int]
 
     @property
     def fifos(self) -> int:
@@ -249,11 +247,14 @@ class FpgaNetwork(Frozen):
         return np.where(self.inside > 0, -1, self.wiring.array)
 
 
-def fpga_network(mapping: FpgaMapping, depths: Mapping[str, int], *, logged: bool = False) -> FpgaNetwork:
+def fpga_network(
+    mapping: FpgaMapping, depths: Mapping[str, int], *, logged: bool = False, frames: bool = False
+) -> FpgaNetwork:
     """The network of a design; `depths` by stream array, where they differ from the declared ones.
 
     Args:
         logged: processes that deliver tiles log when each has been moved.
+        frames: tasks that work on several frames at once take the time from frame to frame, not that of a frame.
 
     Raises:
         SimulationError: if the buffers inside its nodes are larger than the device's memory.
@@ -263,15 +264,15 @@ def fpga_network(mapping: FpgaMapping, depths: Mapping[str, int], *, logged: boo
     _require_room(mapping)
     builder.streams(wiring.depth)
     copies = TensorCopies(mapping, builder, logged=logged)
-    task, stages = add_tasks(mapping, builder, wiring.fifo, copies)
+    task = add_tasks(mapping, builder, wiring.fifo, copies, frames=frames)
     movers = copies.movers()
     for group in vmg.groups:
         tasks = group.leaves.tasks()
         builder.nodes(task[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
-    for process in (*movers, *copies.passing, *stages):
-        builder.node([process])
+    for mover in (*movers, *copies.passing):
+        builder.node([mover])
     return FpgaNetwork(
-        builder.build(), task, wiring, movers, tuple(copies.passing), vmg.uses.fifos.held, copies.deliveries, stages
+        builder.build(), task, wiring, movers, tuple(copies.passing), vmg.uses.fifos.held, copies.deliveries
     )
 
 
@@ -292,23 +293,22 @@ def _require_room(mapping: FpgaMapping) -> None:
 
 
 def add_tasks(
-    mapping: FpgaMapping, builder: NetworkBuilder, fifo: IntArray, copies: TensorCopies
-) -> tuple[IntArray, dict[int, int]]:
+    mapping: FpgaMapping, builder: NetworkBuilder, fifo: IntArray, copies: TensorCopies, *, frames: bool = False
+) -> IntArray:
     """A table process for each of the program's tasks.
-
-    Tasks that work on several frames at once are rows of processes, each with the interval of a frame.
 
     Args:
         fifo: per stream of the program, the stream of the network that carries it.
 
     Returns:
-        Their numbers: (tasks,). The numbers of further processes, with the tasks that they belong to.
+        Their numbers: (tasks,).
     """
     program, node_of_task = mapping.vmg.program, mapping.vmg.node_of_task
     numbers, orders = np.empty(program.task_count, np.int64), [group.leaves.tasks() for group in mapping.vmg.groups]
     arrived = _at_end(copies.arrived, node_of_task, np.concatenate([tasks[:, 0] for tasks in orders]))
     done = _at_end(copies.done, node_of_task, np.concatenate([tasks[:, -1] for tasks in orders]))
-    stages: dict[int, int] = {}
+    base = 1 + len(copies.done)
+    ends = (arrived >= 0).sum(axis=1) * base + (done >= 0).sum(axis=1)
     for task_class, pid, tasks, pids in mapping.shared.alike(mapping.run):
         own = []
         for binding in task_class.body.streams:
@@ -318,41 +318,12 @@ def add_tasks(
             assert not isinstance(binding, StreamArray)
             own.append(np.full(len(pids), copies.edges[binding.stream.name]))
         moves, cost = _moves(mapping, task_class), mapping.cost(task_class, pid)
+        parts = (Wait(cost.interval),) if frames and cost.interval else cost.parts
         room = [side for name, does, _ in moves for side in copies.fifo[name, does][:, node_of_task[tasks]]]
-        before, parts, made = arrived[tasks], cost.parts, list[IntArray]()
-        if cost.interval and mapping.vmg.node_count == program.task_count and not moves:
-            for ended in range(cost.interval, cost.cycles, cost.interval):
-                handed = builder.streams(np.ones(len(tasks), np.int64), latency=0)[:, None]
-                made.append(_processes(builder, before, handed, (Wait(cost.interval),)))
-                before, parts = handed, (Wait(cost.cycles - ended),)
-        made.append(_processes(builder, before, done[tasks], parts, own, moves, room))
-        numbers[tasks] = made[0]
-        stages |= {
-            process: task for row in made[1:] for process, task in zip(row.tolist(), tasks.tolist(), strict=True)
-        }
-    return numbers, stages
-
-
-def _processes(
-    builder: NetworkBuilder,
-    before: IntArray,
-    after: IntArray,
-    parts: Sequence[Part],
-    own: Sequence[IntArray] = (),
-    moves: _Moves = (),
-    room: Sequence[IntArray] = (),
-) -> IntArray:
-    """Processes of tasks that cost the same.
-
-    Args:
-        before, after: streams that each waits for, and on which it says that it has ended; -1 for none: (tasks, n).
-        own: its other streams. moves, room: copies of tiles, and the FIFOs that these are in.
-    """
-    base = 1 + after.shape[1]
-    ends = (before >= 0).sum(axis=1) * base + (after >= 0).sum(axis=1)
-    kinds, which = np.unique(ends, return_inverse=True)
-    tables = [_table(len(own), divmod(kind, base), moves, parts) for kind in kinds.tolist()]
-    return builder.processes(tables, which, np.vstack([*own, before.T, after.T, *room]).T)
+        kinds, which = np.unique(ends[tasks], return_inverse=True)
+        tables = [_table(len(own), divmod(kind, base), moves, parts) for kind in kinds.tolist()]
+        numbers[tasks] = builder.processes(tables, which, np.vstack([*own, arrived[tasks].T, done[tasks].T, *room]).T)
+    return numbers
 
 
 def _at_end(streams: Mapping[str, IntArray], node_of_task: IntArray, tasks: IntArray) -> IntArray:
@@ -495,5 +466,4 @@ def labels_of(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
     streamed = [use for place in ("stream", "axis") for use in mapping.tensors if use.place == place]
     names += [f"stream {use.tensor.name}" for use in streamed]
     copies = dict(zip((*network.movers, *network.passing), names, strict=True))
-    copies |= {process: f"later nests of {program.task_name(task)}" for process, task in network.stages.items()}
     return FpgaLabels(program, network, number, copies, stream_ends(network.network, {}))
