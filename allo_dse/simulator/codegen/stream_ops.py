@@ -46,23 +46,23 @@ def _reduce(op: ir.Operation) -> None:
     from allo_dse.common.mlir.bindings import linalg
 
     gets, tries, is_block = "get" in op.name, "try" in op.name, "block" in op.name
-    stream, number, ok = op.operands[0], op.attributes["op"], None
+    stream, number = op.operands[0], op.attributes["op"]
     value = op.operands[1] if is_block or not gets else op.results[0]
-    shape, element = (value.type.shape, value.type.element_type) if is_block else ([], value.type)
-    type_ = ir.MemRefType.get(shape, element)
+    block = ir.MemRefType(value.type) if is_block else ir.MemRefType.get([], value.type)
+    type_ = ir.MemRefType.get(block.shape, block.element_type)
     with ir.InsertionPoint(op), op.location, ExitStack() as inside:
         if tries:
             tried = (TryTake if gets else TryOffer)(stream, number, type_, ir.IntegerType.get_signless(1))
-            token, ok = tried.token, tried.ok
-            op.results[-1].replace_all_uses_with(ok)
+            token = tried.token
+            op.results[len(op.results) - 1].replace_all_uses_with(tried.ok)
         else:
             token = (Take if gets else Offer)(stream, number, type_).token
         if gets and not is_block:  # reading is safe even if there is no token
             loaded = memref.LoadOp(token, []).result
-            value.replace_all_uses_with(arith.SelectOp(ok, loaded, _zero(element)).result if tries else loaded)
+            value.replace_all_uses_with(arith.SelectOp(tried.ok, loaded, _zero(value.type)).result if tries else loaded)
         else:
             if tries:
-                inside.enter_context(ir.InsertionPoint(scf.IfOp(ok).then_block))
+                inside.enter_context(ir.InsertionPoint(scf.IfOp(tried.ok).then_block))
             if is_block:
                 linalg.copy(token if gets else value, outs=[value if gets else token])
             else:
