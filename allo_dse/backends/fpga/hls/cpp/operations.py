@@ -75,7 +75,8 @@ def scalar(op: ir.Operation, args: Sequence[Node]) -> Node:
     if name in _RING or name in _BITS:
         return _combination(name, args, type_)
     if name in _FLOAT:
-        return _rounded(tree(_FLOAT[name], type_, *args, exact=type_.kind != "bfloat"))
+        # bfloat16 arithmetic is done in float; every result is rounded.
+        return exact(tree(_FLOAT[name], type_, *args, exact=type_.kind != "bfloat"))
     if name == "negf":
         return tree("neg", type_, args[0])
     if name == "remf":
@@ -89,11 +90,6 @@ def scalar(op: ir.Operation, args: Sequence[Node]) -> Node:
     if name == "select":
         return choice(args[0], args[1], args[2], type_)
     raise AlloDseError(f"HLS C++ has no translation for {op.name}")
-
-
-def _rounded(node: Node) -> Node:
-    """bfloat16 arithmetic is done in float; every result is rounded."""
-    return exact(node)
 
 
 def _combination(name: str, args: Sequence[Node], type_: Element) -> Node:
@@ -294,15 +290,7 @@ def _listed(type_: str, elements: str) -> str:
 def elements_of(type_: str) -> tuple[tuple[int, ...], Element]:
     """Shape and element type of `4x8xi16`."""
     *extents, name = type_.split("x")
-    if name == "bf16":
-        element = Element("bfloat", 16)
-    elif name == "i1":
-        element = Element("bool", 1)
-    elif name == "index":
-        element = Element("int", 32)
-    else:
-        element = Element("float" if name[0] == "f" else "int", int(name[1:]))
-    return tuple(map(int, extents)), element
+    return tuple(map(int, extents)), element_of(ir.Type.parse(name))
 
 
 def initialiser(elements: str, element: Element) -> str:
