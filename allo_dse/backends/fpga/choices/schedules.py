@@ -296,9 +296,8 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
 
 def _is_neutral(kind: str, value: Answer) -> bool:
     """Return whether a value means no directive."""
-    neutral = {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto", ADDERS: "auto", INTERFACE: M_AXI}
-    neutral |= {DATAFLOW: FLOWS[0]}
-    return value == neutral.get(kind)
+    neutral = {"pipeline": 0, "unroll": 1, "partition": 1, INTERFACE: M_AXI, DATAFLOW: FLOWS[0]}
+    return value == neutral.get(kind, "auto")
 
 
 def _trips(program: CompiledProgram, target: str) -> list[int | None]:

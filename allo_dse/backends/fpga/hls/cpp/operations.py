@@ -187,10 +187,6 @@ def _signed_extension(a: Node, type_: Element) -> Node:
     return extend(as_signed(a), type_.signed)
 
 
-def _unsigned_extension(a: Node, type_: Element) -> Node:
-    return extend(a, type_) if a.type == BOOL else extend(as_unsigned(a), type_.unsigned)
-
-
 def _index_cast(a: Node, type_: Element) -> Node:
     """Convert between `index`, which is `int` in C++, and integers."""
     if type_ == BOOL:
@@ -241,7 +237,7 @@ def _bitcast(a: Node, type_: Element) -> Node:
 _CONVERSIONS: dict[str, Callable[[Node, Element], Node]] = {
     "trunci": _to_bool_or_int,
     "extsi": _signed_extension,
-    "extui": _unsigned_extension,
+    "extui": lambda a, type_: extend(a, type_) if a.type == BOOL else extend(as_unsigned(a), type_.unsigned),
     "index_cast": _index_cast,
     "index_castui": _unsigned_index_cast,
     "sitofp": lambda a, type_: _from_int(a, type_, True),
