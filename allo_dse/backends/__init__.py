@@ -27,23 +27,4 @@ if TYPE_CHECKING:
     from allo_dse.eval.recording import Recorded as Recorded
     from allo_dse.eval.target import Target as Target
 
-_names, __getattr__ = lazy_exports(
-    __name__,
-    {
-        ".eval.backend": [
-            "Artifacts",
-            "Asked",
-            "Backend",
-            "Choices",
-            "Placement",
-            "Sources",
-            "Words",
-            "backend_of",
-            "register_backend",
-        ],
-        ".eval.evaluator": ["Metrics"],
-        ".eval.recording": ["Recorded"],
-        ".eval.target": ["Target"],
-    },
-)
-__all__ = [*_names]
+__all__, __getattr__ = lazy_exports(__name__, __file__)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 
-def lazy_exports(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[list[str], Callable[[str], object]]:
-    """`__all__` and `__getattr__` of a package.
+def lazy_exports(package: str, file: str) -> tuple[list[str], Callable[[str], object]]:
+    """Return `__all__` and `__getattr__` of a package: the names that it imports for type checkers.
 
     Args:
         package: its `__name__`.
-        homes: per module, as in a relative import without the first dot, the names that are imported from it.
+        file: its `__file__`, which is read.
     """
-    module_of = {name: module for module, names in homes.items() for name in names}
+    blocks = (node.body for node in ast.parse(Path(file).read_text("utf-8")).body if isinstance(node, ast.If))
+    imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
+    module_of = {alias.name: f"{'.' * node.level}{node.module}" for node in imports for alias in node.names}
 
     def attribute(name: str) -> object:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(importlib.import_module(f".{module_of[name]}", package), name)
+        value: object = getattr(importlib.import_module(module_of[name], package), name)
         setattr(importlib.import_module(package), name, value)
         return value
 

@@ -15,10 +15,4 @@ if TYPE_CHECKING:
     from .program.compiled import CompiledProgram as CompiledProgram
 
 # Reading a compiled program does not need MLIR, which the compiler imports.
-__all__, __getattr__ = lazy_exports(
-    __name__,
-    {
-        "compiler": ["compile_region"],
-        "program.compiled": ["CompiledProgram"],
-    },
-)
+__all__, __getattr__ = lazy_exports(__name__, __file__)

@@ -33,17 +33,4 @@ if TYPE_CHECKING:
     from .replay.trace_build import Loop as Loop
     from .replay.trace_build import Put as Put
 
-__all__, __getattr__ = lazy_exports(
-    __name__,
-    {
-        "codegen.signature": ["Body", "Tiles"],
-        "deadlock": ["DeadlockError"],
-        "engine.engine": ["compile_bodies", "table_engine"],
-        "engine.frames": ["repeated"],
-        "engine.run_result": ["RunResult", "SimResult"],
-        "network.network": ["Network", "NetworkBuilder"],
-        "network.tables": ["Table"],
-        "replay.trace": ["Trace"],
-        "replay.trace_build": ["Frames", "Get", "Loop", "Put"],
-    },
-)
+__all__, __getattr__ = lazy_exports(__name__, __file__)
