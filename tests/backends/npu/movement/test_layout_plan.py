@@ -137,7 +137,8 @@ def test_outputs_leave_as_they_were_computed(dtype: Any, place: str) -> None:
     (choice,) = layout_plan(program.vmg.graph, NPU).choices
     assert (choice.tensor, choice.direction, choice.place) == ("C", "out", place)
     assert [core.work[site].kind for site in use.sites] == ["transpose"]
-    assert layout_plan(program.vmg.graph, NPU).free_sites(core) == (frozenset(use.sites) if place == "core DMA" else frozenset())
+    free = frozenset(use.sites) if place == "core DMA" else frozenset()
+    assert layout_plan(program.vmg.graph, NPU).free_sites(core) == free
 
 
 def test_outputs_that_are_needed_otherwise_are_left_to_the_cores() -> None:
