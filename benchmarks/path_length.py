@@ -2,9 +2,9 @@
 
     python -m benchmarks.path_length          # a trial, a resumed run and a gesture on the page, each in a new process
 
-Functions count that are called, module bodies not. Lambdas, generator expressions and, before Python 3.12, comprehensions
-run as functions, too; they are counted apart as expressions. Hops are functions of the package on the stack from the
-command line to the evaluator.
+Functions count that are called, module bodies not. Lambdas, generator expressions and, before Python 3.12,
+comprehensions run as functions, too; they are counted apart as expressions. Hops are functions of the package on the
+stack from the command line to the evaluator.
 """
 
 from __future__ import annotations
