@@ -25,7 +25,7 @@ from allo_dse.space.design import Design
 from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
 from .fronts import Fronts, launches_of
 from .launches import HOST, Launch, Run, in_turn
-from .network import Array, Arrays, Host, Network
+from .network import Array, Arrays, Host, Network, Step
 from .operators.execute import Work, output_limits, run_program
 from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
@@ -71,8 +71,17 @@ class Composition:
 
     @property
     def types(self) -> dict[str, str]:
-        """The element type that each operator writes, by its step's name."""
-        return {run.step.name: run.writes.name for launch in self.launches for run in launch.runs}
+        """The element type that each operator writes, and of rounded weights, by its step's name."""
+        return {run.step.name: run.type for launch in self.launches for run in launch.runs}
+
+    @property
+    def widened(self) -> list[str]:
+        """The operators whose weights have more bits than in the model."""
+        reads = {name for launch in self.launches for run in launch.runs for name in run.step.inputs}
+        steps = self.fronts.network.steps
+        return self.fronts.network.widened + [
+            one.title for one in steps if one.others and _packed(one) and not reads.issuperset(one.inputs)
+        ]
 
     @property
     def operators(self) -> list[tuple[str, str]]:
@@ -304,6 +313,11 @@ class Composition:
         parts["operators on the host"] = min(rest, sum(self.host_us.values()))
         parts["layouts"] = rest - parts["operators on the host"]
         return {name: us for name, us in parts.items() if us >= TICK_US}
+
+
+def _packed(step: Step) -> bool:
+    """Return whether a step unpacks weights as the model has them."""
+    return isinstance(step.work, Work) and step.work.packed and not step.rounded_to
 
 
 def compose(

@@ -22,7 +22,7 @@ from allo_dse.tune.study import call, execute_file
 from ..network import Network, arrange
 from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import rope_work, softmax
-from ..operators.execute import Operand, Work, element_type
+from ..operators.execute import Operand, Work, element_type, weight_bits
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from ..strided import simplified
 from .builder import Array, Builder, InvalidModel
@@ -109,7 +109,8 @@ def from_onnx(
 
     Args:
         model: a file or a model of `onnx`.
-        element: element type of programs, "bf16" or "f32"; with "bf16,f32" it is chosen for each operator.
+        element: element type of programs, "bf16" or "f32"; with "bf16,f32" it is chosen for each operator. With "i8" or
+            "i4" beside these, weights of products may be rounded to so many bits.
         sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`; and values of
             inputs that are one whole number, by name.
         programs: makers of the work of nodes, by their name or type; they take precedence over our own.
@@ -130,8 +131,9 @@ def from_onnx(
     require_tensors(graph, needed)
     graph.nodes, ours = needed, {n.output: n for n in needed if n.name not in own and n.op not in own}
     builder = Builder(
-        graph, Network(Path(model).stem if isinstance(model, str | Path) else graph.name), element_type(element), ours
-    )
+        graph, Network(Path(model).stem if isinstance(model, str | Path) else graph.name), element_type(element), ours,
+        weight_bits(element),
+    )  # fmt: skip
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
     conversion = Conversion(builder, read, host, Groups(graph, own))
@@ -144,8 +146,8 @@ def from_onnx(
     if conversion.refused:
         raise conversion.refusal()
     builder.net.output(*map(builder.read, graph.outputs))
-    narrow = read.widened | read.codes.keys()
-    builder.net.widened = [node.name or node.output for node in needed if narrow.intersection(node.inputs)]
+    wide = (node for node in conversion.added if not read.codes.keys().isdisjoint(node.inputs))
+    builder.net.widened = [node.name or node.output for node in wide]
     return joined_hosts(simplified(builder.net))
 
 
@@ -156,6 +158,7 @@ class Conversion:
     Attributes:
         read: the model before patterns were found.
         refused: why nodes have no program, if the host may do none.
+        added: nodes that are converted.
     """
 
     builder: Builder
@@ -163,12 +166,14 @@ class Conversion:
     host: str
     groups: Groups
     refused: list[StudyError] = field(default_factory=list)
+    added: list[Node] = field(default_factory=list)
 
     def add(self, node: Node) -> None:
         """Add the steps of a node, unless it is part of a group that comes later."""
         group = self.groups.found.get(node.output)
         if node.output in self.groups.inner or node.output in self.builder.net.shapes:
             return
+        self.added.extend(group.nodes if group else [node])
         if group is None:
             self._alone(node)
             return
@@ -271,6 +276,12 @@ def _gemm(builder: Builder, node: Node) -> None:
     if rest and not _is_row(builder.shape(rest[0]), width):
         raise builder.refuse(node, f"a bias of {builder.shape(rest[0])}; it must be a row")
     builder.product(node, a, b, *rest)
+
+
+def _packed(builder: Builder, node: Node) -> None:
+    """Convert a product with weights of few bits."""
+    a, *bias = node.inputs
+    builder.product(node, builder.read(a), node.attributes["weights"], *bias)  # type: ignore[arg-type]
 
 
 def _is_row(shape: Sequence[int], width: int) -> bool:
@@ -460,6 +471,7 @@ MOVERS = {
 CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
+    "Packed": _packed,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
     "RotaryEmbedding": _rope,

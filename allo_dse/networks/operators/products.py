@@ -30,6 +30,7 @@ from .expressions import (
     reductions,
     tensor_of,
 )
+from .packed import Packed
 
 S, R = Layout.Shard, Layout.Replicate
 Floats = NDArray[np.float32]
@@ -67,18 +68,76 @@ def gemv(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
     return top
 
 
-def gemv_work(rows: int, depth: int, element: object) -> Work:
+def gemv_work(rows: int, depth: int, element: object, packed: Packed | None = None) -> Work:
     """[rows, depth] times a vector. A task has 2 to 32 rows; no core keeps more than 2,048 elements of one, twice."""
+    block, program, reference = 16, gemv, _product_with_vector
+    if packed:
+        block = packed.block
+        program, reference = loaded_text("gemv", _packed_gemv(packed))
     return Work(
         "gemv",
-        gemv,
+        program,
         {
             **{"M": rows, "K": depth, "Ty": element},
-            **{"Pm": tile_counts(rows, 2, 32), "Pk": tile_counts(depth, 512, 2048)},
+            **{"Pm": tile_counts(rows, 2, 32), "Pk": tile_counts(depth, 512, 2048, packed.block if packed else 1)},
         },
-        lambda A, x: _widened(A) @ _widened(x),
-        lambda p: {"M": 2 * p["Pm"], "K": 16 * p["Pk"]},
+        reference,
+        lambda p: {"M": 2 * p["Pm"], "K": block * p["Pk"]},
+        packed=packed is not None,
     )
+
+
+def _product_with_vector(A: Floats, x: Floats) -> Floats:
+    found: Floats = _widened(A) @ _widened(x)
+    return found
+
+
+def _packed_gemv(packed: Packed) -> str:
+    """The text of a file with `gemv` of packed weights, [M, bytes of K], and the reference in NumPy."""
+    block = packed.block
+    at = f"b * {block} +"
+    head, loop = packed.loops(
+        lambda byte: f"local_A[i, b * {packed.bytes} + {byte}]",
+        lambda weight, k: f"part += {weight} * local_x[{at} {k}]",
+    )
+    body = [
+        "for i in range(Mt):",
+        "    total: float32 = before[i]",
+        f"    for b in range(Kt // {block}):",
+        *(f"        {line}" for line in (*head, "part: float32 = 0.0", *loop, "total += part * scale")),
+        "    before[i] = total",
+    ]
+    return f'''"""A matrix of packed weights by a vector."""
+
+{HEAD}def program(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
+    Mt, Kt, D = M // Pm, K // Pk, K // {block} * {packed.bytes}
+
+    @df.region()
+    def top(A: int8[M, D], x: Ty[K], y: Ty[M]):
+        sums: Stream[float32[Mt], 2][Pk - 1, Pm]
+
+        @df.kernel(mapping=[Pk, Pm], args=[A, x, y])
+        def gemv(local_A: int8[M, D] @ [S(1), S(0)], local_x: Ty[K] @ [S(0)], local_y: Ty[M] @ [S(1)]):
+            pk, pm = df.get_pid()
+            before: float32[Mt]
+            with allo.meta_if(pk > 0):
+                before[:] = sums[pk - 1, pm].get()
+            with allo.meta_else():
+                before[:] = 0
+{indented(3, body)}
+            with allo.meta_if(pk < Pk - 1):
+                sums[pk, pm].put(before)
+            with allo.meta_elif(pk == Pk - 1):
+                for i1 in range(Mt):
+                    local_y[i1] = before[i1]
+
+    return top
+
+
+def reference(A, x):
+    A = A.T
+{indented(1, packed.numpy_lines("A"))}    return x @ weights
+'''
 
 
 def _widened(array: NDArray[np.generic]) -> NDArray[Any]:
@@ -86,21 +145,24 @@ def _widened(array: NDArray[np.generic]) -> NDArray[Any]:
     return array.astype(np.int32) if array.dtype.kind == "i" else array
 
 
-def gemm_work(rows: int, columns: int, depth: int, element: object) -> Work:
+def gemm_work(rows: int, columns: int, depth: int, element: object, packed: Packed | None = None) -> Work:
     """[rows, depth] times [depth, columns]; of 8-bit whole numbers, sums of 32 bits."""
+    block = packed.block if packed else 1
     sums = "int32" if element == int8 else "Ty"
-    made_of = Made(stages=((("in", 0), None),), to=sums, sums=sums)
+    made_of = Made(stages=((("in", 0), None),), to=sums, sums=sums, packed=packed)
     program, reference = loaded_text("gemm", product_text("gemm", made_of))
     return Work(
         "gemm",
         program,
         {
             **{"M": rows, "N": columns, "K": depth},
-            **{"Pm": tile_counts(rows), "Pn": tile_counts(columns), "Pk": tile_counts(depth), "Ty": element},
+            **{"Pm": tile_counts(rows), "Pn": tile_counts(columns), "Pk": tile_counts(depth, unit=block)},
+            "Ty": element,
         },
         reference,
-        lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": 4 * p["Pk"]},
+        lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": max(4, block) * p["Pk"]},
         made_of,
+        packed is not None,
     )
 
 
@@ -122,11 +184,17 @@ def fitting_side(size: int) -> int:
     return -(-size // unit) * unit
 
 
-def fitting_vector(size: int, least: int, most: int) -> int:
-    """Return the side of a matrix beside a vector, from `size` on, that tiles of `least` to `most` elements divide."""
-    if size <= most or any(size % tile == 0 for tile in range(least, most + 1)):
+def fitting_vector(size: int, least: int, most: int, unit: int = 1) -> int:
+    """Return the side of a matrix beside a vector, from `size` on, that tiles of `least` to `most` elements divide.
+
+    Args:
+        unit: that tiles are multiples of.
+    """
+    size = -(-size // unit) * unit
+    if size <= most or any(size % tile == 0 for tile in range(-(-least // unit) * unit, most + 1, unit)):
         return size
-    return -(-size // (most // 2)) * (most // 2)
+    share = most // 2 // unit * unit
+    return -(-size // share) * share
 
 
 def gemm_batch(B=12, M=64, N=64, K=64, P=12, Ty=bfloat16):
@@ -184,9 +252,9 @@ def gemm_batch_work(count: int, rows: int, columns: int, depth: int, element: ob
 
 _GEMM = """
         @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B{result}])
-        def gemm(local_A: {own}[M, K] @ [S(1), S(0)], local_B: {own}[K, N] @ [S(0), S(2)]{argument}):
+        def gemm(local_A: {own}[M, K] @ [S(1), S(0)], local_B: {weights} @ [S(0), S(2)]{argument}):
             pk, pm, pn = df.get_pid()
-            before: {sums}[Mt, Nt]
+{unpacked}            before: {sums}[Mt, Nt]
             with allo.meta_if(pk > 0):
                 before[:, :] = sums[pk - 1, pm, pn].get()
             with allo.meta_else():
@@ -224,10 +292,20 @@ def product_text(kind: str, made_of: Made) -> str:
             + indented(3, ["pm, pn = df.get_pid()", f"x{at}: {types[at]}[Mt, Nt] = stage{at}[pm, pn].get()", *made])
         )
     end = ["stage0[pm, pn].put(after)"] if own else _stage(first, None, 0, "local_C", plain=to == made_of.sums)
-    operand = "int8" if whole else "Ty"
+    operand, packed, made = "int8" if whole else "Ty", made_of.packed, "allo.matmul(local_A, local_B)"
+    weights, unpacked, lines, right = f"{operand}[K, N]", list[str](), list[str](), "B"
+    if packed:
+        at, made, right = f"b * {packed.block} +", "allo.matmul(local_A, wide)", "weights"
+        head, loop = packed.loops(
+            lambda byte: f"local_B[b * {packed.bytes} + {byte}, j]",
+            lambda weight, k: f"wide[{at} {k}, j] = {weight} * scale",
+        )
+        weights, lines = f"int8[K // {packed.block} * {packed.bytes}, N]", packed.numpy_lines("B")
+        unpacked = ["wide: Ty[K // Pk, Nt] = 0", f"for b, j in allo.grid(K // Pk // {packed.block}, Nt):"]
+        unpacked += [f"    {line}" for line in (*head, *loop)]
     tensors = [
         f"A: {operand}[M, K]",
-        f"B: {operand}[K, N]",
+        f"B: {weights}",
         *(f"O{at}: {one.dtype}[{shape}]" for at, ((shape, _), (_, one)) in enumerate(zip(shapes, own, strict=True))),
         f"C: {to}[M, N]",
     ]
@@ -235,11 +313,13 @@ def product_text(kind: str, made_of: Made) -> str:
         result="" if own else ", C",
         argument="" if own else f", local_C: {to}[M, N] @ [S(1), S(2)]",
         own=operand,
+        weights=weights,
+        unpacked=indented(3, unpacked),
         sums=made_of.sums,
-        added="allo.matmul(local_A, local_B) + before" if whole else "allo.add(allo.matmul(local_A, local_B), before)",
+        added=f"{made} + before" if whole else f"allo.add({made}, before)",
         last=indented(4, end).rstrip(),
     )
-    lines = ["product = A.astype(np.int32) @ B.astype(np.int32)" if whole else "product = A @ B"]
+    lines += ["product = A.astype(np.int32) @ B.astype(np.int32)" if whole else f"product = A @ {right}"]
     result = "product"
     for at, (expr, other) in enumerate(stages):
         known: dict[Expr, str] = {("in", 0): result}
@@ -327,10 +407,10 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
         )
     else:
         stages = (*stages[:-1], (composed(own, [last]), operand))
-    made_of = Made(stages=stages, to=after.to, sums=before.sums)
+    made_of = Made(stages=stages, to=after.to, sums=before.sums, packed=before.packed)
     program, reference = loaded_text(kind, product_text(kind, made_of))
     params = {**work.params, "Ty": following.params["Ty"]}
-    return Work(kind, program, params, reference, work.verify_with, made_of)
+    return Work(kind, program, params, reference, work.verify_with, made_of, work.packed)
 
 
 def _sides(work: Work) -> tuple[object, object]:
