@@ -340,10 +340,11 @@ class Network:
         # Another evaluator's result is that of its own inputs: from ours it is as far as roundings before the step are.
         known = {*given, *(expected or {})}
         found = []
-        for one in (way for step in self.steps for way in step.ways):
+        for step, one in ((step, way) for step in self.steps for way in step.ways):
             taken = [exact[n] for n in one.inputs]
             comparable = known.issuperset([*one.inputs, one.output]) and not one.rounded_to
-            wanted = exact[one.output] if comparable else self._result(one, taken, False)
+            own = step if one.inputs == step.inputs else one  # in the widest type
+            wanted = exact[one.output] if comparable else self._result(own, taken, False)
             found.append(deviation(one.name, one.work, taken, wanted))  # type: ignore[arg-type]
         whole = self.analysed(inputs)
         return found + [_whole(name, whole[name], exact[name]) for name in self.outputs]

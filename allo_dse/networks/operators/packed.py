@@ -160,8 +160,9 @@ def weights_of(codes: Array, scale: Array, zero: Array) -> Weights | None:
     """
     whole, zeros, scales = codes.astype(np.int32), zero.astype(np.int32), scale.astype(np.float32)
     edges = [np.flatnonzero((one[1:] != one[:-1]).any(axis=1)) + 1 for one in (scales, zeros)]
-    block = int(np.gcd.reduce([len(whole), *np.concatenate(edges)]))
-    block = max((own for own in range(LEAST_BLOCK, MOST_BLOCK + 1, 2) if block % own == 0), default=0)
+    whole_block = int(np.gcd.reduce(np.concatenate(edges)))  # 0 if all have the same
+    sizes = [own for own in range(LEAST_BLOCK, MOST_BLOCK + 1, 2) if whole_block % own == 0]
+    block = min(sizes, key=lambda own: (-(-len(whole) // own) * own, -own), default=0)
     whole, scales = np.where(scales == 0, zeros, whole), np.where(scales == 0, np.float32(1), scales)
     size = (scales.view(np.int32) & 0x7FFFFFFF) - LEAST_EXPONENT
     if not block or size.min() < 1 << 13 or size.max() >= 32 << 23:
