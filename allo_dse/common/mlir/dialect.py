@@ -31,10 +31,10 @@ Lowering reduces the stream operations that move tokens to four, whose result is
     %token, %ok = "df.try_take"(%stream) {op = 4} : (index) -> (memref<f32>, i1)    df.try_offer likewise
 """
 
-# `ext` reads annotations when the classes are made, so they cannot be strings (no `from __future__` import).
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import new_class
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .bindings import ext, ir
@@ -67,112 +67,31 @@ _AnyType: TypeAlias = Any
 """The constraint that every type meets."""
 
 
-class Get(_Operation, name="get"):
-    value: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
+def _operation(name: str, results: str = "", operands: str = "stream", attribute: str = "op") -> Any:
+    """Return the class of an operation.
+
+    Args:
+        results: their names. operands: those of `_INDICES` are of type index. attribute: name of its number.
+    """
+    types: dict[str, Any] = dict.fromkeys(results.split(), ext.Result[_AnyType])
+    types |= {one: ext.Operand[ir.IndexType if one in _INDICES else _AnyType] for one in operands.split()}
+    types[attribute] = ir.IntegerAttr
+    title = "".join(map(str.title, name.split("_")))
+    return new_class(title, (_Operation,), {"name": name}, lambda own: own.update(__annotations__=types))
 
 
-class GetBlock(_Operation, name="get_block"):
-    stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
-
-
-class Put(_Operation, name="put"):
-    stream: ext.Operand[ir.IndexType]
-    value: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
-
-
-class PutBlock(_Operation, name="put_block"):
-    stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
-
-
-class TryGet(_Operation, name="try_get"):
-    value: ext.Result[_AnyType]
-    ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
-
-
-class TryGetBlock(_Operation, name="try_get_block"):
-    ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
-
-
-class TryPut(_Operation, name="try_put"):
-    ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    value: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
-
-
-class TryPutBlock(_Operation, name="try_put_block"):
-    ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
-
-
-class Empty(_Operation, name="empty"):
-    answer: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
-
-
-class Full(_Operation, name="full"):
-    answer: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
-
-
-class Cost(_Operation, name="cost"):
-    site: ir.IntegerAttr
-
-
-class CostTimes(_Operation, name="cost_times"):
-    times: ext.Operand[ir.IndexType]
-    site: ir.IntegerAttr
-
-
-class Fault(_Operation, name="fault"):
-    index: ext.Operand[ir.IndexType]
-    check: ir.IntegerAttr
-
-
-class Breathe(_Operation, name="breathe"):
-    turns: ir.IntegerAttr
-
-
-class Take(_Operation, name="take"):
-    token: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
-
-
-class Offer(_Operation, name="offer"):
-    token: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
-
-
-class TryTake(_Operation, name="try_take"):
-    token: ext.Result[_AnyType]
-    ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
-
-
-class TryOffer(_Operation, name="try_offer"):
-    token: ext.Result[_AnyType]
-    ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
+_INDICES = {"stream", "times", "index"}
+for _name, _results, _operand in (
+    *(("get", "value", ""), ("put", "", "value"), ("try_get", "value ok", ""), ("try_put", "ok", "value")),
+    *(("try_get_block", "ok", "buffer"), ("try_put_block", "ok", "buffer"), ("empty", "answer", "")),
+    ("full", "answer", ""),
+):
+    _operation(_name, _results, f"stream {_operand}")
+GetBlock, PutBlock = (_operation(one, "", "stream buffer") for one in ("get_block", "put_block"))
+Take, Offer = (_operation(one, "token") for one in ("take", "offer"))
+TryTake, TryOffer = (_operation(one, "token ok") for one in ("try_take", "try_offer"))
+Cost, CostTimes = _operation("cost", "", "", "site"), _operation("cost_times", "", "times", "site")
+Fault, Breathe = _operation("fault", "", "index", "check"), _operation("breathe", "", "", "turns")
 
 
 POLLS = frozenset(
