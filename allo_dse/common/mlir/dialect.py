@@ -81,13 +81,11 @@ def _operation(name: str, results: str = "", operands: str = "stream", attribute
 
 
 _INDICES = {"stream", "times", "index"}
-for _name, _results, _operand in (
-    *(("get", "value", ""), ("put", "", "value"), ("try_get", "value ok", ""), ("try_put", "ok", "value")),
-    *(("try_get_block", "ok", "buffer"), ("try_put_block", "ok", "buffer"), ("empty", "answer", "")),
-    ("full", "answer", ""),
-):
-    _operation(_name, _results, f"stream {_operand}")
+Get, Put = _operation("get", "value"), _operation("put", "", "stream value")
 GetBlock, PutBlock = (_operation(one, "", "stream buffer") for one in ("get_block", "put_block"))
+TryGet, TryPut = _operation("try_get", "value ok"), _operation("try_put", "ok", "stream value")
+TryGetBlock, TryPutBlock = (_operation(one, "ok", "stream buffer") for one in ("try_get_block", "try_put_block"))
+Empty, Full = (_operation(one, "answer") for one in ("empty", "full"))
 Take, Offer = (_operation(one, "token") for one in ("take", "offer"))
 TryTake, TryOffer = (_operation(one, "token ok") for one in ("try_take", "try_offer"))
 Cost, CostTimes = _operation("cost", "", "", "site"), _operation("cost_times", "", "times", "site")

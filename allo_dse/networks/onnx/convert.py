@@ -315,8 +315,7 @@ def batched_product(builder: Builder, node: Node, a: Factor, b: Factor, batch: t
     if count == 1:
         builder.product(node, *(builder.arranged(lambda one, to=own: one.reshape(to), name) for name, own in (a, b)))
         return
-    unit = UNIT if min(rows, columns, depth) > 1 else 1
-    to = [-(-size // unit) * unit for size in (rows, columns, depth)]
+    to = [-(-size // UNIT) * UNIT for size in (rows, columns, depth)]
     cuts = batch_cuts(*to)
     if cuts is None or count * math.prod(cuts) > MOST_MATRICES:
         raise builder.refuse(node, f"{count} products of {rows} x {depth} by {depth} x {columns}: no task has room")

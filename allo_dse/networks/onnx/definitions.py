@@ -48,10 +48,12 @@ def linear_parts(proto: NodeProto) -> list[NodeProto] | None:
     Each input comes with its scale and its zero, the output's follow; a bias has the product of the inputs' scales.
     """
 
+    from onnx import defs
+
     kind = proto.op_type.removeprefix("QLinear" if proto.op_type.startswith("QLinear") else "Q")
-    tensors = LINEAR.get(kind) if kind != proto.op_type else None
-    if tensors is None:
+    if kind == proto.op_type or not defs.has(kind):
         return None
+    tensors = (len(proto.input) - 2) // 3  # the output has two numbers, and a bias is one
     given, made, names = [*proto.input, "", ""], Parts(proto), list[str]()
     for at in range(tensors):
         axis = {"axis": 0 if kind == "Conv" else 1} if at else {}
@@ -178,13 +180,6 @@ def narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> tuple[list[Nod
     if given.get("bias"):
         made.step("Add", product, given["bias"])
     return made.done(made[1]), each
-
-
-LINEAR = {
-    **{"Conv": 2, "MatMul": 2, "Gemm": 2, "Add": 2, "Mul": 2},
-    **{"Sigmoid": 1, "LeakyRelu": 1, "AveragePool": 1, "GlobalAveragePool": 1, "Softmax": 1},
-}
-"""Operators on quantized tensors, as QLinear and their name or Q and their name: how many tensors they read."""
 
 
 def shape_of(type_: TypeProto) -> Shape | None:

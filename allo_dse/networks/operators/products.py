@@ -6,12 +6,9 @@ from typing import Any, cast
 
 import allo
 import allo.dataflow as df
-import numpy as np
-from allo.ir.types import Stream, bfloat16, float32, int8, int32
+from allo.ir.types import bfloat16, float32, int8
 from allo.memory import Layout
 from numpy.typing import NDArray
-
-from allo_dse.space.params import divisors
 
 from .execute import LEAST_TILE, MOST_TILE, Expr, Made, Operand, Work, tile_counts
 from .expressions import (
@@ -36,95 +33,66 @@ S, R = Layout.Shard, Layout.Replicate
 Floats = NDArray[np.float32]
 
 
-def gemv(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
-    """y = A @ x. Allo drops dimensions of a single element, and with them its matrix product's: it gets loops."""
-    Mt, Kt = M // Pm, K // Pk
-    Sum, Out = (int32, int32) if Ty == int8 else (float32, Ty)
-    LyA, Lyx, Lyy = [S(1), S(0)], [S(0)], [S(1)]
-
-    @df.region()
-    def top(A: Ty[M, K], x: Ty[K], y: Out[M]):
-        sums: Stream[Sum[Mt], 2][Pk - 1, Pm]
-
-        @df.kernel(mapping=[Pk, Pm], args=[A, x, y])
-        def gemv(local_A: Ty[M, K] @ LyA, local_x: Ty[K] @ Lyx, local_y: Out[M] @ Lyy):
-            pk, pm = df.get_pid()
-            before: Sum[Mt]
-            with allo.meta_if(pk > 0):
-                before[:] = sums[pk - 1, pm].get()
-            with allo.meta_else():
-                before[:] = 0
-            for i in range(Mt):
-                total: Sum = before[i]
-                for k in range(Kt):
-                    total += local_A[i, k] * local_x[k]
-                before[i] = total
-            with allo.meta_if(pk < Pk - 1):
-                sums[pk, pm].put(before)
-            with allo.meta_elif(pk == Pk - 1):
-                for i1 in range(Mt):
-                    local_y[i1] = before[i1]
-
-    return top
-
-
 def gemv_work(rows: int, depth: int, element: object, packed: Packed | None = None) -> Work:
     """[rows, depth] times a vector. A task has 2 to 32 rows; no core keeps more than 2,048 elements of one, twice."""
-    block, program, reference = 16, gemv, _product_with_vector
-    if packed:
-        block = packed.block
-        program, reference = loaded_text("gemv", _packed_gemv(packed))
+    block = packed.block if packed else 1
+    program, reference = loaded_text("gemv", _gemv_text(packed, whole=element == int8))
     return Work(
         "gemv",
         program,
         {
             **{"M": rows, "K": depth, "Ty": element},
-            **{"Pm": tile_counts(rows, 2, 32), "Pk": tile_counts(depth, 512, 2048, packed.block if packed else 1)},
+            **{"Pm": tile_counts(rows, 2, 32), "Pk": tile_counts(depth, 512, 2048, block)},
         },
         reference,
-        lambda p: {"M": 2 * p["Pm"], "K": block * p["Pk"]},
+        lambda p: {"M": 2 * p["Pm"], "K": max(16, block) * p["Pk"]},
         packed=packed is not None,
     )
 
 
-def _product_with_vector(A: Floats, x: Floats) -> Floats:
-    found: Floats = _widened(A) @ _widened(x)
-    return found
+def _gemv_text(packed: Packed | None, *, whole: bool) -> str:
+    """The text of a file with y = A @ x, and the reference in NumPy.
 
+    Allo drops dimensions of a single element, and with them its matrix product's: it gets loops.
 
-def _packed_gemv(packed: Packed) -> str:
-    """The text of a file with `gemv` of packed weights, [M, bytes of K], and the reference in NumPy."""
-    block = packed.block
-    at = f"b * {block} +"
-    head, loop = packed.loops(
-        lambda byte: f"local_A[i, b * {packed.bytes} + {byte}]",
-        lambda weight, k: f"part += {weight} * local_x[{at} {k}]",
-    )
-    body = [
-        "for i in range(Mt):",
-        "    total: float32 = before[i]",
-        f"    for b in range(Kt // {block}):",
-        *(f"        {line}" for line in (*head, "part: float32 = 0.0", *loop, "total += part * scale")),
-        "    before[i] = total",
-    ]
-    return f'''"""A matrix of packed weights by a vector."""
+    Args:
+        whole: whole numbers are multiplied.
+    """
+    kind, depth, lines = ("int8", "int32") if whole else ("Ty", "float32"), "K", list[str]()
+    (weights, sums), numbers = kind, "A.astype(np.int32) @ x.astype(np.int32)" if whole else "A @ x"
+    inner = ["for k in range(Kt):", "    total += local_A[i, k] * local_x[k]"]
+    if packed:
+        weights, depth = "int8", f"K // {packed.block} * {packed.bytes}"
+        lines, numbers = ["A = A.T", *packed.numpy_lines("A")], "x @ weights"
+        head, loop = packed.loops(
+            lambda byte: f"local_A[i, b * {packed.bytes} + {byte}]",
+            lambda weight, k: f"part += {weight} * local_x[b * {packed.block} + {k}]",
+        )
+        inner = [f"for b in range(Kt // {packed.block}):"]
+        inner += [f"    {line}" for line in (*head, "part: float32 = 0.0", *loop, "total += part * scale")]
+    body = [f"total: {sums} = before[i]", *inner, "before[i] = total"]
+    return f'''"""A matrix by a vector."""
 
 {HEAD}def program(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
-    Mt, Kt, D = M // Pm, K // Pk, K // {block} * {packed.bytes}
+    Mt, Kt, D = M // Pm, K // Pk, {depth}
 
     @df.region()
-    def top(A: int8[M, D], x: Ty[K], y: Ty[M]):
-        sums: Stream[float32[Mt], 2][Pk - 1, Pm]
+    def top(A: {weights}[M, D], x: {kind[0]}[K], y: {sums if whole else "Ty"}[M]):
+        sums: Stream[{sums}[Mt], 2][Pk - 1, Pm]
 
         @df.kernel(mapping=[Pk, Pm], args=[A, x, y])
-        def gemv(local_A: int8[M, D] @ [S(1), S(0)], local_x: Ty[K] @ [S(0)], local_y: Ty[M] @ [S(1)]):
+        def gemv(
+            local_A: {weights}[M, D] @ [S(1), S(0)], local_x: {kind[0]}[K] @ [S(0)],
+            local_y: {sums if whole else "Ty"}[M] @ [S(1)],
+        ):
             pk, pm = df.get_pid()
-            before: float32[Mt]
+            before: {sums}[Mt]
             with allo.meta_if(pk > 0):
                 before[:] = sums[pk - 1, pm].get()
             with allo.meta_else():
                 before[:] = 0
-{indented(3, body)}
+            for i in range(Mt):
+{indented(4, body)}
             with allo.meta_if(pk < Pk - 1):
                 sums[pk, pm].put(before)
             with allo.meta_elif(pk == Pk - 1):
@@ -135,14 +103,8 @@ def _packed_gemv(packed: Packed) -> str:
 
 
 def reference(A, x):
-    A = A.T
-{indented(1, packed.numpy_lines("A"))}    return x @ weights
+{indented(1, lines)}    return {numbers}
 '''
-
-
-def _widened(array: NDArray[np.generic]) -> NDArray[Any]:
-    """An array as it is multiplied."""
-    return array.astype(np.int32) if array.dtype.kind == "i" else array
 
 
 def gemm_work(rows: int, columns: int, depth: int, element: object, packed: Packed | None = None) -> Work:
@@ -198,22 +160,13 @@ def fitting_vector(size: int, least: int, most: int, unit: int = 1) -> int:
 
 
 def gemm_batch(B=12, M=64, N=64, K=64, P=12, Ty=bfloat16):
-    """Products of matrices: one for each task, or several in loops where matrix kernels do not have the sides."""
-    Bt, loops = B // P, M % UNIT + N % UNIT + K % UNIT
+    """Products of matrices, one for each task."""
 
     @df.region()
     def top(A: Ty[B * M, K], Bs: Ty[B * K, N], C: Ty[B * M, N]):
         @df.kernel(mapping=[P], args=[A, Bs, C])
         def gemm(a: Ty[B * M, K] @ [S(0), R], b: Ty[B * K, N] @ [S(0), R], c: Ty[B * M, N] @ [S(0), R]):
-            with allo.meta_if(loops == 0):
-                c[:, :] = allo.matmul(a, b)
-            with allo.meta_else():
-                for n in range(Bt):
-                    for i, j in allo.grid(M, N):
-                        total: float32 = 0.0
-                        for k in range(K):
-                            total += a[n * M + i, k] * b[n * K + k, j]
-                        c[n * M + i, j] = total
+            c[:, :] = allo.matmul(a, b)
 
     return top
 
@@ -241,11 +194,7 @@ def gemm_batch_work(count: int, rows: int, columns: int, depth: int, element: ob
         return made.reshape(-1, Bs.shape[1])
 
     params = {"B": count, "M": rows, "N": columns, "K": depth, "P": count, "Ty": element}
-    smaller = {"M": UNIT, "N": UNIT, "K": UNIT}
-    if any(side % UNIT for side in (rows, columns, depth)):
-        most = max(1, MATRIX_ELEMENTS // (rows * depth + depth * columns + rows * columns))
-        params["P"], smaller = divisors(count, at_least=-(-count // most), at_most=count), {"M": 1, "N": 4, "K": 4}
-    return Work("gemm_batch", gemm_batch, params, reference, lambda p: smaller)
+    return Work("gemm_batch", gemm_batch, params, reference, lambda p: dict.fromkeys("MNK", UNIT))
 
 
 # Fusion: programs of expressions become one, and products are followed by expressions that never go to DRAM.
