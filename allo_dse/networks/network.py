@@ -246,13 +246,13 @@ class Network:
         for tensor in inputs:
             self._known(tensor)
         if isinstance(made, Work):
-            for one in (made, *others):
-                shape = _checked(self, name, loaded(one), inputs, shape)
+            shape = _checked(self, name, loaded(made), inputs, shape)
         elif shape is None:
             shape = made.function(*(np.zeros(self.shapes[tensor], np.float32) for tensor in inputs)).shape
         assert shape is not None
-        step = Step(name, made, inputs, self._new(output, tuple(shape)))
-        self.steps.append(replace(step, others=tuple(replace(step, work=one) for one in others)))
+        self.steps.append(Step(name, made, inputs, self._new(output, tuple(shape))))
+        for one in others:
+            self.alternative(output, one, *inputs)
         return output
 
     def alternative(self, output: str, work: Work, *inputs: str, rounded_to: int = 0) -> None:
@@ -340,7 +340,7 @@ class Network:
         # Another evaluator's result is that of its own inputs: from ours it is as far as roundings before the step are.
         known = {*given, *(expected or {})}
         found = []
-        for step, one in ((step, way) for step in self.steps for way in step.ways):
+        for step, one in ((own, way) for own in self.steps for way in own.ways):
             taken = [exact[n] for n in one.inputs]
             comparable = known.issuperset([*one.inputs, one.output]) and not one.rounded_to
             own = step if one.inputs == step.inputs else one  # in the widest type

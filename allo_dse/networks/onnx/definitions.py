@@ -51,7 +51,7 @@ def linear_parts(proto: NodeProto) -> list[NodeProto] | None:
     from onnx import defs
 
     kind = proto.op_type.removeprefix("QLinear" if proto.op_type.startswith("QLinear") else "Q")
-    if kind == proto.op_type or not defs.has(kind):
+    if not proto.op_type.startswith(("QLinear", "QGemm")) or kind == "Concat" or not defs.has(kind):
         return None
     tensors = (len(proto.input) - 2) // 3  # the output has two numbers, and a bias is one
     given, made, names = [*proto.input, "", ""], Parts(proto), list[str]()

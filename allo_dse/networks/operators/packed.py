@@ -50,34 +50,39 @@ class Packed(Frozen):
         """Bytes of a block."""
         return self.head + self.block * self.bits // 8
 
-    def loops(self, place: Callable[[str], str], value: Callable[[str, str], str]) -> tuple[list[str], list[str]]:
-        """Return the lines that read the scale and the zero of a block, and those of the loop over its bytes.
+    def loop(self, place: Callable[[object], str], before: str, value: Callable[[str, str], str]) -> list[str]:
+        """Return the lines that go through a block's bytes.
 
         Args:
             place: from the number of a byte in the block to the text that reads it.
+            before: a line before the loop over its codes.
             value: from a weight before scaling and its number in the block to a line that uses it.
         """
-        rest = "".join([f" + ({place('2')} + 128) * 32", f" + {place('3')}"][: self.scale_bytes - 2])
-        head = [
-            f"size: int32 = {place('0')} * 256 + {place('1')} + 128",
-            "sign: float32 = 1.0",
-            "if size < 0:",
-            "    size = 0 - size",
-            "    sign = -1.0",
-            f"bits: int32 = size * 8192 + {LEAST_EXPONENT}{rest}",
-            "scale: float32 = bits.bitcast()",
-            "scale = scale * sign",
-        ]
-        less = ""
-        if self.zeros:
-            head, less = [*head, f"zero: int32 = {place(str(self.scale_bytes))}"], " - zero"
-        inner = [f"code: int32 = {place(f'{self.head} + k')}"]
+        rest = f" + ({place(2)} + 128) * 32 + {place(3)}" if self.scale_bytes > 2 else ""
+        each = f"""\
+    weight: float32 = code - zero
+    {value("weight", "k")}"""
         if self.bits == 4:
-            inner += ["high: int32 = code // 16", f"first: float32 = code - high * 16 - 8{less}"]
-            inner += [value("first", "k"), f"second: float32 = high{less}", value("second", f"k + {self.block // 2}")]
-        else:
-            inner += [f"weight: float32 = code{less}", value("weight", "k")]
-        return head, [f"for k in range({self.block * self.bits // 8}):", *(f"    {line}" for line in inner)]
+            each = f"""\
+    high: int32 = code // 16
+    first: float32 = code - high * 16 - 8 - zero
+    {value("first", "k")}
+    second: float32 = high - zero
+    {value("second", f"k + {self.block // 2}")}"""
+        return f"""\
+size: int32 = {place(0)} * 256 + {place(1)} + 128
+sign: float32 = 1.0
+if size < 0:
+    size = 0 - size
+    sign = -1.0
+bits: int32 = size * 8192 + {LEAST_EXPONENT}{rest}
+scale: float32 = bits.bitcast()
+scale = scale * sign
+zero: int32 = {place(self.scale_bytes) if self.zeros else 0}
+{before}
+for k in range({self.bytes - self.head}):
+    code: int32 = {place(f"{self.head} + k")}
+{each}""".splitlines()
 
     def numpy_lines(self, name: str) -> list[str]:
         """Return the lines that compute `weights` in NumPy.
@@ -86,16 +91,14 @@ class Packed(Frozen):
             name: of a matrix with a column for each column of the weights.
         """
         rest = " + (blocks[:, 2] + 128) * 32 + blocks[:, 3]" if self.scale_bytes > 2 else ""
-        return [
-            f"blocks = {name}.astype(np.int32).reshape(-1, {self.bytes}, {name}.shape[1])",
-            "size = blocks[:, 0] * 256 + blocks[:, 1] + 128",
-            f"scale = (np.abs(size) * 8192 + {LEAST_EXPONENT}{rest}).view(np.float32)",
-            f"codes = blocks[:, {self.head}:]",
-            *(["codes = np.concatenate([codes % 16 - 8, codes // 16], axis=1)"] if self.bits == 4 else []),
-            *([f"codes = codes - blocks[:, {self.scale_bytes}][:, None]"] if self.zeros else []),
-            "weights = codes.astype(np.float32) * np.where(size < 0, -scale, scale)[:, None]",
-            f"weights = weights.reshape(-1, {name}.shape[1])",
-        ]
+        each = "np.concatenate([codes % 16 - 8, codes // 16], axis=1)" if self.bits == 4 else "codes"
+        return f"""\
+blocks = {name}.astype(np.int32).reshape(-1, {self.bytes}, {name}.shape[1])
+size, codes = blocks[:, 0] * 256 + blocks[:, 1] + 128, blocks[:, {self.head}:]
+scale = (np.abs(size) * 8192 + {LEAST_EXPONENT}{rest}).view(np.float32)
+codes = {each} - {f"blocks[:, {self.scale_bytes}][:, None]" if self.zeros else 0}
+weights = codes.astype(np.float32) * np.where(size < 0, -scale, scale)[:, None]
+weights = weights.reshape(-1, {name}.shape[1])""".splitlines()
 
 
 class Weights(Frozen, eq=False):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import bfloat16, float32, int8
+from allo.ir.types import bfloat16, int8
 from allo.memory import Layout
 from numpy.typing import NDArray
 
@@ -64,12 +64,15 @@ def _gemv_text(packed: Packed | None, *, whole: bool) -> str:
     if packed:
         weights, depth = "int8", f"K // {packed.block} * {packed.bytes}"
         lines, numbers = ["A = A.T", *packed.numpy_lines("A")], "x @ weights"
-        head, loop = packed.loops(
+        loop = packed.loop(
             lambda byte: f"local_A[i, b * {packed.bytes} + {byte}]",
+            "part: float32 = 0.0",
             lambda weight, k: f"part += {weight} * local_x[b * {packed.block} + {k}]",
         )
-        inner = [f"for b in range(Kt // {packed.block}):"]
-        inner += [f"    {line}" for line in (*head, "part: float32 = 0.0", *loop, "total += part * scale")]
+        inner = [
+            f"for b in range(Kt // {packed.block}):",
+            *(f"    {line}" for line in (*loop, "total += part * scale")),
+        ]
     body = [f"total: {sums} = before[i]", *inner, "before[i] = total"]
     return f'''"""A matrix by a vector."""
 
@@ -244,14 +247,15 @@ def product_text(kind: str, made_of: Made) -> str:
     operand, packed, made = "int8" if whole else "Ty", made_of.packed, "allo.matmul(local_A, local_B)"
     weights, unpacked, lines, right = f"{operand}[K, N]", list[str](), list[str](), "B"
     if packed:
-        at, made, right = f"b * {packed.block} +", "allo.matmul(local_A, wide)", "weights"
-        head, loop = packed.loops(
-            lambda byte: f"local_B[b * {packed.bytes} + {byte}, j]",
-            lambda weight, k: f"wide[{at} {k}, j] = {weight} * scale",
-        )
+        made, right = "allo.matmul(local_A, wide)", "weights"
         weights, lines = f"int8[K // {packed.block} * {packed.bytes}, N]", packed.numpy_lines("B")
+        loop = packed.loop(
+            lambda byte: f"local_B[b * {packed.bytes} + {byte}, j]",
+            "",
+            lambda weight, k: f"wide[b * {packed.block} + {k}, j] = {weight} * scale",
+        )
         unpacked = ["wide: Ty[K // Pk, Nt] = 0", f"for b, j in allo.grid(K // Pk // {packed.block}, Nt):"]
-        unpacked += [f"    {line}" for line in (*head, *loop)]
+        unpacked += [f"    {line}" for line in loop]
     tensors = [
         f"A: {operand}[M, K]",
         f"B: {weights}",
