@@ -75,7 +75,6 @@ class Work:
         reference: from the arrays that the program reads (narrow floats as float32) to those that it writes.
         verify_with: from parameters to those of a smaller instance with the same tasks.
         made_of: of a program that was written from expressions, these.
-        packed: it unpacks weights of few bits.
     """
 
     kind: str
@@ -84,7 +83,6 @@ class Work:
     reference: Callable[..., object] | None = None
     verify_with: Callable[[Mapping[str, int]], Mapping[str, object]] | None = field(default=None, compare=False)
     made_of: Made | None = field(default=None, compare=False)
-    packed: bool = field(default=False, compare=False)
 
     @property
     def smallest(self) -> dict[str, object]:

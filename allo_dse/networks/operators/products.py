@@ -6,6 +6,7 @@ from typing import cast
 
 import allo
 import allo.dataflow as df
+import numpy as np
 from allo.ir.types import bfloat16, int8
 from allo.memory import Layout
 from numpy.typing import NDArray
@@ -46,7 +47,6 @@ def gemv_work(rows: int, depth: int, element: object, packed: Packed | None = No
         },
         reference,
         lambda p: {"M": 2 * p["Pm"], "K": max(16, block) * p["Pk"]},
-        packed=packed is not None,
     )
 
 
@@ -127,7 +127,6 @@ def gemm_work(rows: int, columns: int, depth: int, element: object, packed: Pack
         reference,
         lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": max(4, block) * p["Pk"]},
         made_of,
-        packed is not None,
     )
 
 
@@ -363,7 +362,7 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
     made_of = Made(stages=stages, to=after.to, sums=before.sums, packed=before.packed)
     program, reference = loaded_text(kind, product_text(kind, made_of))
     params = {**work.params, "Ty": following.params["Ty"]}
-    return Work(kind, program, params, reference, work.verify_with, made_of, work.packed)
+    return Work(kind, program, params, reference, work.verify_with, made_of)
 
 
 def _sides(work: Work) -> tuple[object, object]:
