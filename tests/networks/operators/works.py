@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from allo_dse.networks.operators.elementwise import FULL, normed, softmax
 from allo_dse.networks.operators.execute import Expr, Operand, Work
-from allo_dse.networks.operators.expressions import BINARY, expression_work, number
+from allo_dse.networks.operators.expressions import BINARY, WIDTH, expression_work, number
 
 
 def centred(x: Expr) -> Expr:
     """x less the mean of its row."""
-    return ("sub", x, _mean(x))
+    return ("sub", x, ("div", ("row_sum", x), WIDTH))
 
 
 def row_work(op: str, rows: int, width: int, element: object) -> Work:
