@@ -21,7 +21,6 @@ from .common.exports import lazy_exports
 from .common.plugins import register_target
 from .space.backend import add_backend
 
-
 __version__ = "0.2.0"
 
 _names, __getattr__ = lazy_exports(__name__, __file__)

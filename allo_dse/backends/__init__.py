@@ -11,6 +11,5 @@ from __future__ import annotations
 
 from allo_dse.common.exports import lazy_exports
 
-
 _names, __getattr__ = lazy_exports(__name__, __file__)
 __all__ = [*_names]

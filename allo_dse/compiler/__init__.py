@@ -8,6 +8,5 @@ from __future__ import annotations
 
 from allo_dse.common.exports import lazy_exports
 
-
 # Reading a compiled program does not need MLIR, which the compiler imports.
 __all__, __getattr__ = lazy_exports(__name__, __file__)

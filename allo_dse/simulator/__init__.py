@@ -13,5 +13,4 @@ from __future__ import annotations
 
 from allo_dse.common.exports import lazy_exports
 
-
 __all__, __getattr__ = lazy_exports(__name__, __file__)
