@@ -74,7 +74,8 @@ def _operation(name: str, results: str = "", operands: str = "stream", attribute
         results: their names. operands: those of `_INDICES` are of type index. attribute: name of its number.
     """
     types: dict[str, Any] = dict.fromkeys(results.split(), ext.Result[_AnyType])
-    types |= {one: ext.Operand[ir.IndexType if one in _INDICES else _AnyType] for one in operands.split()}
+    index: Any = ext.Operand[ir.IndexType]
+    types |= {one: index if one in _INDICES else ext.Operand[_AnyType] for one in operands.split()}
     types[attribute] = ir.IntegerAttr
     title = "".join(map(str.title, name.split("_")))
     return new_class(title, (_Operation,), {"name": name}, lambda own: own.update(__annotations__=types))

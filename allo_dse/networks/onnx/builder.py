@@ -187,9 +187,8 @@ class Builder:
                 yield self.known(b.floats), 0
         elif self.element is not int8 and columns > 1:
             known = {**self.graph.known, **self.net.constants}.get(b)
-            for bits in self.bits if known is not None else ():
-                if weights := rounded(known.reshape(-1, columns), bits, depth):
-                    yield weights, bits
+            found = [] if known is None else [rounded(known.reshape(-1, columns), bits, depth) for bits in self.bits]
+            yield from ((own, bits) for own, bits in zip(found, self.bits, strict=False) if own)
 
     def _padded(self, name: str, shape: Shape, to: Shape) -> str:
         """A matrix with zeros after its rows and columns."""

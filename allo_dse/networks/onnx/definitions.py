@@ -166,7 +166,7 @@ def narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> tuple[list[Nod
 
     def unpacked(packed: Array, count: int) -> Array:
         if bits < 8 and packed.dtype == np.uint8:
-            packed = packed.astype(np.uint8)[..., None] >> np.arange(0, 8, bits, np.uint8) & ((1 << bits) - 1)
+            packed = packed.astype(np.uint8)[..., None] >> np.arange(0, 8, bits).astype(np.uint8) & ((1 << bits) - 1)
         return packed.reshape(columns, -1)[:, :count]
 
     codes, scales = unpacked(known[needed[0]], blocks * block), known[needed[1]].reshape(columns, blocks)

@@ -243,10 +243,10 @@ def product_text(kind: str, made_of: Made) -> str:
             + indented(3, ["pm, pn = df.get_pid()", f"x{at}: {types[at]}[Mt, Nt] = stage{at}[pm, pn].get()", *made])
         )
     end = ["stage0[pm, pn].put(after)"] if own else _stage(first, None, 0, "local_C", plain=to == made_of.sums)
-    operand, packed, made = "int8" if whole else "Ty", made_of.packed, "allo.matmul(local_A, local_B)"
-    weights, unpacked, lines, right = f"{operand}[K, N]", list[str](), list[str](), "B"
+    operand, packed, product = "int8" if whole else "Ty", made_of.packed, "allo.matmul(local_A, local_B)"
+    weights, right, unpacked, lines = f"{operand}[K, N]", "B", list[str](), list[str]()
     if packed:
-        made, right = "allo.matmul(local_A, wide)", "weights"
+        product, right = "allo.matmul(local_A, wide)", "weights"
         weights, lines = f"int8[K // {packed.block} * {packed.bytes}, N]", packed.numpy_lines("B")
         loop = packed.loop(
             lambda byte: f"local_B[b * {packed.bytes} + {byte}, j]",
@@ -268,7 +268,7 @@ def product_text(kind: str, made_of: Made) -> str:
         weights=weights,
         unpacked=indented(3, unpacked),
         sums=made_of.sums,
-        added=f"{made} + before" if whole else f"allo.add({made}, before)",
+        added=f"{product} + before" if whole else f"allo.add({product}, before)",
         last=indented(4, end).rstrip(),
     )
     lines += ["product = A.astype(np.int32) @ B.astype(np.int32)" if whole else f"product = A @ {right}"]

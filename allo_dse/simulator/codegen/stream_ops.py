@@ -37,7 +37,8 @@ def find(root: ir.Module | Op, wanted: Callable[[str], bool]) -> list[ir.Operati
 
 def _reduced(kind: type[Take | Offer], token: ir.Type, op: ir.Operation) -> ir.Value:
     """The operation, of kind Take or Offer, that stands for a stream operation."""
-    return kind(token, op.operands[0], op.attributes["op"]).token
+    found: ir.Value = kind(token, op.operands[0], op.attributes["op"]).token
+    return found
 
 
 def _scalar_get(op: ir.Operation) -> None:
