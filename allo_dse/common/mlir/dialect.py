@@ -31,10 +31,10 @@ Lowering reduces the stream operations that move tokens to four, whose result is
     %token, %ok = "df.try_take"(%stream) {op = 4} : (index) -> (memref<f32>, i1)    df.try_offer likewise
 """
 
+# `ext` reads annotations when the classes are made, so they cannot be strings (no `from __future__` import).
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import new_class
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .bindings import ext, ir
@@ -67,30 +67,83 @@ _AnyType: TypeAlias = Any
 """The constraint that every type meets."""
 
 
-def _operation(name: str, results: str = "", operands: str = "stream", attribute: str = "op") -> Any:
-    """Return the class of an operation.
-
-    Args:
-        results: their names. operands: those of `_INDICES` are of type index. attribute: name of its number.
-    """
-    types: dict[str, Any] = dict.fromkeys(results.split(), ext.Result[_AnyType])
-    index: Any = ext.Operand[ir.IndexType]
-    types |= {one: index if one in _INDICES else ext.Operand[_AnyType] for one in operands.split()}
-    types[attribute] = ir.IntegerAttr
-    title = "".join(map(str.title, name.split("_")))
-    return new_class(title, (_Operation,), {"name": name}, lambda own: own.update(__annotations__=types))
+class _OnStream(_Operation):
+    stream: ext.Operand[ir.IndexType]
+    op: ir.IntegerAttr
 
 
-_INDICES = {"stream", "times", "index"}
-Get, Put = _operation("get", "value"), _operation("put", "", "stream value")
-GetBlock, PutBlock = (_operation(one, "", "stream buffer") for one in ("get_block", "put_block"))
-TryGet, TryPut = _operation("try_get", "value ok"), _operation("try_put", "ok", "stream value")
-TryGetBlock, TryPutBlock = (_operation(one, "ok", "stream buffer") for one in ("try_get_block", "try_put_block"))
-Empty, Full = (_operation(one, "answer") for one in ("empty", "full"))
-Take, Offer = (_operation(one, "token") for one in ("take", "offer"))
-TryTake, TryOffer = (_operation(one, "token ok") for one in ("try_take", "try_offer"))
-Cost, CostTimes = _operation("cost", "", "", "site"), _operation("cost_times", "", "times", "site")
-Fault, Breathe = _operation("fault", "", "index", "check"), _operation("breathe", "", "", "turns")
+class Get(_OnStream, name="get"):
+    value: ext.Result[_AnyType]
+
+
+class GetBlock(_OnStream, name="get_block"):
+    buffer: ext.Operand[_AnyType]
+
+
+class Put(_OnStream, name="put"):
+    value: ext.Operand[_AnyType]
+
+
+class PutBlock(GetBlock, name="put_block"):
+    pass
+
+
+class TryGet(Get, name="try_get"):
+    ok: ext.Result[_AnyType]
+
+
+class TryGetBlock(GetBlock, name="try_get_block"):
+    ok: ext.Result[_AnyType]
+
+
+class TryPut(Put, name="try_put"):
+    ok: ext.Result[_AnyType]
+
+
+class TryPutBlock(TryGetBlock, name="try_put_block"):
+    pass
+
+
+class Empty(_OnStream, name="empty"):
+    answer: ext.Result[_AnyType]
+
+
+class Full(Empty, name="full"):
+    pass
+
+
+class Cost(_Operation, name="cost"):
+    site: ir.IntegerAttr
+
+
+class CostTimes(_Operation, name="cost_times"):
+    times: ext.Operand[ir.IndexType]
+    site: ir.IntegerAttr
+
+
+class Fault(_Operation, name="fault"):
+    index: ext.Operand[ir.IndexType]
+    check: ir.IntegerAttr
+
+
+class Breathe(_Operation, name="breathe"):
+    turns: ir.IntegerAttr
+
+
+class Take(_OnStream, name="take"):
+    token: ext.Result[_AnyType]
+
+
+class Offer(Take, name="offer"):
+    pass
+
+
+class TryTake(Take, name="try_take"):
+    ok: ext.Result[_AnyType]
+
+
+class TryOffer(TryTake, name="try_offer"):
+    pass
 
 
 POLLS = frozenset(
