@@ -27,14 +27,13 @@ from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from ..strided import simplified
 from .builder import Array, Builder, InvalidModel
 from .definitions import RECURRENT, why_looped
-from .elementwise import Groups, add_group
+from .elementwise import REDUCTIONS, Groups, add_group, reduction
 from .evaluate import NotComputed, evaluate
 from .graph import Graph, Node, read_graph
 from .host import host_step, indices_outside, joined_hosts
 from .images import batch_norm, conv, pool, resize
 from .patterns import parts_of, with_patterns
 from .quantized import in_whole_numbers
-from .reductions import REDUCTIONS, reduction
 
 if TYPE_CHECKING:
     from onnx import ModelProto
