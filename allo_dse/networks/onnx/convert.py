@@ -234,7 +234,7 @@ class Conversion:
     def _by_host(self, node: Node, why: StudyError) -> None:
         """Add a host step for each output of a node that is read."""
         graph, builder = self.builder.graph, self.builder
-        if outside := indices_outside(node, graph.shapes[node.inputs[0]] if node.inputs else (), graph.known):
+        if outside := indices_outside(node, graph.shapes.get("".join(node.inputs[:1]), ()), graph.known):
             raise InvalidModel(f"{graph.name}: {node.place}: {outside}", hint="export the model again")
         if self.host == "never":
             self.refused.append(why)

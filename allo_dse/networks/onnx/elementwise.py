@@ -1,4 +1,4 @@
-"""Functions of elements, and reductions: nodes of ONNX that follow each other become one expression, and one program."""
+"""Functions of elements, and reductions: nodes of ONNX that follow each other become an expression and a program."""
 
 from __future__ import annotations
 
