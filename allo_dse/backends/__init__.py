@@ -4,7 +4,7 @@ A kind is a `Backend`: it maps folded graphs onto its devices, checks and times 
 from. `register_backend` and entry points add kinds.
 
 Imports: common, compiler, device, drawing, eval, lang, mapper, simulator, space.
-Imported by: allo_dse, cli, networks, tune.
+Imported by: cli, networks, tune.
 """
 
 from __future__ import annotations
