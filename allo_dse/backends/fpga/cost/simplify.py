@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import count, product
 from typing import Any
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import WIRING, Branch, Loop, Nest, Node, Op, ops_of, read_nest, walk
 
+from .memory import WORD_BITS
+
+PACKED = frozenset({"df.get_block", "df.put_block"})
+"""Operations that move blocks."""
+_FIRST_WORD = 1 << 32  # beyond the values of a body
 _MODULAR = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.andi", "arith.ori", "arith.xori"})
 _LOW_BITS = _MODULAR | {"arith.extsi", "arith.extui", "arith.trunci"}
 _ADDERS = 2  # non-zero signed digits of a constant that a product with it may have, to be built of an adder
@@ -20,6 +27,7 @@ _ADDERS = 2  # non-zero signed digits of a constant that a product with it may h
 def simplified(mlir: str) -> Nest:
     """Return a task body with the operations that the tool builds."""
     nest = read_nest(mlir)
+    nest = replace(nest, body=_packed(nest.body, count(_FIRST_WORD)))
     body, tables = _without_copies(nest)
     used = {op.access.array for op in ops_of(body) if op.access is not None}
     arrays = {name: array for name, array in nest.arrays.items() if name in used or not array.values}
@@ -30,6 +38,34 @@ def simplified(mlir: str) -> Nest:
     makers = {value: op for op in ops_of(body) for value in op.outputs}
     needed = _needed_bits(body)
     return replace(nest, body=tuple(_narrowed(node, needed, makers) for node in body), arrays=arrays)
+
+
+def _packed(nodes: Iterable[Any], numbers: Iterator[int]) -> tuple[Node, ...]:
+    """Return nodes in which blocks of one word are taken at once, and their elements stored, or loaded and put."""
+    found: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            found.append(replace(node, body=_packed(node.body, numbers)))
+        elif isinstance(node, Branch):
+            found.append(replace(node, sides=tuple(_packed(side, numbers) for side in node.sides)))
+        elif node.name in PACKED and node.bits * math.prod(node.block) <= WORD_BITS:
+            gets, base = node.direction == "get", node.access.index
+            size, word = math.prod(node.block), next(numbers)
+            values = [word] * size if gets else [next(numbers) for _ in range(size)]
+            moves = []
+            for value, place in zip(values, product(*map(range, node.block)), strict=True):
+                inside = (0,) * (len(base) - len(place)) + place
+                index = tuple(form and form + Linear((), at) for form, at in zip(base, inside, strict=True))
+                access = replace(node.access, write=gets, index=index)
+                inputs, outputs = ((value,), ()) if gets else ((), (value,))
+                moves.append(Op("store" if gets else "load", inputs, outputs, "", node.bits, access=access))
+            whole = replace(node, bits=node.bits * size, access=None, block=())
+            found += (
+                [replace(whole, outputs=(word,)), *moves] if gets else [*moves, replace(whole, inputs=tuple(values))]
+            )
+        else:
+            found.append(node)
+    return tuple(found)
 
 
 def _without_copies(nest: Nest) -> tuple[tuple[Node, ...], Mapping[str, tuple[int, ...]]]:

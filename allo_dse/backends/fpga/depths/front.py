@@ -21,7 +21,7 @@ from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.replay.trace_data import TraceError
 from allo_dse.space.design import Design
 
-from ..cost.memory import BRAM18_BITS, fifo_resources, fifo_steps
+from ..cost.memory import BRAM18_BITS, fifo_resources, fifo_steps, word_of
 from ..mapping import FpgaMapping
 from ..network import SMALLEST_DEPTH, FpgaNetwork, fpga_network
 from .solver import DepthSolver, hopeless, known_depths, most_tokens, solve_depths
@@ -138,10 +138,9 @@ class DesignRuns:
 
     def steps(self, stream: int, tokens: int) -> Sequence[tuple[int, int]]:
         """The memories of all FIFOs of an array: (depth in tokens, bits)."""
-        array, count = self._arrays[stream], self._counts[stream]
-        block = math.prod(array.block)
-        steps = fifo_steps(self._device, array.dtype.bits, max(tokens, SMALLEST_DEPTH) * block)
-        found = {elements // block: bits * count for elements, bits in reversed(steps)}
+        width, words = word_of(self._arrays[stream])
+        steps = fifo_steps(self._device, width, max(tokens, SMALLEST_DEPTH) * words)
+        found = {depth // words: bits * self._counts[stream] for depth, bits in reversed(steps)}
         return sorted((depth, bits) for depth, bits in found.items() if depth >= SMALLEST_DEPTH)
 
     def run(self, depths: IntArray) -> DepthRun:

@@ -9,10 +9,8 @@ from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import StreamArray
 
+from ...cost.memory import word_of
 from .expressions import Element, element_of_dtype
-
-WORD_BITS = 1024
-"""A block of at most so many bits moves as one word; a larger one element by element, as no FIFO is that wide."""
 
 
 class Carrier(Frozen):
@@ -78,5 +76,5 @@ def carriers(program: CompiledProgram, depths: Mapping[str, int]) -> dict[str, C
 def _carrier(array: StreamArray, depth: int, polled: bool) -> Carrier:
     """Return the carrier of a stream array. Blocks of a polled stream stay whole, so that one poll covers a block."""
     element, size = element_of_dtype(array.dtype), math.prod(array.block)
-    by_element = bool(array.block) and not polled and size * array.dtype.bits > WORD_BITS
+    by_element = not polled and word_of(array)[1] > 1
     return Carrier(element, array.block, by_element, depth * (size if by_element else 1), array.shape)
