@@ -55,7 +55,7 @@ def record(e: Emitter, streams: ir.Value, number: ir.Value) -> ir.Value:
 
 
 def may_move(e: Emitter, stream: ir.Value, *, getting: bool) -> ir.Value:
-    """Whether a stream has a token to get, or room to put one."""
+    """Return whether a stream has a token to get, or room to put one."""
     head, tail = e.load(stream, Stream.HEAD), e.load(stream, Stream.TAIL)
     return e.is_(head, "<", tail) if getting else e.is_(e.sub(tail, head), "<", e.load(stream, Stream.DEPTH))
 
@@ -108,7 +108,7 @@ def _view(e: Emitter, stream: ir.Value, getting: bool, words: int | None) -> _Vi
 
 
 def _soonest(e: Emitter, view: _View, getting: bool) -> ir.Value:
-    """The clock at which the token can be taken, or its slot is free."""
+    """Return the clock at which the token can be taken, or its slot is free."""
     if getting:
         return e.add(e.load(view.entry(e, view.count), Entry.PUT), e.half(view.stream, Stream.FORMAT, 0))
     freed = view.entry(e, e.sub(view.count, e.load(view.stream, Stream.DEPTH)))
@@ -118,7 +118,7 @@ def _soonest(e: Emitter, view: _View, getting: bool) -> ir.Value:
 def move(
     e: Emitter, getting: bool, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None = None
 ) -> tuple[ir.Value, ir.Value]:
-    """Take the oldest token of a stream that has one, or add one, whose bytes are yet to be written, where there is room.
+    """Take the oldest token of a stream, or add one, whose bytes are yet to be written; there is one, or room for it.
 
     Args:
         words: words per ring entry, where known.
