@@ -381,16 +381,16 @@ class Use(Frozen):
 
     Attributes:
         place: the kernel and its place in the source.
-        waiting: interval and name of a loop that waits for ports of the tensor's banks; None if none does.
+        waiting: name and interval of a loop that waits for ports of the tensor's banks; None if none does.
     """
 
     place: str
-    waiting: tuple[int, str] | None
+    waiting: tuple[str, int] | None
 
     def __str__(self) -> str:
         if self.waiting is None:
             return f"serve {self.place}"
-        ii, loop = self.waiting
+        loop, ii = self.waiting
         return f"are too few for {self.place}, whose loop {loop} waits for their ports (interval {ii})"
 
 
@@ -433,10 +433,10 @@ def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, Use]]]:
         tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports if port.tensor.shape}
         for name, storage in cost.storages.items():
             if storage.array.argument in tensors:
-                slow = [(loop.ii, loop.names[-1]) for loop in cost.loops if loop.limit == f"ports of {name}"]
-                worst = max(slow, key=lambda one: one[0], default=None)
+                slow = [(loop.names[-1], loop.ii) for loop in cost.loops if loop.limit == f"ports of {name}"]
+                worst = max(slow, key=lambda one: one[1], default=None)
                 uses, use = found.setdefault(tensors[storage.array.argument], {}), Use(place, worst)
                 _, known = uses.setdefault(kernel.name, (storage.banks, use))
-                if (use.waiting or (0,))[0] > (known.waiting or (0,))[0]:
+                if (use.waiting or ("", 0))[1] > (known.waiting or ("", 0))[1]:
                     uses[kernel.name] = storage.banks, use
     return found
