@@ -67,7 +67,8 @@ def poll(
     known = e.new_block()
     e.branch_if(may_move(e, stream, getting=getting), known, unknown)
     e.go(known)
-    e.branch_if(e.is_(_soonest(e, _view(e, stream, getting, None), getting), "<=", clock), yes, no)
+    _, soonest = _soonest(e, _view(e, stream, getting, None), getting)
+    e.branch_if(e.is_(soonest, "<=", clock), yes, no)
 
 
 def block(e: Emitter, node: ir.Value, stream: ir.Value, state: State, op: Word) -> None:
@@ -107,12 +108,11 @@ def _view(e: Emitter, stream: ir.Value, getting: bool, words: int | None) -> _Vi
     )
 
 
-def _soonest(e: Emitter, view: _View, getting: bool) -> ir.Value:
-    """Return the clock at which the token can be taken, or its slot is free."""
-    if getting:
-        return e.add(e.load(view.entry(e, view.count), Entry.PUT), e.half(view.stream, Stream.FORMAT, 0))
-    freed = view.entry(e, e.sub(view.count, e.load(view.stream, Stream.DEPTH)))
-    return e.add(e.load(freed, Entry.TAKEN), 1)
+def _soonest(e: Emitter, view: _View, getting: bool) -> tuple[ir.Value, ir.Value]:
+    """Return the entry of the token to get, or of the one whose slot a put takes, and the clock from which it may."""
+    entry = view.entry(e, view.count if getting else e.sub(view.count, e.load(view.stream, Stream.DEPTH)))
+    then = e.load(entry, Entry.PUT if getting else Entry.TAKEN)
+    return entry, e.add(then, e.half(view.stream, Stream.FORMAT, 0) if getting else 1)
 
 
 def move(
@@ -127,8 +127,9 @@ def move(
         The clock after it, and the address of the token's bytes.
     """
     view = _view(e, stream, getting, words)
-    now = e.max(clock, _soonest(e, view, getting))
-    entry = view.entry(e, view.count)
+    entry, soonest = _soonest(e, view, getting)
+    now = e.max(clock, soonest)
+    entry = entry if getting else view.entry(e, view.count)
     e.store(now, entry, Entry.TAKEN if getting else Entry.PUT)
     e.store(e.add(view.count, 1), stream, Stream.HEAD if getting else Stream.TAIL)
     _observe(e, view, now, getting)
