@@ -74,7 +74,7 @@ def test_the_loops_of_a_single_task_are_searched_unless_the_study_says_otherwise
         found = one.space.decode(random_suggest(np.random.default_rng(0)))
         return {name for name in present(found).genes if name.startswith(("schedule", "loops", "parts"))}
 
-    def loops(A: int32[8, 8], B: int32[8, 8], C: int32[8, 8]) -> None:  # type: ignore[valid-type]
+    def loops(A: int32[8, 8], B: int32[8, 8], C: int32[8, 8]) -> None:
         for i in range(8):
             for j in range(8):
                 for k in range(8):
