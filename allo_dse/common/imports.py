@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -12,15 +12,15 @@ from pathlib import Path
 
 
 def lazy_exports(package: str, file: str) -> tuple[list[str], Callable[[str], object]]:
-    """Return `__all__` and `__getattr__` of a package: the names that it imports for type checkers.
+    """`__all__` and `__getattr__` of a package, whose names are imported when first used.
+
+    The stub beside it, `__init__.pyi`, lists its names as type checkers read them: `from .module import Name as Name`.
 
     Args:
-        package: its `__name__`.
-        file: its `__file__`, which is read.
+        package: its `__name__`. file: its `__file__`.
     """
-    blocks = (node.body for node in ast.parse(Path(file).read_text("utf-8")).body if isinstance(node, ast.If))
-    imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
-    module_of = {alias.name: f"{'.' * node.level}{node.module}" for node in imports for alias in node.names}
+    stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    module_of = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", stub, re.MULTILINE)}
 
     def attribute(name: str) -> object:
         if name not in module_of:

@@ -9,22 +9,8 @@ Imports: common.
 Imported by: allo_dse, backends, cli, dashboard, drawing, eval, mapper.
 """
 
-# ruff: noqa: I001 - names are grouped by module
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from allo_dse.common.imports import lazy_exports
-
-if TYPE_CHECKING:
-    from .codegen.signature import Body as Body, Tiles as Tiles
-    from .deadlock import DeadlockError as DeadlockError
-    from .engine.engine import compile_bodies as compile_bodies, table_engine as table_engine
-    from .engine.frames import repeated as repeated
-    from .engine.run_result import RunResult as RunResult, SimResult as SimResult
-    from .network.network import Network as Network, NetworkBuilder as NetworkBuilder
-    from .network.tables import Table as Table
-    from .replay.trace import Trace as Trace
-    from .replay.trace_build import Frames as Frames, Get as Get, Loop as Loop, Put as Put
 
 __all__, __getattr__ = lazy_exports(__name__, __file__)
