@@ -22,7 +22,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, TensorPort, ends_of
 from allo_dse.eval.execute.run import Wiring, class_of_task, wiring_of
 from allo_dse.mapper.graph.ports import tasks_by_class
-from allo_dse.simulator.network.network import Ends, Labels, Network, NetworkBuilder, stream_ends
+from allo_dse.simulator.network.network import Ends, Labels, Network, NetworkBuilder, default_latency, stream_ends
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.run_time.records import Code
 
@@ -60,8 +60,8 @@ class TensorCopies:
         fifo: by tensor and what is done with it, the streams of each node that say whether there is room, and whether
             there is a tile: (2, nodes).
         deliveries: the processes that move tiles of tensors that stay in DRAM.
-        edges: by name of a stream at the program's edge, its number; passing: the processes between those and their
-            AXI adapters.
+        edges: by name of a stream at the program's edge, its number.
+        passing: the processes between those and AXI adapters of their own, or ports, with the tensors' names.
     """
 
     def __init__(self, mapping: FpgaMapping, builder: NetworkBuilder, *, logged: bool = False) -> None:
@@ -77,7 +77,7 @@ class TensorCopies:
         self.deliveries: dict[tuple[str, str], int] = {}
         streams = mapping.scheduled.edged.streams.values()
         self.edges = {stream.name: self._builder.stream(stream.depth) for stream in streams}
-        self.passing: list[int] = []
+        self.passing: dict[int, str] = {}
 
     def _ports(self, place: str) -> Iterator[tuple[TensorPort, IntArray, IntArray]]:
         """The ports of tensors in one place, with the nodes and the process ids of the tasks that use them."""
@@ -126,15 +126,24 @@ class TensorCopies:
             numbers += [move(use, does, port) for does in use.directions]
         for use in self._mapping.tensors:
             if use.place == "axis":
-                self.passing.append(self._pass_on(use, use.directions[0], None))
+                self.passing[self._pass_on(use, use.directions[0], None)] = use.tensor.name
         return tuple(numbers)
 
     def _burst(self, use: TensorUse, does: Does, port: int) -> int:
-        """The AXI adapter of a streamed tensor; another process moves elements between its bursts and the task."""
-        words = math.prod(use.tensor.shape)
+        """The AXI adapter of a streamed tensor; another process moves elements between its bursts and the task.
+
+        Bursts of a port of its own that are as fast as the elements only take time before the first, or after the last.
+        """
+        words, latency_cycles = math.prod(use.tensor.shape), self._mapping.device.external.latency_cycles
         bursts, rest = divmod(words, use.transfers.burst)
+        per_request = math.ceil(latency_cycles / use.transfers.outstanding)
+        is_alone = sum(one.uses_port for one in self._mapping.tensors) <= self._mapping.device.external.ports
+        if is_alone and max(use.cycles(use.transfers.burst), per_request) <= use.transfers.burst <= words:
+            alone = use.transfers.burst if does == "reads" or not rest else rest
+            last = max(use.cycles(alone), per_request) + default_latency(use.transfers.outstanding)
+            return self._pass_on(use, does, None, latency_cycles + last)
         between = self._builder.stream(use.transfers.outstanding)
-        table, latency_cycles = Table(), self._mapping.device.external.latency_cycles
+        table = Table()
         if does == "reads":
             table.wait(latency_cycles)
         for count, length in ((bursts, use.transfers.burst), (rest > 0, rest)):
@@ -142,18 +151,23 @@ class TensorCopies:
                 if does == "writes":
                     table.get(0)
                 # No more requests are under way than the adapter allows.
-                table.request(0, max(use.cycles(length), math.ceil(latency_cycles / use.transfers.outstanding)))
+                table.request(0, max(use.cycles(length), per_request))
                 if does == "reads":
                     table.put(0)
         if does == "writes":
             table.wait(latency_cycles)
         adapter = self._builder.process(table, [between], [port])
-        self.passing.append(self._pass_on(use, does, between))
+        self.passing[self._pass_on(use, does, between)] = use.tensor.name
         return adapter
 
-    def _pass_on(self, use: TensorUse, does: Does, bursts: int | None) -> int:
-        """A process that moves an element per cycle; from or to bursts, if there is an adapter."""
+    def _pass_on(self, use: TensorUse, does: Does, bursts: int | None, latency: int = 0) -> int:
+        """A process that moves an element per cycle; from or to bursts, if there is an adapter.
+
+        Args:
+            latency: cycles before the first element of a tensor that is read, or after the last of one that is written.
+        """
         words, table = math.prod(use.tensor.shape), Table()
+        table.advance(latency * (does == "reads"))
         length = words if bursts is None else use.transfers.burst
         for count, size in ((words // length, length), (words % length > 0, words % length)):
             with table.repeat(int(count)):
@@ -164,6 +178,7 @@ class TensorCopies:
                     table.wait(1)
                 if bursts is not None and does == "writes":
                     table.put(1)
+        table.advance(latency * (does == "writes"))
         ends = [self.edges[self._mapping.scheduled.edged.streams[use.tensor.name].name]]
         return self._builder.process(table, ends if bursts is None else [*ends, bursts], [])
 
@@ -225,7 +240,7 @@ class FpgaNetwork(Frozen):
         movers: process numbers of copies in and out.
         deliveries: those of tensors that stay in DRAM, by tensor and "reads" or "writes"; where they were to, they log
             when each tile has been moved.
-        passing: process numbers between tasks and what streams at the program's edge.
+        passing: process numbers between tasks and what streams at the program's edge, with the tensors' names.
         inside: per FIFO the tokens it must hold because it is a buffer within a folded node; 0 between nodes.
     """
 
@@ -233,7 +248,7 @@ class FpgaNetwork(Frozen):
     task: IntArray
     wiring: Wiring
     movers: tuple[int, ...]
-    passing: tuple[int, ...]
+    passing: Mapping[int, str]
     inside: IntArray
     deliveries: Mapping[tuple[str, str], int]
 
@@ -271,9 +286,7 @@ def fpga_network(
         builder.nodes(task[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
     for mover in (*movers, *copies.passing):
         builder.node([mover])
-    return FpgaNetwork(
-        builder.build(), task, wiring, movers, tuple(copies.passing), vmg.uses.fifos.held, copies.deliveries
-    )
+    return FpgaNetwork(builder.build(), task, wiring, movers, copies.passing, vmg.uses.fifos.held, copies.deliveries)
 
 
 def _require_room(mapping: FpgaMapping) -> None:
@@ -463,7 +476,6 @@ def labels_of(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
         for verb, does in (("load", use.reads), ("store", use.writes))
         if does
     ]
-    streamed = [use for place in ("stream", "axis") for use in mapping.tensors if use.place == place]
-    names += [f"stream {use.tensor.name}" for use in streamed]
-    copies = dict(zip((*network.movers, *network.passing), names, strict=True))
+    copies = dict(zip(network.movers, names, strict=True))
+    copies |= {process: f"stream {name}" for process, name in network.passing.items()}
     return FpgaLabels(program, network, number, copies, stream_ends(network.network, {}))
