@@ -22,7 +22,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, TensorPort, ends_of
 from allo_dse.eval.execute.run import Wiring, class_of_task, wiring_of
 from allo_dse.mapper.graph.ports import tasks_by_class
-from allo_dse.simulator.network.network import Ends, Labels, Network, NetworkBuilder, default_latency, stream_ends
+from allo_dse.simulator.network.network import Ends, Labels, Network, NetworkBuilder, stream_ends
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.run_time.records import Code
 
@@ -38,7 +38,7 @@ Does = Literal["reads", "writes"]
 _Step = tuple[IntArray, Code, IntArray | int, IntArray | int]
 """Operations of one kind: what they belong to, their code, ports and cycles."""
 
-NAME, VERSION = "fpga-simulator", "11"
+NAME, VERSION = "fpga-simulator", "12"
 """Of the evaluator that times these networks; the version changes when numbers do."""
 SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _NO_PIECE = 1 << 62
@@ -132,15 +132,15 @@ class TensorCopies:
     def _burst(self, use: TensorUse, does: Does, port: int) -> int:
         """The AXI adapter of a streamed tensor; another process moves elements between its bursts and the task.
 
-        Bursts of a port of its own that are as fast as the elements only take time before the first, or after the last.
+        Where bursts are as fast as elements, on a port of their own, a reader only waits for the first element, and the
+        last burst is written after the last element.
         """
         words, latency_cycles = math.prod(use.tensor.shape), self._mapping.device.external.latency_cycles
         bursts, rest = divmod(words, use.transfers.burst)
         per_request = math.ceil(latency_cycles / use.transfers.outstanding)
         is_alone = sum(one.uses_port for one in self._mapping.tensors) <= self._mapping.device.external.ports
-        if is_alone and max(use.cycles(use.transfers.burst), per_request) <= use.transfers.burst <= words:
-            alone = use.transfers.burst if does == "reads" or not rest else rest
-            last = max(use.cycles(alone), per_request) + default_latency(use.transfers.outstanding)
+        if is_alone and max(use.cycles(use.transfers.burst), per_request) <= use.transfers.burst:
+            last = max(use.cycles(rest or use.transfers.burst), per_request) * (does == "writes")
             return self._pass_on(use, does, None, latency_cycles + last)
         between = self._builder.stream(use.transfers.outstanding)
         table = Table()
