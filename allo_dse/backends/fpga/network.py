@@ -114,20 +114,21 @@ class TensorCopies:
         found[:, used] = self._builder.streams(np.ones(each * used.sum(), np.int64)).reshape(each, -1)
         return found
 
-    def movers(self) -> tuple[int, ...]:
-        """Add the processes; tensors beyond the number of AXI ports share them in turn."""
+    def movers(self) -> dict[int, str]:
+        """Add the processes, with their names; tensors beyond the number of AXI ports share them in turn."""
         external = self._mapping.device.external
         uses = [use for use in self._mapping.tensors if use.uses_port]
         ports = [self._builder.resource() for _ in range(min(external.ports, len(uses)))]
-        numbers = []
+        numbers = dict[int, str]()
         for position, use in enumerate(uses):
             port = ports[external.port_of(position)]
             move = {"dram": self.deliver, "stream": self._burst}.get(use.place, self._copy)
-            numbers += [move(use, does, port) for does in use.directions]
+            for does in use.directions:
+                numbers[move(use, does, port)] = f"{'load' if does == 'reads' else 'store'} {use.tensor.name}"
         for use in self._mapping.tensors:
             if use.place == "axis":
                 self.passing[self._pass_on(use, use.directions[0], None)] = use.tensor.name
-        return tuple(numbers)
+        return numbers
 
     def _burst(self, use: TensorUse, does: Does, port: int) -> int:
         """The AXI adapter of a streamed tensor; another process moves elements between its bursts and the task.
@@ -237,7 +238,7 @@ class FpgaNetwork(Frozen):
     Attributes:
         task: table process of each of the program's tasks.
         wiring: the FIFOs, which are the network's first streams.
-        movers: process numbers of copies in and out.
+        movers: process numbers of copies in and out, with their names.
         deliveries: those of tensors that stay in DRAM, by tensor and "reads" or "writes"; where they were to, they log
             when each tile has been moved.
         passing: process numbers between tasks and what streams at the program's edge, with the tensors' names.
@@ -247,7 +248,7 @@ class FpgaNetwork(Frozen):
     network: Network
     task: IntArray
     wiring: Wiring
-    movers: tuple[int, ...]
+    movers: Mapping[int, str]
     passing: Mapping[int, str]
     inside: IntArray
     deliveries: Mapping[tuple[str, str], int]
@@ -469,13 +470,5 @@ def labels_of(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
     program = mapping.vmg.program
     number = np.full(network.network.task_count, -1)
     number[network.task] = np.arange(len(network.task))
-    names = [
-        f"{verb} {use.tensor.name}"
-        for use in mapping.tensors
-        if use.uses_port
-        for verb, does in (("load", use.reads), ("store", use.writes))
-        if does
-    ]
-    copies = dict(zip(network.movers, names, strict=True))
-    copies |= {process: f"stream {name}" for process, name in network.passing.items()}
+    copies = {**network.movers, **{process: f"stream {name}" for process, name in network.passing.items()}}
     return FpgaLabels(program, network, number, copies, stream_ends(network.network, {}))
