@@ -292,8 +292,7 @@ def fpga_network(
 
 def _require_room(mapping: FpgaMapping) -> None:
     """Refuse buffers that no design can have before a simulation allocates them."""
-    device, buffers = mapping.device, mapping.vmg.uses.buffers
-    arrays = {stream.name: stream for stream in mapping.vmg.program.streams}
+    device, buffers, arrays = mapping.device, mapping.vmg.uses.buffers, mapping.shared.streams
     bits = [arrays[b.array].dtype.bits * math.prod(arrays[b.array].block) * b.tokens * b.number for b in buffers]
     uram_bits = device.arrays.uram_words * device.arrays.uram_bits
     room = device.limit("bram18") * BRAM18_BITS + device.limit("uram") * uram_bits
@@ -431,11 +430,12 @@ class FpgaLabels(Labels):
         return self.copies[task] if task in self.copies else self.program.task_name(int(self.number[task]))
 
     def stream(self, stream: int) -> str:
-        if stream >= self.network.fifos:
-            return self._tile(stream)
-        return self.program.stream_name(int(self.network.wiring.stream[stream]))
+        return self._tile(stream) or self.program.stream_name(int(self.network.wiring.stream[stream]))
 
     def _tile(self, stream: int) -> str:
+        """Return the name of a stream between tasks and copies; empty for a FIFO of the program."""
+        if stream < self.network.fifos:
+            return ""
         source, target = int(self.ends.producer[stream]), int(self.ends.consumer[stream])
         if source in self.copies:
             return f"{self.copies[source]} for {self.task(target)}"
@@ -443,9 +443,7 @@ class FpgaLabels(Labels):
 
     def array(self, stream: int) -> str:
         """Return the name of the stream array, or the tile FIFO, whose depth a stream shares."""
-        if stream >= self.network.fifos:
-            return self._tile(stream)
-        return self.program.streams[int(self.network.wiring.array[stream])].name
+        return self._tile(stream) or self.program.streams[int(self.network.wiring.array[stream])].name
 
     def operation(self, task: int, op: int) -> str:
         """Return the lines of the source that a row of a task's operation table may be of."""
