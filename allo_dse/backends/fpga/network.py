@@ -148,7 +148,7 @@ class TensorCopies:
         if does == "reads":
             table.wait(latency_cycles)
         for count, length in ((bursts, use.transfers.burst), (rest > 0, rest)):
-            with table.repeat(int(count)):
+            with table.repeat(count):
                 if does == "writes":
                     table.get(0)
                 # No more requests are under way than the adapter allows.
@@ -171,7 +171,7 @@ class TensorCopies:
         table.advance(latency * (does == "reads"))
         length = words if bursts is None else use.transfers.burst
         for count, size in ((words // length, length), (words % length > 0, words % length)):
-            with table.repeat(int(count)):
+            with table.repeat(count):
                 if bursts is not None and does == "reads":
                     table.get(1)
                 with table.repeat(size):
@@ -406,7 +406,7 @@ def write_parts(table: Table, parts: Iterable[Part]) -> None:
                 write_parts(table, part.parts)
 
 
-_DIRECTIONS = {int(Code.GET): "get", int(Code.PUT): "put"}
+_DIRECTIONS = {Code.GET: "get", Code.PUT: "put"}
 
 
 @dataclass(frozen=True)
