@@ -134,7 +134,7 @@ def read_history(lines: Iterable[bytes], scorer: Scorer, screen: Screen, names: 
         if not inside(record):
             history.outside += [record] if record.evaluated else []
             continue
-        screen.remember(record.key, record.violations)
+        screen.remember(record.key, record.violations, record.genes)
         if record.evaluated:
             history.designs.append(scorer.scored(corrected(record, history.correction)))
     return history

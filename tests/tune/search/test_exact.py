@@ -15,7 +15,6 @@ from rich.console import Console
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
-from allo_dse.space.genes import suggest_from
 from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.run.reproposal import propose_again
@@ -315,7 +314,7 @@ def test_designs_proposed_by_evolution_are_not_left() -> None:
     study = small()
     screen = Screen(study.space, lambda design: [])
     for candidate in study.space.designs():
-        screen.decode(suggest_from(candidate.genes))
+        screen.admit(candidate)
     open_designs = OpenDesigns(study.space, screen, study.lower_bounds(Bounded()))
     assert not open_designs.left()
     assert open_designs.open == 0
