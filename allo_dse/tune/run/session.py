@@ -92,7 +92,7 @@ class Driver:
         self.budget.reached, self._stalled_before = "", ledger.tally.done
         self._view = RunView(
             study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
-            ledger.tally.done,
+            ledger.tally.done, ledger.result,
         )  # fmt: skip
 
         ledger.screen.meanwhile = self._meanwhile
@@ -338,6 +338,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             if storage is not None:
                 storage.finish(result)
             write_tables(result, directory)
+            reporter.finish(result, ledger.screen, options.command)
             try:
                 with stop.leaving():
                     if options.export:
@@ -346,7 +347,6 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             except StepLeft:
                 reporter.note("best/ is not complete; the same command writes it, and all else is kept")
                 result = replace(result, stopped=stop.requested)
-        reporter.finish(result, ledger.screen, options.command)
         return result
 
 
@@ -482,6 +482,7 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
             found = replace(verification, message=valid_text(verification.message), key=best.key)
             ledger.write([found])
             verified[best.key] = found
+            reporter.verified(ledger.result(""))
             if not found.ok:
                 what = _VERDICTS.get(found.verdict, "WRONG RESULT")
                 reporter.note(f"{what}: design {best.key} is removed from the front: {found.message}", alarm=True)

@@ -14,7 +14,7 @@ from itertools import accumulate, islice
 import numpy as np
 
 from allo_dse.common.records import replace
-from allo_dse.space.genes import Genes
+from allo_dse.space.genes import Genes, random_suggest
 from allo_dse.space.regions import Region, regions_of
 from allo_dse.space.space import Candidate, Space
 
@@ -29,6 +29,7 @@ from .screening import Screen
 MOST_KEPT = 256
 """Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""
 _AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
+DRAWN = 16  # random proposals before the first design is that with the best bounds; most can be repaired
 
 
 class OpenDesigns:
@@ -206,7 +207,7 @@ class ExactProposer(Proposer):
             count = min(count, 0 if outstanding else 1)
         proposals: list[Proposal] = []
         while len(proposals) < count:
-            found = self.open_designs.next()
+            found = self._drawn() or self.open_designs.next()
             if found is None:
                 self.exhausted = not self.open_designs.left()
                 break
@@ -214,6 +215,14 @@ class ExactProposer(Proposer):
             proposals.append(Proposal(self._number, candidate))
             self._number += 1
         return proposals
+
+    def _drawn(self) -> tuple[Candidate, Losses] | None:
+        """Draw the first design, which is evaluated before the space is listed: a front is there at once."""
+        rng = np.random.default_rng(0)
+        for _ in range(0 if self._number else DRAWN):
+            if found := self._screen.decode_unless(None, random_suggest(rng)):
+                return found, self._lower_bounds.nothing
+        return None
 
     def tell(self, number: int, outcome: Outcome) -> None:
         del self._proposed[number]

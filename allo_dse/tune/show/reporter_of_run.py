@@ -59,6 +59,7 @@ class NotebookReporter(QuietReporter):
 
     def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
         self._close()
+        super().finish(result, screen, command)
 
     def _open(self, title: str, total: int | None) -> None:
         self._close()
@@ -103,6 +104,7 @@ class LiveReporter(QuietReporter):
         super().__init__()
         self._console = console or Console(stderr=True, highlight=False)
         self._front: list[RenderableType] = []
+        self._keys: list[str] = []  # of the designs on it
         self._verifying = Live(console=self._console, transient=True)  # the final table takes its place
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
 
@@ -117,7 +119,10 @@ class LiveReporter(QuietReporter):
 
     def update(self, view: RunView, last: bool = False) -> None:
         if self._due(LIVE_SECONDS, last):
-            self._live.update(render(view), refresh=True)
+            if (keys := list(view.tally.front.keys)) != self._keys:
+                self._keys, self._front = keys, list(searched(view.result(""), self._console))
+            # The front goes on below, while it is verified.
+            self._live.update(Group(render(view), *(() if last else self._front)), refresh=True)
         if last:
             self._live.stop()
 
@@ -128,6 +133,8 @@ class LiveReporter(QuietReporter):
     def searched(self, result: Result) -> None:
         self._front = list(searched(result, self._console))
 
+    verified = searched
+
     def verifying(self, done: int, of: int) -> None:
         text = f"verifying design {done + 1} of {of} of the front; Ctrl-C leaves it, the same command goes on"
         self._verifying.update(Group(*self._front, Spinner("dots", text)))
@@ -135,6 +142,7 @@ class LiveReporter(QuietReporter):
 
     def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
         self._stop()
+        super().finish(result, screen, command)
 
     def _stop(self) -> None:
         self._live.stop()

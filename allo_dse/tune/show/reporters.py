@@ -14,7 +14,7 @@ from allo_dse.common.quoting import printable
 
 from ..results.result import Result
 from ..search.screening import Screen
-from .output import searched, summary
+from .output import print_result, searched, summary
 from .run_view import RunView, device_name, progress_line
 
 PLAIN_SECONDS = 5.0
@@ -45,8 +45,11 @@ class Reporter:
     def verifying(self, done: int, of: int) -> None:
         pass
 
+    def verified(self, result: Result) -> None:
+        """Called after each verification."""
+
     def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
-        pass
+        """Called when all but `best/` is written."""
 
 
 class QuietReporter(Reporter):
@@ -71,16 +74,23 @@ class QuietReporter(Reporter):
         if alarm:
             self._say(text)
 
+    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+        if command:
+            print_result(result, Console(highlight=False), command)
+
 
 class PlainReporter(QuietReporter):
-    """A line every few seconds."""
+    """A line with the first design, and every few seconds."""
+
+    _begun = False
 
     def start(self, view: RunView) -> None:
         self._say(f"{view.study.name}: {view.sampler} search on {device_name(view.study)}, log in {view.run_dir}")
         self._shown = time.monotonic()
 
     def update(self, view: RunView, last: bool = False) -> None:
-        if self._due(PLAIN_SECONDS, last):
+        first, self._begun = view.tally.done > 0 and not self._begun, view.tally.done > 0
+        if self._due(PLAIN_SECONDS, last or first):
             self._say(progress_line(view))
 
     def note(self, text: str, *, alarm: bool = False) -> None:

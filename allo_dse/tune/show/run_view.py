@@ -15,6 +15,7 @@ from allo_dse.common.quoting import markup
 from allo_dse.common.records import Frozen, JsonObject
 
 from ..declare.spec import StudySpec
+from ..results.result import Result
 from ..search.budget import Budget
 from ..search.proposer import Proposer
 from ..search.screening import Screen
@@ -46,6 +47,7 @@ class RunView(Frozen):
 
     Attributes:
         before: trials of earlier runs.
+        result: makes the result so far.
     """
 
     study: StudySpec
@@ -55,6 +57,7 @@ class RunView(Frozen):
     run_dir: Path
     proposer: Proposer
     before: int
+    result: Callable[[str], Result]
 
     @property
     def sampler(self) -> str:
