@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
@@ -14,13 +15,14 @@ from rich.table import Table
 from allo_dse.common.quoting import markup
 from allo_dse.common.records import Frozen, JsonObject
 
-from ..declare.spec import StudySpec
-from ..results.result import Result
-from ..search.budget import Budget
-from ..search.proposer import Proposer
-from ..search.screening import Screen
-from ..search.tally import Tally
-from ..store.certificate import Certificate
+if TYPE_CHECKING:
+    from ..declare.spec import StudySpec
+    from ..results.result import Result
+    from ..search.budget import Budget
+    from ..search.proposer import Proposer
+    from ..search.screening import Screen
+    from ..search.tally import Tally
+    from ..store.certificate import Certificate
 
 # Numbers for people.
 
