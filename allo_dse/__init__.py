@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .common.exports import lazy_exports
+from .common.imports import lazy_exports
 from .common.plugins import register_target
 from .space.backend import add_backend
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .backends.fpga.hls.evaluator import HlsEvaluator as HlsEvaluator
     from .backends.fpga.hls.evaluator import HlsTool as HlsTool
     from .backends.fpga.hls.evaluator import HlsToolError as HlsToolError
-    from .backends.fpga.hls.report_trace import timed_by_report as timed_by_report
+    from .backends.fpga.hls.retime import timed_by_report as timed_by_report
     from .backends.fpga.report import HlsReport as HlsReport
     from .backends.fpga.report import HlsReportError as HlsReportError
     from .backends.fpga.report import read_hls_report as read_hls_report
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from .networks.onnx.convert import from_onnx as from_onnx
     from .networks.onnx.torch import from_torch as from_torch
     from .networks.onnx.torch import from_torch_file as from_torch_file
-    from .simulator.engine.sim_result import SimResult as SimResult
+    from .simulator.engine.run_result import SimResult as SimResult
     from .simulator.replay.trace import Trace as Trace
     from .simulator.replay.trace_build import Frames as Frames
     from .simulator.replay.trace_build import Get as Get
@@ -138,7 +138,7 @@ _names, __getattr__ = lazy_exports(
         "backends.fpga.evaluator": ["FpgaSimulator"],
         "backends.fpga.hls.design_project": ["hls_project"],
         "backends.fpga.hls.evaluator": ["HlsEvaluator", "HlsTool", "HlsToolError"],
-        "backends.fpga.hls.report_trace": ["timed_by_report"],
+        "backends.fpga.hls.retime": ["timed_by_report"],
         "backends.fpga.report": ["HlsReport", "HlsReportError", "read_hls_report"],
         "backends.npu.board.run": ["DeviceWedged", "NpuRun"],
         "backends.npu.evaluator": ["NpuSimulator"],
@@ -169,7 +169,7 @@ _names, __getattr__ = lazy_exports(
         "networks.network": ["Network"],
         "networks.onnx.convert": ["from_onnx"],
         "networks.onnx.torch": ["from_torch", "from_torch_file"],
-        "simulator.engine.sim_result": ["SimResult"],
+        "simulator.engine.run_result": ["SimResult"],
         "simulator.replay.trace": ["Trace"],
         "simulator.replay.trace_build": ["Frames", "Get", "Loop", "Put"],
         "space.choice": ["Ask", "Choice", "Question", "QuestionChoice"],

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from allo_dse.common.exports import lazy_exports
+from allo_dse.common.imports import lazy_exports
 
 if TYPE_CHECKING:
     from allo_dse.eval.backend import Artifacts as Artifacts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from allo_dse.common.exports import lazy_exports
+from allo_dse.common.imports import lazy_exports
 
 if TYPE_CHECKING:
     from .compiler import compile_region as compile_region

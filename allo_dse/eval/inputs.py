@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,8 +14,10 @@ from allo_dse.common.records import Array
 from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Tensor
-from allo_dse.mapper.program import Program
 from allo_dse.space.params import Assignment
+
+if TYPE_CHECKING:
+    from allo_dse.mapper.program import Program
 
 LOST = "nothing is lost: correct it, and the same command verifies the front"
 
@@ -95,8 +98,7 @@ def _random(tensor: Tensor, rng: np.random.Generator) -> Array:
     dtype = tensor.dtype
     if dtype.is_float:
         return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
-    low, high = (-(1 << dtype.bits - 1), 1 << dtype.bits - 1) if dtype.is_signed else (0, 1 << dtype.bits)
-    return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
+    return rng.integers(*dtype.limits, tensor.shape, dtype=numpy_dtype(dtype))
 
 
 def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:

@@ -414,7 +414,7 @@ def _checked(
         raise StudyError(
             f"step {name!r}: its program reads {', '.join(t.name for t in reads)} and writes "
             f"{', '.join(t.name for t in writes)}; the step reads {', '.join(inputs)}",
-            hint="a step's program reads as many tensors as the step and writes one",
+            hint="a step's program reads one tensor per input of the step and writes one",
         )
     for tensor, one in zip(reads, inputs, strict=True):
         if math.prod(tensor.shape) != math.prod(network.shapes[one]):

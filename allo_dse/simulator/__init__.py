@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from allo_dse.common.exports import lazy_exports
+from allo_dse.common.imports import lazy_exports
 
 if TYPE_CHECKING:
     from .codegen.signature import Body as Body
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .engine.engine import table_engine as table_engine
     from .engine.frames import repeated as repeated
     from .engine.run_result import RunResult as RunResult
-    from .engine.sim_result import SimResult as SimResult
+    from .engine.run_result import SimResult as SimResult
     from .network.network import Network as Network
     from .network.network import NetworkBuilder as NetworkBuilder
     from .network.tables import Table as Table
@@ -40,8 +40,7 @@ __all__, __getattr__ = lazy_exports(
         "deadlock": ["DeadlockError"],
         "engine.engine": ["compile_bodies", "table_engine"],
         "engine.frames": ["repeated"],
-        "engine.run_result": ["RunResult"],
-        "engine.sim_result": ["SimResult"],
+        "engine.run_result": ["RunResult", "SimResult"],
         "network.network": ["Network", "NetworkBuilder"],
         "network.tables": ["Table"],
         "replay.trace": ["Trace"],

@@ -30,10 +30,9 @@ from allo_dse.mapper.violation import Violation
 from allo_dse.space.backend import backend_of
 from allo_dse.space.design import Design
 
-from .cost.class_costs import observed_of
 from .cost.memory import fifo_resources
 from .cost.task_cost import Measured, TaskCost, task_cost
-from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse
+from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse, observed_of
 
 
 class Pipelines(Protocol):
@@ -81,7 +80,7 @@ class FpgaMapping:
         """The mapping on another FPGA."""
         return replace(self, device=FpgaDevice.of(device))
 
-    @cached_property
+    @property
     def violations(self) -> tuple[Violation, ...]:
         """All limits of the device that the mapping exceeds; empty when it fits."""
         found = fpga_violations(self)
@@ -376,7 +375,7 @@ def _beyond(mapping: FpgaMapping, parts: Mapping[str, Resources]) -> Iterator[Vi
 # for ports if its accesses go along another dimension, or in other steps, than the banks.
 
 
-class Use(Frozen):
+class KernelUse(Frozen):
     """A kernel's use of a tensor.
 
     Attributes:
@@ -403,7 +402,7 @@ class Conflict(Frozen):
 
     tensor: str
     banks: int
-    uses: tuple[Use, ...]
+    uses: tuple[KernelUse, ...]
 
     def __str__(self) -> str:
         return f"the {self.banks} bank{'s' * (self.banks > 1)} of {self.tensor} {', '.join(map(str, self.uses))}"
@@ -423,9 +422,9 @@ def partition_conflicts(mapping: FpgaMapping) -> list[Conflict]:
     return found
 
 
-def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, Use]]]:
+def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, KernelUse]]]:
     """By tensor and kernel the banks that the kernel finds, and how it uses them: its class that waits longest."""
-    found: dict[str, dict[str, tuple[int, Use]]] = {}
+    found: dict[str, dict[str, tuple[int, KernelUse]]] = {}
     classes = {(k.name, c.name): (k, c, pid) for uses in mapping.vmg.uses.classes for k, c, pid in uses}
     for kernel, task_class, pid in classes.values():
         place = f"{kernel.name} ({kernel.location})" if kernel.location is not None else kernel.name
@@ -435,7 +434,7 @@ def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, Use]]]:
             if storage.array.argument in tensors:
                 slow = [loop for loop in cost.loops if loop.limit == f"ports of {name}"]
                 worst = max(slow, key=lambda loop: loop.ii, default=None)
-                use = Use(place, (worst.names[-1], worst.ii) if worst is not None else None)
+                use = KernelUse(place, (worst.names[-1], worst.ii) if worst is not None else None)
                 uses = found.setdefault(tensors[storage.array.argument], {})
                 known = uses.get(kernel.name)
                 if known is None or (use.waiting or ("", 0))[1] > (known[1].waiting or ("", 0))[1]:

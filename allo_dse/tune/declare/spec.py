@@ -21,9 +21,9 @@ from allo_dse.eval.evaluator import (
     reported_metrics,
     takes_a_design,
 )
+from allo_dse.space.choices.parameters import parameters_of
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
-from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Candidate, Space
 
 from ..search.lower_bounds import LowerBounds
@@ -170,7 +170,7 @@ class StudySpec:
 
         return observed(program, sets_of(self.inputs, program))
 
-    @cached_property
+    @property
     def folds(self) -> FoldChoice:
         """Choice of legal folds of a program.
 

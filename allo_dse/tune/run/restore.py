@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, correction_of
+from allo_dse.space.choices.parameters import parameters_of
 from allo_dse.space.genes import Genes
-from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Space
 
 from ..search.proposer import Outcome
@@ -146,8 +146,6 @@ def _in(space: Space) -> Callable[[Record], bool]:
     if choice is None:
         return lambda record: True
     holds = choice.parameters.holds
-    if not choice.parameters.conditional:
-        return lambda record: record.params_json == NOTHING or holds(record.params)
     known = {bytes(NOTHING): True}  # conditions are user functions and may be slow
 
     def inside(record: Record) -> bool:

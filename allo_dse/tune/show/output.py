@@ -229,7 +229,7 @@ def front_of(result: Result, console: Console) -> Table:
 _REASONS = {
     "time": "The time budget is spent",
     "target": "A design reaches the target (--target)",
-    "patience": "No design was better for as many trials as asked (--patience)",
+    "patience": "No better design within the trials of --patience",
     "gap": "The best values are as near to their proven bounds as asked (--gap)",
 }
 

@@ -93,7 +93,6 @@ def make_reporter(progress: Any) -> Reporter:
     return known[progress]()
 
 
-LIVE_SECONDS = 0.25
 MAX_KILLERS = 5
 
 
@@ -118,7 +117,7 @@ class LiveReporter(QuietReporter):
         self._live.start()
 
     def update(self, view: RunView, last: bool = False) -> None:
-        if self._due(LIVE_SECONDS, last):
+        if self._due(SECONDS, last):
             if (keys := list(view.tally.front.keys)) != self._keys:
                 self._keys, self._front = keys, list(searched(view.result(""), self._console))
             # The front goes on below, while it is verified.

@@ -21,7 +21,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskC
 from allo_dse.compiler.program.tensors import SourceLoop
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.eval.execute.observed_control import Asked, Observed
+from allo_dse.eval.execute.observed_control import DataTest, Observed
 
 from .body_walk import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
 from .loops.control import DELAYED, address_logic, counter_control, fsm, loop_control, port_muxes
@@ -301,7 +301,7 @@ def deciding_pids(mlir: str) -> tuple[bool, ...]:
     return tuple(pid in used for pid in nest.pids)
 
 
-class Footprint(Frozen):
+class ArrayUse(Frozen):
     """Arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
 
     used: Set[str] = frozenset()
@@ -309,17 +309,17 @@ class Footprint(Frozen):
     ported: Set[str] = frozenset()
 
     @staticmethod
-    def of(flat: Flat) -> Footprint:
+    def of(flat: Flat) -> ArrayUse:
         effects = flat.round.whole
         used = {op.access.array for op, _ in effects.uses if op.access is not None}
-        return Footprint(used | effects.stored, effects.stored, flat.round.accesses.keys())
+        return ArrayUse(used | effects.stored, effects.stored, flat.round.accesses.keys())
 
-    def meets(self, other: Footprint) -> bool:
+    def meets(self, other: ArrayUse) -> bool:
         """Return whether one of two loops needs results of the other, or ports of its memories."""
         return bool(self.stored & other.used or other.stored & self.used or self.ported & other.ported)
 
-    def __or__(self, other: Footprint) -> Footprint:
-        return Footprint(self.used | other.used, self.stored | other.stored, self.ported | other.ported)
+    def __or__(self, other: ArrayUse) -> ArrayUse:
+        return ArrayUse(self.used | other.used, self.stored | other.stored, self.ported | other.ported)
 
 
 class AtOnce(Frozen):
@@ -332,14 +332,14 @@ class AtOnce(Frozen):
     """
 
     loops: tuple[int, ...] = ()
-    footprint: Footprint = Footprint()
+    footprint: ArrayUse = ArrayUse()
     parts: tuple[Part, ...] = ()
 
-    def may_join(self, footprint: Footprint, parts: Sequence[Part]) -> bool:
+    def may_join(self, footprint: ArrayUse, parts: Sequence[Part]) -> bool:
         """Return whether a loop needs neither results of these, nor their streams, nor ports of their memories."""
         return not self.footprint.meets(footprint) and not (uses_streams(parts) and uses_streams(self.parts))
 
-    def joined(self, loops: tuple[int, ...], footprint: Footprint, parts: Sequence[Part]) -> AtOnce:
+    def joined(self, loops: tuple[int, ...], footprint: ArrayUse, parts: Sequence[Part]) -> AtOnce:
         """Return these and another one: those with streams, and the time that the others take beyond that."""
         longer, shorter = self.parts, tuple(parts)
         if uses_streams(shorter) or not longer:
@@ -434,13 +434,13 @@ class _Task:
             loops: tuple[int, ...] = ()
             before = 0
             if flat is not None:
-                made, footprint = self._pipelined(flat, times, variables), Footprint.of(flat)
+                made, footprint = self._pipelined(flat, times, variables), ArrayUse.of(flat)
                 loops, before = (flat.loops[-1].variable,), self._early(flat, outermost=outermost)
             else:
                 assert isinstance(item, Op)
                 assert item.access is not None
                 array = frozenset((item.access.array,))
-                made, footprint = self._moved(item), Footprint(array, array if item.access.write else set(), array)
+                made, footprint = self._moved(item), ArrayUse(array, array if item.access.write else set(), array)
             if at_once.parts and not (self.device.hls.overlaps_loops and at_once.may_join(footprint, made)):
                 parts += at_once.parts
                 at_once = AtOnce()
@@ -545,11 +545,12 @@ class _Task:
         if unrolls:  # memory ports count
             return Rounds(self.task_class, variables, self.observed).parts(built[key])
         if key not in self._walks:
-            self._walks[key] = Walk(self.device, self._registers, self.plan.fabric)
+            registers = frozenset(name for name, storage in self.storages.items() if storage.in_registers)
+            self._walks[key] = Walk(self.device, registers, self.plan.fabric)
             self._walks[key].block(items)
         walk = self._walks[key]
         self._states[key] = walk.finish + 1
-        answers: dict[Asked, bool] = {}
+        answers: dict[DataTest, bool] = {}
         happens = [event for event in walk.events if self._holds(event, variables, answers)]
         ops = [(event.stage, event.kind, event.stream) for event in happens]
         if not ops:
@@ -575,15 +576,11 @@ class _Task:
         body = tuple(items)
         return Flat((Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of((), (), body, ()))
 
-    @property
-    def _registers(self) -> frozenset[str]:
-        return frozenset(name for name, storage in self.storages.items() if storage.in_registers)
-
-    def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[Asked, bool]) -> bool:
+    def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[DataTest, bool]) -> bool:
         """Return whether a stream operation outside loops happens; `answers` caches the outcome of tests."""
         known = {**variables, **dict(event.copies)}
         for test, side in event.tests:
-            if isinstance(test, Asked):
+            if isinstance(test, DataTest):
                 if test not in answers and self.observed is not None:
                     answers[test] = bool(self.observed.holds(test.site, 1)[0])
                 found = answers.get(test)

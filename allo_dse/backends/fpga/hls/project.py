@@ -17,7 +17,7 @@ from allo_dse.common.quoting import tcl_word
 from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.program.compiled import ADDERS, CompiledProgram, Directive, of_region
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.processes import Folding
+from allo_dse.eval.execute.run import Folding
 from allo_dse.lang.storage import storage_dtype
 from allo_dse.lang.types import DType
 

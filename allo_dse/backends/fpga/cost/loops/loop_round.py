@@ -210,8 +210,8 @@ class _Writer(Frozen):
     """Writer of the copies of some loops: each is a loop of one round, with its variable as a constant inside.
 
     Attributes:
-        cuts: by variable, the values with which another part of a loop begins. every: the variables of loops of which
-            each copy is a part.
+        cuts: by variable, the values at which another part of a loop begins.
+        every: the variables of loops whose copies are parts of their own.
     """
 
     cuts: Mapping[int, Set[int]]
@@ -257,8 +257,6 @@ class _Writer(Frozen):
 
 Level = tuple[Item, ...]
 _Made = TypeVar("_Made")
-_NESTS_KEPT = 4096
-"""Cached nests of one program, in all schedules."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +321,7 @@ class Round:
         """Return its arrays that are in registers."""
         return frozenset(array for array in self.arrays if storages[array].in_registers)
 
-    @cached_property
+    @property
     def _copies(self) -> int:
         """Loads and stores of all copies."""
         return sum(copies_of(unrolled) for _, unrolled in accesses(self._everything, {}))
@@ -359,7 +357,7 @@ class Round:
             return False
         return all(form is not None and not form.variables & moving for form in index)
 
-    @cached_property
+    @property
     def early_addresses(self) -> Mapping[str, Accesses]:
         """Loads that are done before the loop, by array."""
         return by_array(self.early)
@@ -374,7 +372,7 @@ class Round:
         """The same as different addresses."""
         return {array: Addresses.of(group) for array, group in self.accesses.items()}
 
-    @cached_property
+    @property
     def _loads(self) -> Mapping[str, Accesses]:
         return by_array(use for use in self._inside if not (use[0].access and use[0].access.write))
 
@@ -461,7 +459,7 @@ class KnownRounds:
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
         """Return the cached result of `made` for a loop that `planned` returned; other loops are made each time."""
         # The loop is kept, and so its number, as well.
-        return cast(_Made, once(self._of_loops, id(loop), lambda: (loop, made()), _NESTS_KEPT)[1])
+        return cast(_Made, once(self._of_loops, id(loop), lambda: (loop, made()))[1])
 
     def planned(self, task_class: TaskClass, plan: Plan, pids: Mapping[int, int]) -> tuple[Item, ...]:
         """Return the result of `planned` for a task of the class, cached by nest.
@@ -476,6 +474,6 @@ class KnownRounds:
             said = tuple((number, plan.loops[number]) for number in sources if number in plan.loops)
             key = (own, place, said, tuple(pids.values()))
             made = partial(planned, (node,), plan, pids, self.device.hls.pipeline_loops)
-            nest: tuple[Item, ...] = once(self._nests, key, made, _NESTS_KEPT)
+            nest: tuple[Item, ...] = once(self._nests, key, made)
             found += nest
         return tuple(found)

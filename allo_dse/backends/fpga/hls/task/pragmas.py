@@ -18,7 +18,7 @@ class LoopSource(Frozen):
     """Text and pragmas to write for a loop.
 
     Attributes:
-        label: by which the HLS tool's report names it.
+        label: the name in the HLS tool's report.
         variable: the counter's name.
         comment: where it stands in the source; empty inside a nest that is one operation.
     """
