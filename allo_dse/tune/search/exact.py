@@ -23,7 +23,7 @@ from ..store.record import Record
 from .best_first_queue import REGION, BestFirstQueue
 from .lower_bounds import Losses, LowerBounds
 from .pareto_front import Points
-from .proposer import Outcome, Proposal, Proposer
+from .proposer import Outcome, Proposer
 from .screening import Screen
 
 MOST_KEPT = 256
@@ -202,19 +202,12 @@ class ExactProposer(Proposer):
         self._evaluated = self._failed = 0
         self.open_designs = OpenDesigns(space, screen, lower_bounds)
 
-    def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        if self._strict:
-            count = min(count, 0 if outstanding else 1)
-        proposals: list[Proposal] = []
-        while len(proposals) < count:
-            found = self._drawn() or self.open_designs.next()
-            if found is None:
-                self.exhausted = not self.open_designs.left()
-                break
-            candidate, self._proposed[self._number] = found
-            proposals.append(Proposal(self._number, candidate))
-            self._number += 1
-        return proposals
+    def _next(self) -> Candidate | None:
+        if (found := self._drawn() or self.open_designs.next()) is None:
+            self.exhausted = not self.open_designs.left()
+            return None
+        candidate, self._proposed[self._number] = found
+        return candidate
 
     def _drawn(self) -> tuple[Candidate, Losses] | None:
         """Draw the first design, which is evaluated before the space is listed: a front is there at once."""
