@@ -11,7 +11,7 @@ import numpy as np
 
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.eval.backend import with_rewrite
-from allo_dse.mapper.violation import REFUSALS, Violation
+from allo_dse.mapper.violation import Violation
 from allo_dse.space.choices.parameters import parameters_of
 from allo_dse.space.design import Design
 from allo_dse.space.genes import Genes, Suggest, random_suggest, suggest_from
@@ -264,8 +264,7 @@ class Screen:
             self._common, self._excess = set(), (1, 0.0)
             return [{"constraint": FOLDING_RULES, "text": error.message}]
         limits = [v for v in found if isinstance(v, Violation)]
-        counted = [max(v.needed, 1) / max(v.limit, 1) for v in limits if v.constraint not in REFUSALS]
-        self._excess = -passed, math.fsum(map(math.log, counted)) + len(found) - len(counted)
+        self._excess = -passed, math.fsum(map(excess, found))
         if found:
             same = {(v.constraint, v.needed, v.limit, v.detail) for v in limits}
             self._common = same if self._common is None else self._common & same
@@ -286,6 +285,12 @@ def _in_words(params: Mapping[str, object], rewrites: Sequence[str]) -> str:
         return "change what is named there, widen the parameters, or search for another target"
     of = ", ".join(f"{name}={value}" for name, value in params.items()) or "the program"
     return "\n".join([f"rewrite what stands against {of}, the fewest reasons:", *(f"  {one}" for one in rewrites)])
+
+
+def excess(violation: Any) -> float:
+    """Return the excess over a limit as a share of it; 1 if nothing is counted."""
+    needed, limit = getattr(violation, "needed", 0), getattr(violation, "limit", 0)
+    return float(needed / limit - 1) if needed > limit > 0 else 1.0
 
 
 def reasons(kinds: Sequence[Sequence[str]]) -> str:
