@@ -334,7 +334,10 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             ledger.sync()
             for note in (*ledger.messages(), *ledger.left_out()):
                 reporter.note(note)
-            result = _certified(ledger.result(stop.requested or reason), certificate, directory)
+            result = ledger.result(stop.requested or reason)
+            if certificate is not None:
+                result = replace(result, certificate=replace(certificate, wrong=len(result.wrong)))
+                directory.certify(result.certificate)
             if storage is not None:
                 storage.finish(result)
             write_tables(result, directory)
@@ -348,15 +351,6 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 reporter.note("best/ is not complete; the same command writes it, and all else is kept")
                 result = replace(result, stopped=stop.requested)
         return result
-
-
-def _certified(result: Result, certificate: Certificate | None, directory: RunDirectory) -> Result:
-    """Add the decisions about the space to the result and to the directory."""
-    if certificate is None:
-        return result
-    certificate = replace(certificate, wrong=len(result.wrong))
-    directory.certify(certificate)
-    return replace(result, certificate=certificate)
 
 
 def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory) -> RunInfo:
@@ -402,7 +396,8 @@ def _proposer(
 ) -> Proposer:
     """Create the proposer and restore it from earlier runs."""
     study, done = ledger.study, ledger.next_number
-    sizes = _sizes(study, options, evaluator)
+    quick = {"modelled": QUICK_MODELLED} if needs(evaluator).quick else {}
+    sizes = {**quick, **study.sizes, **options.sizes}
     make = partial(
         make_proposer, screen=ledger.screen, lower_bounds=ledger.lower_bounds,
         seed=seed, done=done, trials=budget.trials, strict=options.inline, sizes=sizes,
@@ -426,11 +421,6 @@ def _proposer(
     with no_collections():
         proposer.restore(ledger.first, ledger.history.outcome_of(ledger.scorer, ledger.tally), done)
     return proposer
-
-
-def _sizes(study: StudySpec, options: RunOptions, evaluator: Evaluator) -> dict[str, int]:
-    """Return the sizes of the sampler "evolution"."""
-    return {**({"modelled": QUICK_MODELLED} if needs(evaluator).quick else {}), **study.sizes, **options.sizes}
 
 
 def _caches(

@@ -22,7 +22,6 @@ from ..store.certificate import Certificate, Gap
 from ..store.record import Record
 from .best_first_queue import REGION, BestFirstQueue
 from .lower_bounds import Losses, LowerBounds
-from .pareto_front import Points
 from .proposer import Outcome, Proposer
 from .screening import Screen
 
@@ -38,33 +37,15 @@ class OpenDesigns:
     Attributes:
         designs: number of listed designs.
         listed: whether these are all.
+        queue: of those that are open.
     """
 
     def __init__(self, space: Space, screen: Screen, lower_bounds: LowerBounds) -> None:
         self._space, self._screen, self._lower_bounds = space, screen, lower_bounds
-        self._queue = BestFirstQueue(len(lower_bounds.objectives))
+        self.queue = BestFirstQueue(len(lower_bounds.objectives))
         self._built: OrderedDict[int, None] = OrderedDict()
         self._listing: Iterator[list[tuple[int, Region | Candidate]]] | None = None
         self.designs, self.listed = 0, False
-
-    @property
-    def open(self) -> int:
-        """Number of designs that are not decided."""
-        return self._queue.open
-
-    @property
-    def bounds(self) -> Points:
-        """Bounds of all that is open."""
-        return self._queue.open_bounds
-
-    @property
-    def front(self) -> Points:
-        return self._queue.front
-
-    def found(self, points: Points) -> None:
-        """Take in losses of evaluated designs."""
-        for point in points:
-            self._queue.found(point)
 
     def left(self) -> bool:
         """Return whether a design is open."""
@@ -72,7 +53,7 @@ class OpenDesigns:
 
     def next(self) -> tuple[Candidate, Losses] | None:
         """The next design to evaluate, with its bounds; None when all are decided."""
-        queue = self._queue
+        queue = self.queue
         while (position := self._ahead()) is not None:
             item, bounds = queue.items[position], tuple(queue.bounds[position].tolist())
             queue.decide(position)
@@ -84,7 +65,7 @@ class OpenDesigns:
         """Return the position of the next unknown design with all its bounds; None if all are decided."""
         if not self.listed:
             self._list()
-        queue = self._queue
+        queue = self.queue
         while (position := queue.next()) is not None:
             item = queue.items[position]
             if isinstance(item, Region):
@@ -113,7 +94,7 @@ class OpenDesigns:
             for _, item in batch:
                 self.designs += item.size if isinstance(item, Region) else 1
             self._take_in(batch)
-            if self._screen.meanwhile() and self._queue.open:
+            if self._screen.meanwhile() and self.queue.open:
                 return
         self.listed = True
 
@@ -140,24 +121,24 @@ class OpenDesigns:
             if bounded:
                 ranks, found, bounds = zip(*bounded, strict=True)
                 level = REGION if isinstance(found[0], Region) else 0
-                self._queue.add(found, np.array(bounds, float), ranks, level)
+                self.queue.add(found, np.array(bounds, float), ranks, level)
 
     def _expand(self, position: int, region: Region) -> None:
         """Make the parts of a region, or the designs of a part."""
-        rank = self._queue.rank_of(position)
-        self._queue.decide(position)
+        rank = self.queue.rank_of(position)
+        self.queue.decide(position)
         if region.layout is None:
             parts = list(region.parts())
             ranks = accumulate((part.size for part in parts), initial=rank)
             self._take_in(zip(ranks, parts, strict=False))
         else:
             self._take_in(enumerate(region.candidates(), rank))
-        if self._queue.compact():
+        if self.queue.compact():
             self._built.clear()
 
     def _refine(self, position: int, candidate: Candidate) -> None:
         """Compute the next bounds of a design, which may bring it nearer to the front or decide it."""
-        queue = self._queue
+        queue = self.queue
         queue.level[position] += 1
         found = self._lower_bounds(candidate.design, int(queue.level[position]))
         if found is None:
@@ -230,7 +211,7 @@ class ExactProposer(Proposer):
         self._failed += outcome.values is None
         if outcome.values is None or outcome.penalty > 0:
             return
-        self.open_designs.found(np.array([[s * v for s, v in zip(self._signs, outcome.values, strict=True)]]))
+        self.open_designs.queue.found(np.array([s * v for s, v in zip(self._signs, outcome.values, strict=True)]))
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         for record in history:
@@ -241,7 +222,7 @@ class ExactProposer(Proposer):
         """Return the decisions made so far."""
         open_designs, evaluated, refused = self.open_designs, self._evaluated, self._screen.invalid
         # Designs that an earlier run decided stay open until it is their turn.
-        still = open_designs.open + len(self._proposed)
+        still = open_designs.queue.open + len(self._proposed)
         return Certificate(
             designs=open_designs.designs,
             listed=open_designs.listed,
@@ -252,7 +233,7 @@ class ExactProposer(Proposer):
             open=still,
             gaps=self._gaps(),
             unbounded=tuple(self._lower_bounds.unbounded),
-            feasible=len(open_designs.front) > 0,
+            feasible=len(open_designs.queue.front) > 0,
             scope="; ".join(filter(None, (getattr(choice, "scope", "") for choice in self._space.choices))),
         )
 
@@ -261,9 +242,9 @@ class ExactProposer(Proposer):
         objectives = self._lower_bounds.objectives
         if not self.open_designs.listed:
             return tuple(Gap(o.name, o.direction, None) for o in objectives)
-        best = self.open_designs.front.min(0, initial=math.inf)
+        best = self.open_designs.queue.front.min(0, initial=math.inf)
         # An open design may be as good as its bound; one under evaluation, as good as the bound it was proposed with.
-        undecided = np.vstack([best, self.open_designs.bounds, *self._proposed.values()])
+        undecided = np.vstack([best, self.open_designs.queue.open_bounds, *self._proposed.values()])
         return tuple(
             Gap(o.name, o.direction, _share(found, bound), None if math.isinf(bound) else o.sign * bound)
             for o, found, bound in zip(objectives, best.tolist(), undecided.min(0).tolist(), strict=True)

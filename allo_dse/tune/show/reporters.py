@@ -15,7 +15,7 @@ from allo_dse.common.quoting import printable
 from ..results.result import Result
 from ..search.screening import Screen
 from .output import print_result, searched, summary
-from .run_view import RunView, device_name, progress_line
+from .run_view import RunView, progress_line
 
 PLAIN_SECONDS = 5.0
 JSON_SECONDS = 1.0
@@ -85,7 +85,8 @@ class PlainReporter(QuietReporter):
     _begun = False
 
     def start(self, view: RunView) -> None:
-        self._say(f"{view.study.name}: {view.sampler} search on {device_name(view.study)}, log in {view.run_dir}")
+        device = getattr(view.study.device, "name", view.study.device)
+        self._say(f"{view.study.name}: {view.sampler} search on {device}, log in {view.run_dir}")
         self._shown = time.monotonic()
 
     def update(self, view: RunView, last: bool = False) -> None:

@@ -156,10 +156,6 @@ def progress_line(view: RunView) -> str:
     return ", ".join(parts)
 
 
-def device_name(study: StudySpec) -> str:
-    return str(getattr(study.device, "name", study.device))
-
-
 # Tables that fit the terminal.
 
 

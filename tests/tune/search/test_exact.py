@@ -318,7 +318,7 @@ def test_designs_proposed_by_evolution_are_not_left() -> None:
         screen.decode_and_admit(suggest_from(candidate.genes))
     open_designs = OpenDesigns(study.space, screen, study.lower_bounds(Bounded()))
     assert not open_designs.left()
-    assert open_designs.open == 0
+    assert open_designs.queue.open == 0
 
 
 def test_what_is_to_be_done_meanwhile_is_done_however_few_designs_keep_the_limits() -> None:
