@@ -493,11 +493,8 @@ def _place(ledger: Ledger, reporter: Reporter, stop: StopSignals) -> None:
     for best in ledger.result("").front:
         if stop.requested:
             return
-        if best.key in placed:
-            continue
         started = time.perf_counter()
-        found = best.placement
-        if found is None:
+        if best.key in placed or (found := best.placement) is None:
             continue
         note = PlacementNote(found.placed, str(found), round(time.perf_counter() - started, 3), best.key)
         ledger.write([note])

@@ -86,9 +86,7 @@ class Screen:
         decoded = map(self.space.decode_genes, enqueued)
         return [candidate for candidate in decoded if candidate is not None and self.admit(candidate) == "new"]
 
-    def decode_unless(
-        self, is_dominated: IsDominated | None, suggest: Suggest, repairs: int = REPAIRS
-    ) -> Candidate | Literal[False] | None:
+    def decode_unless(self, is_dominated: IsDominated | None, suggest: Suggest) -> Candidate | Literal[False] | None:
         """Decode and screen a proposal, and repair one that breaks a limit if most do; None unless it is new and legal.
 
         False for an unknown design that is dominated and stays unknown.
@@ -100,10 +98,10 @@ class Screen:
         if verdict == "invalid" and candidate is not None:
             self._raise_if_none_is_legal()
             sparse = self.invalid > SPARSE * (len(self._known) - self.invalid)
-            return self._repaired(candidate, repairs) if sparse else None
+            return self._repaired(candidate) if sparse else None
         return False if verdict == "dominated" else candidate if verdict == "new" else None
 
-    def _repaired(self, refused: Candidate, repairs: int) -> Candidate | None:
+    def _repaired(self, refused: Candidate) -> Candidate | None:
         """Return a new and legal design near a refused one.
 
         First takes half of the genes of the last legal design, then three quarters, and so on. Then, or before one is
@@ -113,7 +111,7 @@ class Screen:
         """
         rng, least = np.random.default_rng(list(refused.key.encode())), self._excess
         names = rng.permutation(sorted(refused.genes)).tolist()
-        for step in range(1, 1 + repairs if names else 0):
+        for step in range(1, 1 + REPAIRS if names else 0):
             if self.any_legal and self.meanwhile():
                 break
             if self._legal and (own := len(names) >> step):
@@ -203,7 +201,7 @@ class Screen:
                 return candidate
             if verdict == "invalid":
                 self._raise_if_none_is_legal()
-            if drawn := self.decode_unless(None, random_suggest(rng), repairs=0):
+            if drawn := self.decode_unless(None, random_suggest(rng)):
                 return drawn
         return None
 

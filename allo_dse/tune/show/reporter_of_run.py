@@ -112,7 +112,7 @@ class LiveReporter(QuietReporter):
 
     def start(self, view: RunView) -> None:
         self._console.print(
-            f"[bold]{markup(view.study.name)}[/]: {view.sampler} search, log in {markup(str(view.run_dir))}"
+            f"[bold]{markup(view.study.name)}[/]: {view.proposer.name} search, log in {markup(str(view.run_dir))}"
         )
         self._live.start()
 

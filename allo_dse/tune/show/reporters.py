@@ -86,7 +86,7 @@ class PlainReporter(QuietReporter):
 
     def start(self, view: RunView) -> None:
         device = getattr(view.study.device, "name", view.study.device)
-        self._say(f"{view.study.name}: {view.sampler} search on {device}, log in {view.run_dir}")
+        self._say(f"{view.study.name}: {view.proposer.name} search on {device}, log in {view.run_dir}")
         self._shown = time.monotonic()
 
     def update(self, view: RunView, last: bool = False) -> None:
@@ -120,7 +120,7 @@ class JsonReporter(QuietReporter):
         print(json.dumps({"event": event, **values}, default=str), file=self._stream, flush=True)
 
     def start(self, view: RunView) -> None:
-        self._emit("start", study=view.study.name, sampler=view.sampler, run_dir=str(view.run_dir))
+        self._emit("start", study=view.study.name, sampler=view.proposer.name, run_dir=str(view.run_dir))
         self._shown = time.monotonic()
 
     def update(self, view: RunView, last: bool = False) -> None:

@@ -62,11 +62,6 @@ class RunView(Frozen):
     result: Callable[[str], Result]
 
     @property
-    def sampler(self) -> str:
-        """Name of the sampler."""
-        return self.proposer.name
-
-    @property
     def certificate(self) -> Certificate | None:
         """Decisions about the space so far; None if the sampler makes none."""
         return self.proposer.certificate()

@@ -34,14 +34,14 @@ def test_a_run_that_is_exhausted_has_seen_every_legal_design(tmp_path: Path, sam
 
 def test_what_is_left_does_not_depend_on_what_was_looked_at_before() -> None:
     study = fake_study(**SMALL)
-    whole, first, log = Screen(study.space, check), list[str](), list[list[str]]()
+    whole, first, log = Screen(study.space, check), list[str](), list[Any]()
     while (found := whole.any_new(np.random.default_rng(len(first)))) is not None:
         first.append(found.key)
-        log.append([found.key, *(broken.key for broken, _ in whole.taken())])
+        log.append([*((broken, violations) for broken, violations in whole.taken()), (found, None)])
     assert set(first) == legal(study)
     resumed, again = Screen(study.space, check), first[:7]
-    for key in itertools.chain(*log[:7]):
-        resumed.remember(key, None)
+    for one, violations in itertools.chain(*log[:7]):
+        resumed.remember(one.key, violations, one.genes)
     while (found := resumed.any_new(np.random.default_rng(len(again)))) is not None:
         again.append(found.key)
     assert again == first
