@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.processes import no_collections, rare_collections
@@ -341,7 +341,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             if storage is not None:
                 storage.finish(result)
             write_tables(result, directory)
-            reporter.finish(result, ledger.screen, options.command)
+            reporter.finish(result, options.command)
             try:
                 with stop.leaving():
                     if options.export:
@@ -460,15 +460,17 @@ def _copied(ledger: Ledger, storage: str | None, reporter: Reporter) -> Iterator
 def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) -> None:
     """Verify the front. A wrong design leaves it, and designs that it dominated are verified in turn."""
     verified = ledger.history.verified
-    while not stop.requested:
-        pending = [best for best in ledger.result("").front if best.key not in verified]
-        if not pending:
-            return
+    while pending := [best for best in ledger.result("").front if best.key not in verified]:
         for position, best in enumerate(pending):
             if stop.requested:
                 return
             reporter.verifying(position, len(pending))
-            verification = _verified(ledger.study, best.design, seed)
+            try:
+                verification = ledger.study.verify(best.design, seed)
+            except (KeyboardInterrupt, StudyError):  # StudyError: the study's reference fails for every design
+                raise
+            except BaseException as error:  # a design that cannot be run is not verified
+                verification = Verification(False, error_text(error), 0.0, kind="not run")
             found = replace(verification, message=valid_text(verification.message), key=best.key)
             ledger.write([found])
             verified[best.key] = found
@@ -476,15 +478,6 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
             if not found.ok:
                 words = found.words.upper()
                 reporter.note(f"{words}: design {best.key} is removed from the front: {found.message}", alarm=True)
-
-
-def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
-    try:
-        return study.verify(design, seed)
-    except (KeyboardInterrupt, StudyError):  # StudyError: the study's reference fails for every design
-        raise
-    except BaseException as error:  # a design that cannot be run is not verified
-        return Verification(False, error_text(error), 0.0, kind="not run")
 
 
 def _place(ledger: Ledger, reporter: Reporter, stop: StopSignals) -> None:

@@ -18,7 +18,6 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import markup, printable
 
 from ..results.result import Result
-from ..search.screening import Screen
 from ..store.certificate import Certificate, Gap, percent
 from .output import searched
 from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
@@ -57,9 +56,9 @@ class NotebookReporter(QuietReporter):
         self._bar.n = done
         self._bar.refresh()
 
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+    def finish(self, result: Result, command: Sequence[str]) -> None:
         self._close()
-        super().finish(result, screen, command)
+        super().finish(result, command)
 
     def _open(self, title: str, total: int | None) -> None:
         self._close()
@@ -139,9 +138,9 @@ class LiveReporter(QuietReporter):
         self._verifying.update(Group(*self._front, Spinner("dots", text)))
         self._verifying.start()
 
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+    def finish(self, result: Result, command: Sequence[str]) -> None:
         self._stop()
-        super().finish(result, screen, command)
+        super().finish(result, command)
 
     def _stop(self) -> None:
         self._live.stop()

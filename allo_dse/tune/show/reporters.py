@@ -13,7 +13,6 @@ from rich.console import Console
 from allo_dse.common.quoting import printable
 
 from ..results.result import Result
-from ..search.screening import Screen
 from .output import print_result, searched, summary
 from .run_view import RunView, progress_line
 
@@ -48,7 +47,7 @@ class Reporter:
     def verified(self, result: Result) -> None:
         """Called after each verification."""
 
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+    def finish(self, result: Result, command: Sequence[str]) -> None:
         """Called when all but `best/` is written."""
 
 
@@ -74,7 +73,7 @@ class QuietReporter(Reporter):
         if alarm:
             self._say(text)
 
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+    def finish(self, result: Result, command: Sequence[str]) -> None:
         if command:
             print_result(result, Console(highlight=False), command)
 
@@ -136,5 +135,5 @@ class JsonReporter(QuietReporter):
     def verifying(self, done: int, of: int) -> None:
         self._emit("verify", done=done, of=of)
 
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+    def finish(self, result: Result, command: Sequence[str]) -> None:
         self._emit("result", **summary(result))
