@@ -336,8 +336,9 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 reporter.note(note)
             result = ledger.result(stop.requested or reason)
             if certificate is not None:
-                result = replace(result, certificate=replace(certificate, wrong=len(result.wrong)))
-                directory.certify(result.certificate)
+                certificate = replace(certificate, wrong=len(result.wrong))
+                directory.certify(certificate)
+                result = replace(result, certificate=certificate)
             if storage is not None:
                 storage.finish(result)
             write_tables(result, directory)

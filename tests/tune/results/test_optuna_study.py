@@ -118,7 +118,9 @@ def test_importances_are_those_of_optuna() -> None:
     losses = (rng.random(60) + np.array(choices["c1"]) - 2 * np.array(choices["c3"])).tolist()
     study = optuna.create_study()
     for loss, *row in zip(losses, *choices.values(), strict=True):
-        spread = {n: optuna.distributions.CategoricalDistribution(sorted(set(v))) for n, v in choices.items()}
+        spread: dict[str, Any] = {
+            n: optuna.distributions.CategoricalDistribution(sorted(set(v))) for n, v in choices.items()
+        }
         study.add_trial(
             optuna.trial.create_trial(params=dict(zip(choices, row, strict=True)), distributions=spread, value=loss)
         )
