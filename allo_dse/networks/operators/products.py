@@ -31,6 +31,7 @@ from .expressions import (
 from .packed import Packed
 
 S, R = Layout.Shard, Layout.Replicate
+Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
 
 
@@ -197,9 +198,9 @@ def batch_cuts(rows: int, columns: int, depth: int) -> tuple[int, int] | None:
 def gemm_batch_work(count: int, rows: int, columns: int, depth: int, element: object) -> Work:
     """[count * rows, depth] times [count * depth, columns], matrix by matrix."""
 
-    def reference(A: Floats, Bs: Floats) -> Floats:
-        A, Bs = (one.astype(np.int32) if one.dtype.kind == "i" else one for one in (A, Bs))
-        made = A.reshape(count, -1, A.shape[1]) @ Bs.reshape(count, A.shape[1], -1)
+    def reference(A: Floats, Bs: Floats) -> Array:
+        whole = np.int32 if element == int8 else np.float32
+        made = A.astype(whole).reshape(count, -1, A.shape[1]) @ Bs.astype(whole).reshape(count, A.shape[1], -1)
         return made.reshape(-1, Bs.shape[1])
 
     params = {"B": count, "M": rows, "N": columns, "K": depth, "P": count, "Ty": element}
