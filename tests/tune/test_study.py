@@ -292,7 +292,7 @@ def test_optuna_samplers_notice_an_exhausted_space(tmp_path: Path) -> None:
 def test_time_budget(tmp_path: Path) -> None:
     result = fake_study().run(time="1s", run_dir=tmp_path / "run", progress="quiet")
     assert result.stopped == "time"
-    assert len(result.records) >= 16
+    assert result.records
 
 
 def test_a_wrong_design_leaves_the_front_and_what_it_hid_is_verified(tmp_path: Path) -> None:
