@@ -102,7 +102,7 @@ class _Search(Frozen, dict=True):
         declared = {name: depth for (_, _, name), depth in links.depth.items()}
         return _Search(list(numbers), processes, declared, most_tokens)
 
-    @cached_property
+    @property
     def key(self) -> bytes:
         """Key that is equal for graphs whose nodes, in order, exchange the same tokens through equally deep FIFOs."""
         processes = [(one.digest, channels) for one, channels in self.processes]
