@@ -7,6 +7,7 @@ cost.loops          # LoopCost per pipelined loop: trips, II, depth, cycles, wha
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
@@ -16,7 +17,7 @@ from itertools import product
 
 from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.ir.affine import Linear, decided
-from allo_dse.compiler.ir.nest import Access, Branch, Op, outermost, read_nest, walk
+from allo_dse.compiler.ir.nest import Access, Branch, Op, ops_of, outermost, read_nest, walk
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
 from allo_dse.compiler.program.tensors import SourceLoop
 from allo_dse.device.device import FpgaDevice
@@ -25,12 +26,14 @@ from allo_dse.eval.execute.observed_control import Asked, Observed
 
 from .body_walk import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
 from .loops.control import DELAYED, address_logic, counter_control, fsm, loop_control, port_muxes
+from .loops.effects import Element, Footprint
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.loop_round import KnownRounds
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
+from .operators import Unit, float_name, unit_of
 from .plan import Item, Plan, Planned, Planner, place_of, planned, refusal
 from .simplify import simplified
 
@@ -293,37 +296,12 @@ def deciding_pids(mlir: str) -> tuple[bool, ...]:
     return tuple(pid in used for pid in nest.pids)
 
 
-class Footprint(Frozen):
-    """Arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
-
-    used: Set[str] = frozenset()
-    stored: Set[str] = frozenset()
-    ported: Set[str] = frozenset()
-
-    @staticmethod
-    def of(flat: Flat) -> Footprint:
-        effects = flat.round.whole
-        used = {op.access.array for op, _ in effects.uses if op.access is not None}
-        return Footprint(used | effects.stored, effects.stored, flat.round.accesses.keys())
-
-    def meets(self, other: Footprint) -> bool:
-        """Return whether one of two loops needs results of the other, or ports of its memories."""
-        return bool(self.stored & other.used or other.stored & self.used or self.ported & other.ported)
-
-    def __or__(self, other: Footprint) -> Footprint:
-        return Footprint(self.used | other.used, self.stored | other.stored, self.ported | other.ported)
-
-
 class AtOnce(Frozen):
     """Pipelined loops that follow one another in a body and run at once, as none of them uses results of another.
 
     The tool makes each a module. Only one of them may use streams.
-
-    Attributes:
-        loops: variables of the innermost ones.
     """
 
-    loops: tuple[int, ...] = ()
     footprint: Footprint = Footprint()
     parts: tuple[Part, ...] = ()
 
@@ -331,14 +309,38 @@ class AtOnce(Frozen):
         """Return whether a loop needs neither results of these, nor their streams, nor ports of their memories."""
         return not self.footprint.meets(footprint) and not (uses_streams(parts) and uses_streams(self.parts))
 
-    def joined(self, loops: tuple[int, ...], footprint: Footprint, parts: Sequence[Part]) -> AtOnce:
+    def joined(self, footprint: Footprint, parts: Sequence[Part]) -> AtOnce:
         """Return these and another one: those with streams, and the time that the others take beyond that."""
         longer, shorter = self.parts, tuple(parts)
         if uses_streams(shorter) or not longer:
             longer, shorter = shorter, longer
         beyond = cycles_of(shorter) - cycles_of(longer)
         every = (*longer, Wait(beyond)) if beyond > 0 else longer
-        return AtOnce((*self.loops, *loops), self.footprint | footprint, every)
+        return AtOnce(self.footprint | footprint, every)
+
+
+class Called(Frozen):
+    """A pipelined loop among the operations of a block.
+
+    Attributes:
+        loop: variable of the innermost one; None for a block that moves.
+        inputs: values that it takes.
+        early: first state that it can begin in, after loads that its rounds have in common.
+        elements: those that it keeps in registers, which are loaded before it and stored after it.
+    """
+
+    loop: int | None
+    footprint: Footprint
+    parts: tuple[Part, ...]
+    early: int = 0
+    inputs: tuple[int, ...] = ()
+    elements: tuple[Element, ...] = ()
+
+
+def _since_loop(run: Sequence[Item | Called]) -> list[Item]:
+    """Return the operations after the last loop."""
+    last = itertools.takewhile(lambda item: not isinstance(item, Called), reversed(run))
+    return [item for item in last if not isinstance(item, Called)]
 
 
 class _Task:
@@ -346,6 +348,7 @@ class _Task:
 
     Attributes:
         operations: arithmetic ones of the task.
+        _used: by kind of operator, the states in which loops or operations need some, and how many each.
     """
 
     def __init__(
@@ -369,7 +372,7 @@ class _Task:
         self._straight: dict[Hashable, Pipelined] = {}
         self._walks: dict[Hashable, Walk] = {}
         self._sequential: dict[int, int] = {}
-        self._at_once: set[tuple[int, ...]] = set()
+        self._used: dict[str, dict[Hashable, dict[Hashable, tuple[Resources, int]]]] = {}
         self._states: dict[Hashable, int] = {}
         self._rounds = 0
 
@@ -394,52 +397,137 @@ class _Task:
         return (Wait(overlapped(chain, self.plan.fifos)),)
 
     def block(
-        self, items: Sequence[Item], times: int, variables: Mapping[int, int], *, outermost: bool = False
+        self,
+        items: Sequence[Item],
+        times: int,
+        variables: Mapping[int, int],
+        *,
+        outermost: bool = False,
+        state: Hashable = -1,
     ) -> tuple[Part, ...]:
         """Return the parts of a block: loops one after the other, with the items between them.
 
         Args:
             times: how often the block is executed.
             variables: values of process ids, and of those loops around it on which its control depends.
+            state: that the block begins in.
         """
         parts: list[Part] = []
-        straight: list[Item] = []
-        at_once, early = AtOnce(), 0
+        run: list[Item | Called] = []
         for item in items:
             moved = isinstance(item, Op) and item.block
             if not (moved or (isinstance(item, Planned) and item.mode != "unroll") or has_loops(item)):
-                straight.append(item)
+                run.append(item)
                 continue
             item = self._resolved(item, variables)
             flat = flatten(item, self.storages, self.rounds, variables) if isinstance(item, Planned) else None
-            alone = flat is None and not moved
-            if straight or alone:
-                parts += [*at_once.parts, *self._straight_line(straight, variables)]
-                at_once, straight, early = AtOnce(), [], 0
-            if alone:
-                if isinstance(item, Planned):
-                    parts += [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
-                elif isinstance(item, Branch):
-                    parts += self._chosen(item, times, variables, outermost=outermost)
-                continue
-            loops: tuple[int, ...] = ()
-            before = 0
             if flat is not None:
-                made, footprint = self._pipelined(flat, times, variables), Footprint.of(flat)
-                loops, before = (flat.loops[-1].variable,), self._early(flat, outermost=outermost)
-            else:
+                stored = (op.access for op in ops_of(_since_loop(run)) if op.access is not None and op.access.write)
+                before = frozenset((access.array, access.index) for access in stored)
+                made = tuple(self._pipelined(flat, times, variables, before))
+                early = self._early(flat, outermost=outermost)
+                inputs = tuple(value for op in ops_of(flat.round.everything) for value in op.inputs)
+                kept = flat.round.promoted(self.storages) - flat.round.begun
+                # An element that the loop keeps in a register is loaded before it, and stored after it.
+                elements = tuple({array: flat.round.element(array) for array in sorted(kept)}.items())
+                run.append(Called(flat.loops[-1].variable, flat.round.footprint, made, early, inputs, elements))
+            elif moved:
                 assert isinstance(item, Op)
                 assert item.access is not None
                 array = frozenset((item.access.array,))
-                made, footprint = self._moved(item), Footprint(array, array if item.access.write else set(), array)
-            if at_once.parts and not (self.device.hls.overlaps_loops and at_once.may_join(footprint, made)):
+                footprint = Footprint(array, array if item.access.write else frozenset(), array)
+                run.append(Called(None, footprint, tuple(self._moved(item))))
+            else:
+                parts += self._in_turn(run, variables, state)
+                run, state = [], item
+                if isinstance(item, Planned):
+                    # The state that tests the end of a loop begins its body, or what follows it.
+                    state = item.variable
+                    parts += [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
+                elif isinstance(item, Branch):
+                    state = id(item)
+                    parts += self._chosen(item, times, variables, outermost=outermost)
+        return (*parts, *self._in_turn(run, variables, state))
+
+    def _in_turn(self, run: Sequence[Item | Called], variables: Mapping[int, int], state: Hashable) -> list[Part]:
+        """Return the parts of operations, and pipelined loops between them, from a state on."""
+        straight = [item for item in run if not isinstance(item, Called)]
+        loops = [item for item in run if isinstance(item, Called)]
+        ordered = any(isinstance(item, Planned) or any(stream_ops(item)) for item in straight)
+        ordered |= any(uses_streams(loop.parts) for loop in loops)
+        if straight and loops and self.device.hls.overlaps_loops and not ordered:
+            return self._scheduled(run, straight, state)
+        parts: list[Part] = []
+        waiting: list[Item] = []
+        at_once, early = AtOnce(), 0
+        for item in run:
+            if not isinstance(item, Called):
+                waiting.append(item)
+                continue
+            if waiting:
+                parts += [*at_once.parts, *self._straight_line(waiting, variables)]
+                at_once, waiting, early, state = AtOnce(), [], 0, id(item)
+            made = (Wait(2), *item.parts) if item.elements else item.parts
+            if at_once.parts and not (self.device.hls.overlaps_loops and at_once.may_join(item.footprint, made)):
                 parts += at_once.parts
-                at_once = AtOnce()
-            if before > early:
-                made, early = [Wait(before - early), *made], before
-            at_once = at_once.joined(loops, footprint, made)
-            self._at_once.add(at_once.loops)
-        return (*parts, *at_once.parts, *self._straight_line(straight, variables))
+                at_once, state = AtOnce(), id(item)
+            if item.early > early:
+                made, early = (Wait(item.early - early), *made), item.early
+            at_once = at_once.joined(item.footprint, made)
+            self._use_loop(item.loop, state)
+        return [*parts, *at_once.parts, *self._straight_line(waiting, variables)]
+
+    def _scheduled(self, run: Sequence[Item | Called], straight: list[Item], state: Hashable) -> list[Part]:
+        """Return the time of operations and loops that each begin as soon as what they need is there.
+
+        A loop is a module that one state starts and one awaits; operations that do not need it go on meanwhile.
+        """
+        key = tuple(map(id, straight))
+        if key not in self._straight:
+            self._straight[key] = build(self._once(straight), self.storages, fabric=self.plan.fabric)
+        walk = Walk(self.device, self._registers, self.plan.fabric)
+        cycles: dict[int, int] = {}
+        end = 0
+        for item in run:
+            if isinstance(item, Called):
+                start = walk.call(item.footprint, item.inputs, item.early, item.elements)
+                cycles[start] = max(cycles.get(start, 0), cycles_of(item.parts))
+                end = max(end, start + 2)
+                for at in (start, start + 1):
+                    self._use_loop(item.loop, (key, at) if at else state)
+            else:
+                walk.block((item,))
+        walk.finish_calls()
+        self._use_straight(key, walk, straight, state)
+        late = walk.finish > end or end in walk.busy.values()
+        self._states[key] = max(end, walk.finish + late) - len({at for start in cycles for at in (start, start + 1)})
+        return [Wait(self._states[key] + sum(cycles.values()))]
+
+    def _shares(self, unit: Unit) -> bool:
+        """Return whether operations outside one loop share an operator."""
+        in_turn = unit.is_shared or not self.device.hls.overlaps_loops
+        return unit.resources.dsp > 0 and in_turn and not self.plan.overlaps
+
+    def _use(self, unit: Unit, count: int, state: Hashable, user: Hashable) -> None:
+        """Note that a loop or operation needs operators in a state."""
+        if self._shares(unit):
+            self._used.setdefault(unit.kind, {}).setdefault(state, {})[user] = unit.resources, count
+
+    def _use_loop(self, loop: int | None, state: Hashable) -> None:
+        if loop is not None:
+            for unit, copies in self._pipelines[loop].units:
+                self._use(unit, self._pipelines[loop].built(unit, copies), state, loop)
+
+    def _use_straight(self, key: Hashable, walk: Walk, items: Sequence[Item], state: Hashable = None) -> None:
+        """Note the operators that operations outside loops need in the states in which they start."""
+        starts: dict[str, Counter[int]] = {}
+        for op in ops_of(items):
+            if float_name(op) and op.outputs[0] in walk.values:
+                unit = unit_of(op, self.device, fabric=walk.fabric)
+                starts.setdefault(unit.kind, Counter())[walk.values[op.outputs[0]][0] - unit.latency] += 1
+        for unit, copies in self._straight[key].units:
+            for at, count in starts.get(unit.kind, {-1: copies}).items():
+                self._use(unit, count, (key, at) if at or state is None else state, (key, at))
 
     def _resolved(self, item: Item, variables: Mapping[int, int]) -> Item:
         """Return a loop with its trip count."""
@@ -478,7 +566,7 @@ class _Task:
         """Return the parts of a loop that is not pipelined: equal rounds as one repetition, else one by one."""
         self._sequential[loop.variable] = loop.trips
         if not any(loop.variable in form.variables for form in control_forms(loop.body)) and not asks_data(loop.body):
-            return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables)),)
+            return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables, state=loop.variable)),)
         self._rounds += loop.trips
         if self._rounds > _MOST_ROUNDS:
             source = next((s for s in self.task_class.loops if s.name == loop.name), None)
@@ -488,12 +576,15 @@ class _Task:
                 hint="make the bounds of loops inside it depend on fewer loops around them",
             )
         values = range(loop.first, loop.first + loop.trips * loop.step, loop.step)
-        return in_turn([self.block(loop.body, times, {**variables, loop.variable: value}) for value in values])
+        inside = [{**variables, loop.variable: value} for value in values]
+        return in_turn([self.block(loop.body, times, one, state=loop.variable) for one in inside])
 
-    def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int]) -> list[Part]:
+    def _pipelined(
+        self, flat: Flat, times: int, variables: Mapping[int, int], before: frozenset[Element] = frozenset()
+    ) -> list[Part]:
         key = flat.loops[-1].variable
         if key not in self._pipelines:
-            built = build(flat, self.storages, fabric=self.plan.fabric)
+            built = build(flat, self.storages, fabric=self.plan.fabric, before=before)
             known = self.measured.get(key)
             self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
         pipelined = self._pipelines[key]
@@ -501,10 +592,7 @@ class _Task:
             pipelined = replace(pipelined, flat=flat)
         self.operations += times * flat.trips * sum(copies * _weight(unit.kind) for unit, copies in pipelined.units)
         self._count(pipelined, times)
-        # An element that the loop keeps in a register is loaded before it, and stored after it.
-        moved = [Wait(2)] if flat.round.promoted(self.storages) - flat.round.begun else []
         return [
-            *moved,
             *Rounds(self.task_class, variables, self.observed).parts(pipelined),
             Wait(self.device.hls.loop_extra),
         ]
@@ -538,6 +626,7 @@ class _Task:
         if key not in self._walks:
             self._walks[key] = Walk(self.device, self._registers, self.plan.fabric)
             self._walks[key].block(items)
+            self._use_straight(key, self._walks[key], items)
         walk = self._walks[key]
         self._states[key] = walk.finish + 1
         answers: dict[Asked, bool] = {}
@@ -599,17 +688,14 @@ class _Task:
 
     def logic(self) -> Resources:
         """Operators, registers and control. Loops that run one after the other share operators in DSPs."""
-        parts: list[tuple[Resources, int]] = []
-        units: dict[str, dict[Hashable, tuple[Resources, int]]] = {}
-        for key, pipelined in (*self._pipelines.items(), *self._straight.items()):
-            for unit, copies in pipelined.units:
-                needed = unit.resources, pipelined.built(unit, copies)
-                in_turn = unit.is_shared or not self.device.hls.overlaps_loops
-                if unit.resources.dsp and in_turn and not self.plan.overlaps:
-                    units.setdefault(unit.kind, {})[key] = needed
-                else:
-                    parts.append(needed)
-        shared = [self._shared(users) for users in units.values()]
+        built = (*self._pipelines.values(), *self._straight.values())
+        parts = [(u.resources, p.built(u, n)) for p in built for u, n in p.units if not self._shares(u)]
+        choices = 0
+        for states in self._used.values():
+            resources = next(one for users in states.values() for one, _ in users.values())
+            parts.append((resources, max(sum(n for _, n in users.values()) for users in states.values())))
+            needed = {user: n for users in states.values() for user, (_, n) in users.items()}
+            choices += sum(needed.values()) if len(needed) > 1 else 0
         rules = self.device.hls
         control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
         for p in self._pipelines.values():
@@ -619,13 +705,11 @@ class _Task:
         control += [counter_control(rules, trips) for trips in self._sequential.values()]
         # Each loop is a module that a state starts and one awaits.
         control.append(fsm(rules, sum(self._states.values()) + sum(2 + p.early for p in self._pipelines.values())))
-        built = (*self._pipelines.values(), *self._straight.values())
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
         # Operands of operators that several loops share are chosen.
-        sharing = (sum(count for _, count in users.values()) for users in units.values() if len(users) > 1)
-        muxes += sum(round(rules.mux_lut_per_input * 3 * count) for count in sharing)
+        muxes += round(rules.mux_lut_per_input * 3 * choices)
         held = Resources(ff=sum(p.registers for p in built), lut=muxes)
-        return Resources.weighted([*parts, *shared, *((one, 1) for one in control), (held, 1)])
+        return Resources.weighted([*parts, *((one, 1) for one in control), (held, 1)])
 
     def _users(self) -> dict[str, tuple[int, int, int]]:
         """Return by memory the loops, and pieces of code between them, that use it or store to it, and their ports."""
@@ -639,13 +723,6 @@ class _Task:
                     most = min(count, self.device.arrays.ports)
                     found[array] = users + 1, stores + (array in effects.stored), max(ports, most)
         return found
-
-    def _shared(self, users: Mapping[Hashable, tuple[Resources, int]]) -> tuple[Resources, int]:
-        """Return the operators of one kind that loops need which run at once, at most."""
-        groups = [[users[key] for key in group if key in users] for group in self._at_once]
-        alone = [[needed] for needed in users.values()]
-        most = max(filter(None, (*groups, *alone)), key=lambda group: sum(one.dsp * n for one, n in group))
-        return most[0][0], sum(count for _, count in most)
 
 
 def _weight(kind: str) -> int:

@@ -14,7 +14,7 @@ which an earlier round may have stored: `if j == 0: acc = 0` does not end the re
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
@@ -53,6 +53,21 @@ class Effects(Frozen):
         """Arrays that a round stores to and loads from, with a load that sees the store of an earlier round."""
         arrays = dict.fromkeys(op.access.array for op, _ in self.exposed if op.access is not None)
         return tuple(array for array in arrays if array in self.stored)
+
+
+class Footprint(Frozen):
+    """Arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
+
+    used: Set[str] = frozenset()
+    stored: Set[str] = frozenset()
+    ported: Set[str] = frozenset()
+
+    def meets(self, other: Footprint) -> bool:
+        """Return whether one of two loops needs results of the other, or ports of its memories."""
+        return bool(self.stored & other.used or other.stored & self.used or self.ported & other.ported)
+
+    def __or__(self, other: Footprint) -> Footprint:
+        return Footprint(self.used | other.used, self.stored | other.stored, self.ported | other.ported)
 
 
 def effects_of(body: Iterable[Item], before: Iterable[Item] = (), after: Iterable[Item] = ()) -> Effects:

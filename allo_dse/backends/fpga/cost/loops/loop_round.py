@@ -25,7 +25,7 @@ from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in, substituted
 from ..simplify import simplified
 from .binding import Addresses, by_array, units
-from .effects import Effects, Element, Use, effects_of
+from .effects import Effects, Element, Footprint, Index, Use, effects_of
 from .events import may_happen
 from .schedule import Walk
 from .sums import Time
@@ -292,6 +292,12 @@ class Round:
         return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after)))
 
     @cached_property
+    def footprint(self) -> Footprint:
+        """Arrays that all its levels use."""
+        used = {op.access.array for op, _ in self.whole.uses if op.access is not None}
+        return Footprint(used | self.whole.stored, self.whole.stored, self.accesses.keys())
+
+    @cached_property
     def _updated(self) -> frozenset[str]:
         """Arrays with one element that the rounds of the inner loop update.
 
@@ -319,6 +325,10 @@ class Round:
         """Arrays in memory with one element in a register while the inner loop runs."""
         return frozenset(array for array in self._updated if not storages[array].in_registers)
 
+    def element(self, array: str) -> Index:
+        """Return the index of the first access to an array."""
+        return next(op.access.index for op, _ in self.whole.uses if op.access and op.access.array == array)
+
     def registers(self, storages: Mapping[str, Storage]) -> frozenset[str]:
         """Return its arrays that are in registers."""
         return frozenset(array for array in self.arrays if storages[array].in_registers)
@@ -326,16 +336,17 @@ class Round:
     @cached_property
     def _copies(self) -> int:
         """Loads and stores of all copies."""
-        return sum(copies_of(unrolled) for _, unrolled in accesses(self._everything, {}))
+        return sum(copies_of(unrolled) for _, unrolled in accesses(self.everything, {}))
 
     @property
-    def _everything(self) -> Level:
+    def everything(self) -> Level:
+        """Operations of all levels."""
         return tuple(item for part in (*self.before, self.body, *self.after) for item in part)
 
     @property
     def arrays(self) -> frozenset[str]:
         """Arrays that the round uses."""
-        return frozenset(op.access.array for op in ops_of(self._everything) if op.access is not None)
+        return frozenset(op.access.array for op in ops_of(self.everything) if op.access is not None)
 
     @cached_property
     def _inside(self) -> tuple[Use, ...]:
@@ -398,7 +409,7 @@ class Round:
         Args:
             fabric: floating-point sums take the adder without DSPs.
         """
-        return once(self._units, fabric, lambda: tuple(units(self._everything, self.device, fabric=fabric)))
+        return once(self._units, fabric, lambda: tuple(units(self.everything, self.device, fabric=fabric)))
 
     def walk(
         self,

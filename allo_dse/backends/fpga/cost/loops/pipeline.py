@@ -19,7 +19,7 @@ from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
 
 from ..memory import IntArray, Storage, addresses_of, split
-from ..operators import LIGHT_NS, Unit
+from ..operators import SELECT_NS, Unit
 from ..plan import Item, Planned
 from .binding import Addresses, muxes
 from .effects import Effects, Element, Index, Use
@@ -31,6 +31,7 @@ from .sums import Time
 # Values carried between rounds of a pipelined loop, and the interval that they allow.
 
 
+_KEEP_NS = 0.38  # into a register, as reports of 2022.2 state it
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 
 
@@ -42,6 +43,8 @@ class Carried(Frozen):
         in_register: whether the value stays in a register from round to round.
         chosen: whether the value of the last round is chosen from a register: that of an element begun anew with each
             round of an outer loop, or that of the last store, where a load may be of its address.
+        first: whether a round begins with the store of what the last one has left, as the tool moves a store before the
+            loop to the same element into it.
         loads: the indices of loads that find what an earlier round has left. lost: of stores that no such load finds.
     """
 
@@ -51,17 +54,23 @@ class Carried(Frozen):
     loads: tuple[Index, ...]
     lost: Set[Index]
     chosen: bool = False
+    first: bool = False
 
 
 def carried(
-    loops: tuple[Planned, ...], effects: Effects, registers: Collection[str], begun: Collection[str] = ()
+    loops: tuple[Planned, ...],
+    effects: Effects,
+    registers: Collection[str],
+    begun: Collection[str] = (),
+    before: Collection[Element] = (),
 ) -> list[Carried]:
     """Return the values that rounds of flattened loops, with these effects, hand on; the last loop is pipelined.
 
     Args:
         registers: arrays that are in registers. begun: those with an element that is begun anew in some rounds.
+        before: elements that are stored right before the loop.
     """
-    found, variables = [], {loop.variable for loop in loops}
+    found = []
     for array in effects.carried:
         uses = [(op, unrolled) for op, unrolled in effects.uses if op.access and op.access.array == array]
         stores, loads = ([use for use in uses if use[0].name == name] for name in ("store", "load"))
@@ -71,18 +80,17 @@ def carried(
             kept = _indices(store for store, some in zip(stores, rounds, strict=True) if some.any())
             lost = frozenset(_indices(stores)) - frozenset(kept)
             loaded = _indices(loads[load] for _, load in np.argwhere(rounds))
-            in_memory = array not in registers and nearest == 1 and _is_single(stores, loads, variables)
-            chosen = array in begun or in_memory
-            found.append(Carried(array, nearest, array in registers, loaded, lost, chosen))
+            in_memory = array not in registers and nearest == 1 and _is_single(stores, loads)
+            first = in_memory and (array, _index(stores[0])) in before
+            chosen = array in begun or (in_memory and not first)
+            found.append(Carried(array, nearest, array in registers, loaded, lost, chosen, first))
     return found
 
 
-def _is_single(stores: Sequence[Use], loads: Sequence[Use], variables: Set[int]) -> bool:
-    """Return whether a round updates one element of an array, which moves with the loops, and stores no other."""
-    if len(stores) > 1 or stores[0][1]:
-        return False
+def _is_single(stores: Sequence[Use], loads: Sequence[Use]) -> bool:
+    """Return whether a round updates one element of an array and stores no other."""
     index = _index(stores[0])
-    return any(f and f.variables & variables for f in index) and index in _indices(loads)
+    return len(stores) == 1 and not stores[0][1] and None not in index and index in _indices(loads)
 
 
 def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
@@ -98,16 +106,23 @@ def chain_interval(
     known = {one.array: one for one in found}
     lengths: dict[tuple[str, str], int] = {}
     for one in found:
-        done = walk({(one.array, index): (_FAR, LIGHT_NS * one.chosen) for index in one.loads})
+        done, at_once, chosen = (
+            walk({(one.array, index): (_FAR, delay * one.chosen) for index in one.loads})
+            for delay in (0.0, _KEEP_NS + SELECT_NS, SELECT_NS)
+        )
         for key, (cycle, ns) in done.stored.items():
             other = known.get(key[0])
             if other is None or cycle < _FAR or key[1] in other.lost:
                 continue
-            # The output of an operator's last register is forwarded in that cycle; other logic ends in a register.
-            length = cycle - _FAR + (ns > 0 and key not in done.clocked)
+            # The output of an operator's last register is forwarded in that cycle; other logic ends in a register, as
+            # does what is chosen where its choice takes more time than the cycle has left.
+            hop = ns > 0 and key not in done.clocked
+            if at_once.stored[key] != (cycle, ns):
+                (cycle, ns), hop = chosen.stored[key], True
+            length = cycle - _FAR + hop
             if not other.in_register:  # written to memory and read again, by the next round or the one after it
                 late = ns + device.arrays.write_ns > device.clock.usable_ns
-                through = cycle - _FAR + late + 2
+                through = cycle - _FAR + late + 2 + other.first
                 length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
             lengths[way] = max(lengths.get(way, 0), length)
@@ -382,33 +397,38 @@ def _is_loop_like(item: Item) -> bool:
     )
 
 
-def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) -> Pipelined:
+def build(
+    flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False, before: frozenset[Element] = frozenset()
+) -> Pipelined:
     """Interval, depth and operators of a pipelined loop.
 
     Args:
         fabric: floating-point sums take the adder without DSPs in any case.
+        before: elements that are stored right before the loop.
     """
     once = flat.round
-    key = fabric, tuple([storages[array] for array in once.arrays])
+    key = fabric, before, tuple([storages[array] for array in once.arrays])
     built = flat._built.get(key)
     if built is None:
         promoted = once.promoted(storages)
         own = {array: storages[array] for array in once.arrays}
         own.update((array, replace(storages[array], place="register")) for array in promoted)
-        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric), own, promoted)
+        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric, before), own, promoted)
     return built
 
 
-def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:
+def _timed(
+    flat: Flat, storages: Mapping[str, Storage], fabric: bool, before: frozenset[Element]
+) -> Pipelined:
     """Return the loop without its multiplexers; it depends only on the speed of its arrays."""
     once = flat.round
     ports, registers = once.port_cycles(storages), once.registers(storages)
     # Loads matter if rounds may wait for each other at a memory.
     waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
     loads = once.port_cycles(storages, "loads") if waits else {}
-    key = fabric, registers, tuple(ports.values()), tuple(loads.values())
+    key = fabric, before, registers, tuple(ports.values()), tuple(loads.values())
     if key not in flat._timed:
-        flat._timed[key] = _build(flat, registers, ports, loads, fabric)
+        flat._timed[key] = _build(flat, registers, ports, loads, fabric, before)
     return flat._timed[key]
 
 
@@ -430,14 +450,19 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
 
 
 def _build(
-    flat: Flat, registers: frozenset[str], ports: Mapping[str, int], loads: Mapping[str, int], fabric: bool
+    flat: Flat,
+    registers: frozenset[str],
+    ports: Mapping[str, int],
+    loads: Mapping[str, int],
+    fabric: bool,
+    before: frozenset[Element],
 ) -> Pipelined:
     once = flat.round
     port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
     target = flat.loops[-1].target_ii
     least = max(port_ii, target)
     begun = once.begun if len(flat.loops) > 1 else frozenset[str]()
-    found = carried(flat.loops, once.effects, registers, begun)
+    found = carried(flat.loops, once.effects, registers, begun, before)
     fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
     again = partial(once.walk, registers, fabric=fabric, body_only=True)
     drains = once.device.hls.drains_memories

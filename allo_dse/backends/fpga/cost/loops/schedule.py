@@ -24,7 +24,7 @@ from allo_dse.eval.execute.observed_control import Asked
 
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
-from .effects import Element, Shape, apart, shape_of
+from .effects import Element, Footprint, Shape, apart, shape_of
 from .events import Guard, StreamEvent
 from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
 
@@ -66,6 +66,8 @@ class Walk:
         held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
         macs, products: by value, those that an addition's DSP makes, and those that it may make instead.
         sums: by value, what is added up. handed: by element, what was stored last.
+        busy: by memory, the last cycle in which it is used. calls: loops so far, each a module, with the states that
+            start them. kept: elements that they keep in registers, with the times at which these are left.
         _alike: elements that are stored, by array and by what of their index is no number: among those of a kind only
             equal ones meet.
     """
@@ -98,6 +100,9 @@ class Walk:
     sums: dict[int, Sum] = field(default_factory=dict)
     handed: dict[Element, Sum] = field(default_factory=dict)
     left: dict[Element, tuple[Hashable, int]] = field(default_factory=dict)
+    busy: dict[str, int] = field(default_factory=dict)
+    calls: list[tuple[int, Footprint]] = field(default_factory=list)
+    kept: dict[Element, Time] = field(default_factory=dict)
     _stores: Counter[str] = field(default_factory=Counter)
     _loads: Counter[str] = field(default_factory=Counter)
     _alike_copies: int = 1
@@ -173,6 +178,36 @@ class Walk:
         self._take(product.inputs, done[0] - mac.latency)
         self._take(rest, cycle)
         self._hold(op, cycle, kept=1)
+
+    def call(self, loop: Footprint, inputs: Iterable[int], least: int, elements: Iterable[Element]) -> int:
+        """Return the state that starts a pipelined loop, a module that the next state awaits.
+
+        Args:
+            inputs: values that it uses. least: first state that it may start in. elements: that it keeps in registers.
+        """
+        loaded = [self._unstored(element, None)[0] for element in elements if element not in self.stored]
+        ready = [self.values[value] for value in inputs if value in self.values]
+        ready += [time for (array, _), time in self.stored.items() if array in loop.used & self.registers]
+        starts = [cycle + (ns > 0) for cycle, ns in ready]
+        starts += [cycle + 1 for array, cycle in self.busy.items() if array in loop.used]
+        start = max([least, *loaded, *starts, *(before + 2 for before, other in self.calls if other.meets(loop))])
+        self.stored = {element: time for element, time in self.stored.items() if element[0] not in loop.stored}
+        self.calls.append((start, loop))
+        self.finish = max(self.finish, start + 1)
+        for element in elements:
+            self.kept[element] = start + 2, 0.0
+            self._keep(element, self.kept[element], clocked=True)
+        return start
+
+    def finish_calls(self) -> None:
+        """Store what loops keep in registers, if nothing else is stored there."""
+        for element, time in self.kept.items():
+            if self.stored.get(element) == time:
+                self._finish_store(element, time)
+
+    def _free(self, array: str) -> int:
+        """Return the first state in which loops so far have left an array alone."""
+        return max((start + 2 for start, loop in self.calls if array in loop.stored | loop.ported), default=0)
 
     def _take(self, values: Iterable[int], cycle: int) -> None:
         """Note that an operation takes values in a cycle."""
@@ -251,6 +286,7 @@ class Walk:
                 self._loads[element[0]] += 1
                 self.held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
             time = max(time[0], self.held[origin].ready), time[1]
+            self.busy[element[0]] = max(self.busy.get(element[0], 0), time[0] - 1)
         self._set(op, time, total if total and total.time == time else None)
         if origin is not None:
             self.origins[op.outputs[0]] = origin
@@ -265,12 +301,12 @@ class Walk:
 
         The value that an earlier round has left is available at `before`.
         """
-        maybe = [self.stored[other] for other in self._perhaps(element)]
+        maybe, free = [self.stored[other] for other in self._perhaps(element)], self._free(element[0])
         if element[0] in self.registers:
-            return max([before or START, *maybe])
+            return max([before or (free, 0.0), *maybe])
         if before and not maybe:
             return before
-        start = max((time[0] + 1 for time in maybe), default=0)
+        start = max((time[0] + 1 for time in maybe), default=free)
         return max(before or START, (start + 1, self.device.arrays.read_ns))
 
     def _perhaps(self, element: Element) -> list[Element]:
@@ -310,6 +346,8 @@ class Walk:
         """Return the cycle in which an element is written."""
         cycle = time[0] + (time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns)
         if element[0] not in self.registers:
+            cycle = max(cycle, self._free(element[0]))
+            self.busy[element[0]] = max(self.busy.get(element[0], 0), cycle)
             self.finish = max(self.finish, cycle, 1)  # its address takes the first cycle
         return cycle
 
