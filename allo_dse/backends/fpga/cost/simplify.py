@@ -75,7 +75,7 @@ def _once(nodes: Iterable[Node], same: dict[int, int], known: Mapping[Hashable, 
             if key is not None:
                 known[key] = node.outputs[0]
             if node.access is not None and (node.access.write or node.block):
-                known = {k: v for k, v in known.items() if not (isinstance(k, tuple) and k[0] == node.access.array)}
+                known = {key: value for key, value in known.items() if not _changes(node, key)}
             found.append(node)
             continue
         written = {op.access.array for op in ops_of((node,)) if op.access is not None and (op.access.write or op.block)}
@@ -132,6 +132,14 @@ def _without(node: Any, values: Collection[int]) -> Any:
         return node
     kept = (one for one in node.body if not (isinstance(one, Op) and set(one.outputs) & set(values)))
     return replace(node, body=tuple(_without(one, values) for one in kept))
+
+
+def _changes(store: Op, key: Hashable) -> bool:
+    """Return whether a store may change the element of a load, whose index then differs by no constant."""
+    if store.access is None or not isinstance(key, tuple) or key[0] != store.access.array:
+        return False
+    pairs = [] if store.block else zip(store.access.index, key[1], strict=True)
+    return not any(a and a.terms == b.terms and a.derived == b.derived and a.constant != b.constant for a, b in pairs)
 
 
 def _key(op: Op) -> Hashable:

@@ -32,7 +32,7 @@ from .loops.loop_round import KnownRounds
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
-from .memory import MOST_COPIES, Storage, addresses_of, copies_of
+from .memory import MOST_COPIES, Memories, Storage, addresses_of, copies_of
 from .operators import Unit, float_name, unit_of
 from .plan import Item, Plan, Planned, Planner, place_of, planned, refusal
 from .simplify import simplified
@@ -485,7 +485,7 @@ class _Task:
         key = tuple(map(id, straight))
         if key not in self._straight:
             self._straight[key] = build(self._once(straight), self.storages, fabric=self.plan.fabric)
-        walk = Walk(self.device, self._registers, self.plan.fabric)
+        walk = Walk(self.device, self._memories, self.plan.fabric)
         cycles: dict[int, int] = {}
         end = 0
         for item in run:
@@ -624,7 +624,7 @@ class _Task:
         if unrolls:  # memory ports count
             return Rounds(self.task_class, variables, self.observed).parts(built[key])
         if key not in self._walks:
-            self._walks[key] = Walk(self.device, self._registers, self.plan.fabric)
+            self._walks[key] = Walk(self.device, self._memories, self.plan.fabric)
             self._walks[key].block(items)
             self._use_straight(key, self._walks[key], items)
         walk = self._walks[key]
@@ -656,8 +656,8 @@ class _Task:
         return Flat((Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of((), (), body, ()))
 
     @property
-    def _registers(self) -> frozenset[str]:
-        return frozenset(name for name, storage in self.storages.items() if storage.in_registers)
+    def _memories(self) -> Memories:
+        return Memories.of(self.storages, self.device)
 
     def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[Asked, bool]) -> bool:
         """Return whether a stream operation outside loops happens; `answers` caches the outcome of tests."""

@@ -20,7 +20,7 @@ from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.device.device import FpgaDevice
 
 from ..body_walk import accesses
-from ..memory import Accesses, Storage, Unrolled, addresses_of, busiest_bank, copies_of, split
+from ..memory import Accesses, Memories, Storage, Unrolled, addresses_of, busiest_bank, copies_of, split
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in, substituted
 from ..simplify import simplified
@@ -317,9 +317,10 @@ class Round:
         if not self.before:
             return frozenset()
         first, last = (list(ops_of(level[-1])) for level in (self.before, self.after))
-        stores = [op for op in last if (op.access is not None and op.access.write) or op.direction == "put"]
-        begun = {op.access.array for op in first if op.access is not None and op.access.write}
-        return self._updated & begun if len(stores) <= 1 else frozenset()
+        begun = self._updated & {op.access.array for op in first if op.access is not None and op.access.write}
+        stores = {(op.access.array, op.access.index) for op in last if op.access is not None and op.access.write}
+        stores |= {(array, self.element(array)) for array in begun}
+        return begun if len(stores) + sum(op.direction == "put" for op in last) <= 1 else frozenset()
 
     def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
         """Arrays in memory with one element in a register while the inner loop runs."""
@@ -329,9 +330,9 @@ class Round:
         """Return the index of the first access to an array."""
         return next(op.access.index for op, _ in self.whole.uses if op.access and op.access.array == array)
 
-    def registers(self, storages: Mapping[str, Storage]) -> frozenset[str]:
-        """Return its arrays that are in registers."""
-        return frozenset(array for array in self.arrays if storages[array].in_registers)
+    def memories(self, storages: Mapping[str, Storage]) -> Memories:
+        """Return the memories of its arrays."""
+        return Memories.of({array: storages[array] for array in self.arrays}, self.device)
 
     @cached_property
     def _copies(self) -> int:
@@ -413,7 +414,7 @@ class Round:
 
     def walk(
         self,
-        registers: frozenset[str],
+        registers: Memories,
         carried: Mapping[Element, Time],
         *,
         fabric: bool,

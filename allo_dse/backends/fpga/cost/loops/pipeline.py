@@ -18,7 +18,7 @@ from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
 
-from ..memory import IntArray, Storage, addresses_of, split
+from ..memory import IntArray, Memories, Storage, addresses_of, split
 from ..operators import SELECT_NS, Unit
 from ..plan import Item, Planned
 from .binding import Addresses, muxes
@@ -60,7 +60,7 @@ class Carried(Frozen):
 def carried(
     loops: tuple[Planned, ...],
     effects: Effects,
-    registers: Collection[str],
+    registers: Memories,
     begun: Collection[str] = (),
     before: Collection[Element] = (),
 ) -> list[Carried]:
@@ -98,7 +98,10 @@ def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
 
 
 def chain_interval(
-    found: Sequence[Carried], device: FpgaDevice, walk: Callable[[Mapping[Element, Time]], Walk]
+    found: Sequence[Carried],
+    device: FpgaDevice,
+    memories: Memories,
+    walk: Callable[[Mapping[Element, Time]], Walk],
 ) -> tuple[int, str]:
     """Return the interval that operations between carried values and their successors allow, and the value that limits
     it.
@@ -106,22 +109,22 @@ def chain_interval(
     known = {one.array: one for one in found}
     lengths: dict[tuple[str, str], int] = {}
     for one in found:
+        read_ns = memories.access_ns(one.array, device) if one.first else 0.0
         done, at_once, chosen = (
-            walk({(one.array, index): (_FAR, delay * one.chosen) for index in one.loads})
+            walk({(one.array, index): (_FAR, read_ns + delay * one.chosen) for index in one.loads})
             for delay in (0.0, _KEEP_NS + SELECT_NS, SELECT_NS)
         )
-        for key, (cycle, ns) in done.stored.items():
+        for key, (cycle, _) in done.stored.items():
             other = known.get(key[0])
             if other is None or cycle < _FAR or key[1] in other.lost:
                 continue
             # The output of an operator's last register is forwarded in that cycle; other logic ends in a register, as
             # does what is chosen where its choice takes more time than the cycle has left.
-            hop = ns > 0 and key not in done.clocked
-            if at_once.stored[key] != (cycle, ns):
-                (cycle, ns), hop = chosen.stored[key], True
-            length = cycle - _FAR + hop
+            fits = at_once.stored[key][0] == cycle
+            cycle, ns = (at_once if fits else chosen).stored[key]
+            length = cycle - _FAR + (not fits or (ns > 0 and key not in done.clocked))
             if not other.in_register:  # written to memory and read again, by the next round or the one after it
-                late = ns + device.arrays.write_ns > device.clock.usable_ns
+                late = not other.first and ns + memories.access_ns(key[0], device) > device.clock.usable_ns
                 through = cycle - _FAR + late + 2 + other.first
                 length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
@@ -417,12 +420,10 @@ def build(
     return built
 
 
-def _timed(
-    flat: Flat, storages: Mapping[str, Storage], fabric: bool, before: frozenset[Element]
-) -> Pipelined:
+def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool, before: frozenset[Element]) -> Pipelined:
     """Return the loop without its multiplexers; it depends only on the speed of its arrays."""
     once = flat.round
-    ports, registers = once.port_cycles(storages), once.registers(storages)
+    ports, registers = once.port_cycles(storages), once.memories(storages)
     # Loads matter if rounds may wait for each other at a memory.
     waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
     loads = once.port_cycles(storages, "loads") if waits else {}
@@ -446,12 +447,12 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
     )  # they take turns at the ports
     kept = sum(bits * count for bits, count in counts)
     kept += sum(storages[array].array.bits for array in promoted)
-    return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
+    return replace(built, muxes=built.muxes + chosen, early=early, registers=built.registers + kept)
 
 
 def _build(
     flat: Flat,
-    registers: frozenset[str],
+    registers: Memories,
     ports: Mapping[str, int],
     loads: Mapping[str, int],
     fabric: bool,
@@ -485,12 +486,12 @@ def _build(
     units = once.units(fabric=fabric)
     depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
     depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
-    held = once.walk(registers, {}, fabric=fabric, ports=ports).held_bits(ii)
-    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
+    held = once.walk(registers, {}, fabric=fabric, ports=ports).held(ii)
+    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held.ff, held.lut)
 
 
 def _adders(
-    flat: Flat, found: list[Carried], registers: frozenset[str], least: int, *, asked: bool
+    flat: Flat, found: list[Carried], registers: Memories, least: int, *, asked: bool
 ) -> tuple[bool, tuple[int, str]]:
     """Return whether floating-point sums use the adder without DSPs, and the recurrence interval that results.
 
@@ -504,7 +505,11 @@ def _adders(
         ways.append((carried(flat.loops, once.whole, registers), False))
     full, fabric = (
         max(
-            (chain_interval(some, once.device, partial(once.walk, registers, fabric=choice, body_only=inner)))
+            (
+                chain_interval(
+                    some, once.device, registers, partial(once.walk, registers, fabric=choice, body_only=inner)
+                )
+            )
             for some, inner in ways
         )
         for choice in (False, True)

@@ -22,8 +22,10 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.observed_control import Asked
 
+from ..memory import Memories
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
+from .control import DELAYED
 from .effects import Element, Footprint, Shape, apart, shape_of
 from .events import Guard, StreamEvent
 from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
@@ -54,7 +56,7 @@ class Walk:
     """One pass over the operations of a round.
 
     Attributes:
-        registers: arrays of which every element is a register of its own.
+        registers: memories of the arrays.
         carried: elements whose value comes from an earlier round, with the time at which it is there.
         fabric: whether floating-point sums take the adder with the shorter latency.
         guard: whether this is after the inner loop of a flattened nest.
@@ -63,7 +65,7 @@ class Walk:
         whole: whether all copies of unrolled loops are walked, not only three.
         load_cycles: by array the cycles until its ports deliver the next load.
         early: ids of loads that are done before the loop.
-        held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
+        values_held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
         macs, products: by value, those that an addition's DSP makes, and those that it may make instead.
         sums: by value, what is added up. handed: by element, what was stored last.
         busy: by memory, the last cycle in which it is used. calls: loops so far, each a module, with the states that
@@ -73,14 +75,14 @@ class Walk:
     """
 
     device: FpgaDevice
-    registers: Set[str]
+    registers: Memories
     fabric: bool = False
     carried: Mapping[Element, Time] = field(default_factory=dict)
     values: dict[int, Time] = field(default_factory=dict)
     whole: bool = False
     load_cycles: Mapping[str, float] = field(default_factory=dict)
     early: Set[int] = frozenset()
-    held: dict[Hashable, _Held] = field(default_factory=dict)
+    values_held: dict[Hashable, _Held] = field(default_factory=dict)
     origins: dict[int, Hashable] = field(default_factory=dict)
     stored: dict[Element, Time] = field(default_factory=dict)
     events: list[StreamEvent] = field(default_factory=list)
@@ -187,7 +189,7 @@ class Walk:
         """
         loaded = [self._unstored(element, None)[0] for element in elements if element not in self.stored]
         ready = [self.values[value] for value in inputs if value in self.values]
-        ready += [time for (array, _), time in self.stored.items() if array in loop.used & self.registers]
+        ready += [time for (array, _), time in self.stored.items() if array in loop.used and array in self.registers]
         starts = [cycle + (ns > 0) for cycle, ns in ready]
         starts += [cycle + 1 for array, cycle in self.busy.items() if array in loop.used]
         start = max([least, *loaded, *starts, *(before + 2 for before, other in self.calls if other.meets(loop))])
@@ -213,19 +215,22 @@ class Walk:
         """Note that an operation takes values in a cycle."""
         for value in values:
             if value in self.origins:
-                held = self.held[self.origins[value]]
+                held = self.values_held[self.origins[value]]
                 held.last = max(held.last, cycle)
 
-    def held_bits(self, ii: int) -> int:
-        """Return the flip-flops of values that later stages take, of several rounds if these wait over an interval."""
+    def held(self, ii: int) -> Resources:
+        """Return what keeps values until later stages take them: registers, or where rounds pass, shift registers."""
         for (array, _), (origin, cycle) in self.left.items():
             if origin is not None and array not in self.registers:
-                self.held[origin].last = max(self.held[origin].last, cycle)
-        total = 0
-        for held in self.held.values():
+                self.values_held[origin].last = max(self.values_held[origin].last, cycle)
+        ff = lut = 0
+        for held in self.values_held.values():
             rounds = math.ceil(max(0, held.last - held.ready) / ii)
-            total += held.bits * held.copies * max(0, (min(1, rounds) if held.waits else rounds) - held.kept)
-        return total
+            rounds = max(0, (min(1, rounds) if held.waits else rounds) - held.kept)
+            shifts = rounds >= DELAYED and self.device.hls.delay_ff > 0
+            ff += held.copies * (max(held.bits, self.device.hls.delay_ff) if shifts else held.bits * rounds)
+            lut += held.copies * self.device.hls.delay_lut * shifts
+        return Resources(ff=ff, lut=lut)
 
     def _part(self, value: int) -> Sum | None:
         """Return the sum behind a value if it has one user, which can then add the leaves itself."""
@@ -264,10 +269,11 @@ class Walk:
 
     def _hold(self, op: Op, ready: int, *, kept: int = 0) -> None:
         """Note a value that an operation hands on, in a register if it waits."""
-        sources = [self.held[self.origins[v]].waits for v in op.inputs if v in self.origins]
+        sources = [self.values_held[self.origins[v]].waits for v in op.inputs if v in self.origins]
         for value in op.outputs:
             key = value, self.copies
-            self.held[key] = _Held(op.bits, ready, self._alike_copies, op.direction is None and all(sources), kept)
+            waits = op.direction is None and all(sources)
+            self.values_held[key] = _Held(op.bits, ready, self._alike_copies, waits, kept)
             self.origins[value] = key
 
     def _load(self, op: Op) -> None:
@@ -281,11 +287,11 @@ class Walk:
         origin = self.left.get(element, (None, 0))[0] if known else None
         if not (known or before or element[0] in self.registers or id(op) in self.early):
             origin = op.outputs[0] if None in element[1] else -1, element, self._stores[element[0]]
-            if origin not in self.held:
+            if origin not in self.values_held:
                 cycle = time[0] + int(self._loads[element[0]] * self.load_cycles.get(element[0], 0.0))
                 self._loads[element[0]] += 1
-                self.held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
-            time = max(time[0], self.held[origin].ready), time[1]
+                self.values_held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
+            time = max(time[0], self.values_held[origin].ready), time[1]
             self.busy[element[0]] = max(self.busy.get(element[0], 0), time[0] - 1)
         self._set(op, time, total if total and total.time == time else None)
         if origin is not None:
@@ -307,7 +313,7 @@ class Walk:
         if before and not maybe:
             return before
         start = max((time[0] + 1 for time in maybe), default=free)
-        return max(before or START, (start + 1, self.device.arrays.read_ns))
+        return max(before or START, (start + 1, self.registers.access_ns(element[0], self.device)))
 
     def _perhaps(self, element: Element) -> list[Element]:
         """The elements stored in this round that may be this one."""
@@ -344,7 +350,7 @@ class Walk:
 
     def _finish_store(self, element: Element, time: Time) -> int:
         """Return the cycle in which an element is written."""
-        cycle = time[0] + (time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns)
+        cycle = time[0] + (time[1] + self.registers.access_ns(element[0], self.device) > self.device.clock.usable_ns)
         if element[0] not in self.registers:
             cycle = max(cycle, self._free(element[0]))
             self.busy[element[0]] = max(self.busy.get(element[0], 0), cycle)
