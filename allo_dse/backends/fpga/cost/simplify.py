@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from allo_dse.compiler.ir.nest import WIRING, Branch, Loop, Nest, Node, Op, ops_
 
 _MODULAR = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.andi", "arith.ori", "arith.xori"})
 _LOW_BITS = _MODULAR | {"arith.extsi", "arith.extui", "arith.trunci"}
+_FLOATS = frozenset({"arith.addf", "arith.subf", "arith.mulf", "arith.divf", "math.sqrt", "math.exp"})
 _ADDERS = 2  # non-zero signed digits of a constant that a product with it may have, to be built of an adder
 
 
@@ -26,7 +27,7 @@ def simplified(mlir: str) -> Nest:
     for name, values in tables.items():
         bits = max(value.bit_length() for value in values) + (min(values) < 0)
         arrays[name] = replace(arrays[name], values=values, bits=max(1, min(bits, arrays[name].bits)))
-    body = tuple(_hoisted(_once(body, {}, {})))
+    body = _hoisted(_once(body, {}, {}))
     makers = {value: op for op in ops_of(body) for value in op.outputs}
     needed = _needed_bits(body)
     return replace(nest, body=tuple(_narrowed(node, needed, makers) for node in body), arrays=arrays)
@@ -90,48 +91,29 @@ def _once(nodes: Iterable[Node], same: dict[int, int], known: Mapping[Hashable, 
     return tuple(found)
 
 
-def _hoisted(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield nodes, before each nest its floating-point operations whose operands it does not change."""
-    for node in nodes:
-        if isinstance(node, Loop):
-            stored = {op.access.array for op in ops_of((node,)) if op.access is not None and op.access.write}
-            made = {value for op in ops_of((node,)) for value in op.outputs}
-            made.update(value for one in walk((node,)) if not isinstance(one, Op) for value in _values_of(one))
-            moved: dict[int, Op] = {}
-            for op in _unconditional(node):
-                scalar = op.name == "load" and op.access is not None and not op.access.index
-                still = scalar and op.access is not None and op.access.array not in stored
-                if still or (_is_float(op) and not any(v in made and v not in moved for v in op.inputs)):
-                    moved[op.outputs[0]] = op
-            used = {value for op in moved.values() for value in op.inputs}
-            moved = {value: op for value, op in moved.items() if value in used or _is_float(op)}
-            yield from moved.values()
-            node = _without(node, moved.keys()) if moved else node
-        yield node
+def _hoisted(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return nodes with the floating-point operations of loops first whose operands nothing changes."""
+    stored = {op.access.array for op in ops_of(nodes) if op.access is not None and op.access.write}
+    outside, varying, moved = {id(node) for node in nodes}, set[int](), dict[int, Op]()
+    for node in walk(nodes):
+        if not isinstance(node, Op):
+            varying.update((node.variable,) if isinstance(node, Loop) else node.outputs)
+            continue
+        scalar = node.name == "load" and node.access is not None and not node.access.index
+        still = scalar and node.access is not None and node.access.array not in stored
+        if id(node) not in outside and (still or node.name in _FLOATS) and not varying & set(node.inputs):
+            moved[node.outputs[0]] = node
+        else:
+            varying.update(node.outputs)
+    used = {value for op in moved.values() if op.name in _FLOATS for value in (*op.inputs, *op.outputs)}
+    moved = {value: op for value, op in moved.items() if value in used}
 
+    def left(node: Any) -> Any:
+        if isinstance(node, Op) and node.outputs and node.outputs[0] in moved:
+            return replace(node, name=WIRING, inputs=(), outputs=(), access=None)
+        return rebuilt(node, left)
 
-def _is_float(op: Op) -> bool:
-    return op.name in ("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "math.sqrt", "math.exp")
-
-
-def _values_of(node: Loop | Branch) -> tuple[int, ...]:
-    return (node.variable,) if isinstance(node, Loop) else node.outputs
-
-
-def _unconditional(loop: Loop) -> Iterator[Op]:
-    for node in loop.body:
-        if isinstance(node, Op):
-            yield node
-        elif isinstance(node, Loop):
-            yield from _unconditional(node)
-
-
-def _without(node: Any, values: Collection[int]) -> Any:
-    """Return a loop without the operations that make some values."""
-    if not isinstance(node, Loop):
-        return node
-    kept = (one for one in node.body if not (isinstance(one, Op) and set(one.outputs) & set(values)))
-    return replace(node, body=tuple(_without(one, values) for one in kept))
+    return (*moved.values(), *map(left, nodes)) if moved else nodes
 
 
 def _changes(store: Op, key: Hashable) -> bool:

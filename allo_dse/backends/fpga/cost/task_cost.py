@@ -14,6 +14,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
+from operator import itemgetter
 
 from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.ir.affine import Linear, decided
@@ -296,45 +297,31 @@ def deciding_pids(mlir: str) -> tuple[bool, ...]:
     return tuple(pid in used for pid in nest.pids)
 
 
-class AtOnce(Frozen):
-    """Pipelined loops that follow one another in a body and run at once, as none of them uses results of another.
-
-    The tool makes each a module. Only one of them may use streams.
-    """
-
-    footprint: Footprint = Footprint()
-    parts: tuple[Part, ...] = ()
-
-    def may_join(self, footprint: Footprint, parts: Sequence[Part]) -> bool:
-        """Return whether a loop needs neither results of these, nor their streams, nor ports of their memories."""
-        return not self.footprint.meets(footprint) and not (uses_streams(parts) and uses_streams(self.parts))
-
-    def joined(self, footprint: Footprint, parts: Sequence[Part]) -> AtOnce:
-        """Return these and another one: those with streams, and the time that the others take beyond that."""
-        longer, shorter = self.parts, tuple(parts)
-        if uses_streams(shorter) or not longer:
-            longer, shorter = shorter, longer
-        beyond = cycles_of(shorter) - cycles_of(longer)
-        every = (*longer, Wait(beyond)) if beyond > 0 else longer
-        return AtOnce(self.footprint | footprint, every)
-
-
 class Called(Frozen):
     """A pipelined loop among the operations of a block.
 
     Attributes:
-        loop: variable of the innermost one; None for a block that moves.
+        loop: variable of the innermost one, or a number of a block that moves.
         inputs: values that it takes.
         early: first state that it can begin in, after loads that its rounds have in common.
         elements: those that it keeps in registers, which are loaded before it and stored after it.
     """
 
-    loop: int | None
+    loop: int
     footprint: Footprint
     parts: tuple[Part, ...]
     early: int = 0
     inputs: tuple[int, ...] = ()
     elements: tuple[Element, ...] = ()
+
+
+def _is_ordered(items: Iterable[Item | Called]) -> bool:
+    """Return whether operations use streams or ports of memories in turn, so that nothing overtakes them."""
+    return any(isinstance(item, Planned) or (not isinstance(item, Called) and any(stream_ops(item))) for item in items)
+
+
+def _by_streams(parts: Sequence[Part]) -> tuple[bool, int]:
+    return uses_streams(parts), cycles_of(parts)
 
 
 def _since_loop(run: Sequence[Item | Called]) -> list[Item]:
@@ -370,7 +357,7 @@ class _Task:
         self._loops: dict[int, LoopCost] = {}
         self._pipelines: dict[Hashable, Pipelined] = {}
         self._straight: dict[Hashable, Pipelined] = {}
-        self._walks: dict[Hashable, Walk] = {}
+        self._walks: dict[Hashable, tuple[Walk, list[int], int]] = {}
         self._sequential: dict[int, int] = {}
         self._used: dict[str, dict[Hashable, dict[Hashable, tuple[Resources, int]]]] = {}
         self._states: dict[Hashable, int] = {}
@@ -430,13 +417,16 @@ class _Task:
                 kept = flat.round.promoted(self.storages) - flat.round.begun
                 # An element that the loop keeps in a register is loaded before it, and stored after it.
                 elements = tuple({array: flat.round.element(array) for array in sorted(kept)}.items())
-                run.append(Called(flat.loops[-1].variable, flat.round.footprint, made, early, inputs, elements))
+                footprint = flat.round.footprint
+                if uses_streams(made):  # one after the other
+                    footprint = replace(footprint, ported=footprint.ported | {""})
+                run.append(Called(flat.loops[-1].variable, footprint, made, early, inputs, elements))
             elif moved:
                 assert isinstance(item, Op)
                 assert item.access is not None
                 array = frozenset((item.access.array,))
-                footprint = Footprint(array, array if item.access.write else frozenset(), array)
-                run.append(Called(None, footprint, tuple(self._moved(item))))
+                footprint = Footprint(array, array if item.access.write else frozenset(), array | {""})
+                run.append(Called(id(item), footprint, tuple(self._moved(item))))
             else:
                 parts += self._in_turn(run, variables, state)
                 run, state = [], item
@@ -451,57 +441,72 @@ class _Task:
 
     def _in_turn(self, run: Sequence[Item | Called], variables: Mapping[int, int], state: Hashable) -> list[Part]:
         """Return the parts of operations, and pipelined loops between them, from a state on."""
-        straight = [item for item in run if not isinstance(item, Called)]
-        loops = [item for item in run if isinstance(item, Called)]
-        ordered = any(isinstance(item, Planned) or any(stream_ops(item)) for item in straight)
-        ordered |= any(uses_streams(loop.parts) for loop in loops)
-        if straight and loops and self.device.hls.overlaps_loops and not ordered:
-            return self._scheduled(run, straight, state)
-        parts: list[Part] = []
-        waiting: list[Item] = []
-        at_once, early = AtOnce(), 0
-        for item in run:
-            if not isinstance(item, Called):
-                waiting.append(item)
-                continue
-            if waiting:
-                parts += [*at_once.parts, *self._straight_line(waiting, variables)]
-                at_once, waiting, early, state = AtOnce(), [], 0, id(item)
-            made = (Wait(2), *item.parts) if item.elements else item.parts
-            if at_once.parts and not (self.device.hls.overlaps_loops and at_once.may_join(item.footprint, made)):
-                parts += at_once.parts
-                at_once, state = AtOnce(), id(item)
-            if item.early > early:
-                made, early = (Wait(item.early - early), *made), item.early
-            at_once = at_once.joined(item.footprint, made)
-            self._use_loop(item.loop, state)
-        return [*parts, *at_once.parts, *self._straight_line(waiting, variables)]
+        overlaps, chunks, joins = self.device.hls.overlaps_loops, list[list[Item | Called]](), False
+        for is_loop, group in itertools.groupby(run, key=lambda item: isinstance(item, Called)):
+            items = list(group)
+            joined, joins = joins, overlaps and (is_loop or not _is_ordered(items))
+            if joins and joined:
+                chunks[-1] += items
+            else:
+                chunks += [[item] for item in items] if is_loop and not overlaps else [items]
+        states = [state, *map(id, chunks[1:])]
+        return [
+            part for own, chunk in zip(states, chunks, strict=False) for part in self._scheduled(chunk, variables, own)
+        ]
 
-    def _scheduled(self, run: Sequence[Item | Called], straight: list[Item], state: Hashable) -> list[Part]:
-        """Return the time of operations and loops that each begin as soon as what they need is there.
+    def _scheduled(self, run: Sequence[Item | Called], variables: Mapping[int, int], state: Hashable) -> list[Part]:
+        """Return the parts of operations and loops that each begin as soon as what they need is there.
 
         A loop is a module that one state starts and one awaits; operations that do not need it go on meanwhile.
         """
+        straight = [item for item in run if not isinstance(item, Called)]
         key = tuple(map(id, straight))
-        if key not in self._straight:
-            self._straight[key] = build(self._once(straight), self.storages, fabric=self.plan.fabric)
-        walk = Walk(self.device, self._memories, self.plan.fabric)
-        cycles: dict[int, int] = {}
-        end = 0
-        for item in run:
-            if isinstance(item, Called):
-                start = walk.call(item.footprint, item.inputs, item.early, item.elements)
-                cycles[start] = max(cycles.get(start, 0), cycles_of(item.parts))
-                end = max(end, start + 2)
-                for at in (start, start + 1):
-                    self._use_loop(item.loop, (key, at) if at else state)
-            else:
-                walk.block((item,))
-        walk.finish_calls()
+        unrolls = any(isinstance(item, Planned) for item in straight)
+        built = self._pipelines if unrolls else self._straight
+        if straight and key not in built:
+            built[key] = build(self._once(straight), self.storages, fabric=self.plan.fabric)
+        if unrolls:  # memory ports count
+            return Rounds(self.task_class, variables, self.observed).parts(built[key])
+        loops = [item for item in run if isinstance(item, Called)]
+        place = *(loop.loop for loop in loops), *key
+        if place not in self._walks:
+            self._walks[place] = self._walked(run)
+        walk, starts, states = self._walks[place]
+        parts: list[Part] = []
+        begun = 0
+        for start, group in itertools.groupby(
+            sorted(zip(starts, loops, strict=True), key=itemgetter(0)), itemgetter(0)
+        ):
+            at_once = [loop for _, loop in group]
+            for loop, at in itertools.product(at_once, (start, start + 1)):
+                self._use_loop(loop.loop, (place, at) if at else state)
+            first, *others = sorted((loop.parts for loop in at_once), key=_by_streams, reverse=True)
+            beyond = max((cycles_of(other) for other in others), default=0) - cycles_of(first)
+            parts += [Wait(max(0, start - begun)), *first, Wait(max(0, beyond))]
+            begun = start + 2
+        self._states[place] = states - 2 * len(set(starts))
         self._use_straight(key, walk, straight, state)
-        late = walk.finish > end or end in walk.busy.values()
-        self._states[key] = max(end, walk.finish + late) - len({at for start in cycles for at in (start, start + 1)})
-        return [Wait(self._states[key] + sum(cycles.values()))]
+        answers: dict[Asked, bool] = {}
+        happens = [event for event in walk.events if self._holds(event, variables, answers)]
+        if happens:
+            return [Pipe(1, 1, walk.finish + 1, tuple((event.stage, event.kind, event.stream) for event in happens))]
+        return [*parts, Wait(max(0, states - begun))]
+
+    def _walked(self, run: Sequence[Item | Called]) -> tuple[Walk, list[int], int]:
+        """Return the times of operations, the states that start the loops, and how many states there are."""
+        walk, starts = Walk(self.device, self._memories, self.plan.fabric), list[int]()
+        for is_loop, group in itertools.groupby(run, key=lambda item: isinstance(item, Called)):
+            if not is_loop:
+                walk.block([item for item in group if not isinstance(item, Called)])
+                continue
+            for loop in group:
+                assert isinstance(loop, Called)
+                starts.append(walk.call(loop.footprint, loop.inputs, loop.early, loop.elements))
+        walk.finish_calls()
+        end = max((start + 2 for start in starts), default=0)
+        used = max(walk.busy.values(), default=-1) + 1
+        # Values that need no state of their own are ready with those around them.
+        return walk, starts, max(end, used, walk.finish + (walk.finish > end))
 
     def _shares(self, unit: Unit) -> bool:
         """Return whether operations outside one loop share an operator."""
@@ -513,10 +518,9 @@ class _Task:
         if self._shares(unit):
             self._used.setdefault(unit.kind, {}).setdefault(state, {})[user] = unit.resources, count
 
-    def _use_loop(self, loop: int | None, state: Hashable) -> None:
-        if loop is not None:
-            for unit, copies in self._pipelines[loop].units:
-                self._use(unit, self._pipelines[loop].built(unit, copies), state, loop)
+    def _use_loop(self, loop: int, state: Hashable) -> None:
+        for unit, copies in self._pipelines[loop].units if loop in self._pipelines else ():
+            self._use(unit, self._pipelines[loop].built(unit, copies), state, loop)
 
     def _use_straight(self, key: Hashable, walk: Walk, items: Sequence[Item], state: Hashable = None) -> None:
         """Note the operators that operations outside loops need in the states in which they start."""
@@ -525,7 +529,7 @@ class _Task:
             if float_name(op) and op.outputs[0] in walk.values:
                 unit = unit_of(op, self.device, fabric=walk.fabric)
                 starts.setdefault(unit.kind, Counter())[walk.values[op.outputs[0]][0] - unit.latency] += 1
-        for unit, copies in self._straight[key].units:
+        for unit, copies in self._straight[key].units if key else ():
             for at, count in starts.get(unit.kind, {-1: copies}).items():
                 self._use(unit, count, (key, at) if at or state is None else state, (key, at))
 
@@ -611,44 +615,6 @@ class _Task:
                 rounds=own.rounds + other.rounds,
             )
         self._loops[key] = own
-
-    def _straight_line(self, items: list[Item], variables: Mapping[int, int]) -> list[Part]:
-        """Operations outside loops, one after the other."""
-        if not items:
-            return []
-        key = tuple(map(id, items))
-        unrolls = any(isinstance(item, Planned) for item in items)
-        built = self._pipelines if unrolls else self._straight
-        if key not in built:
-            built[key] = build(self._once(items), self.storages, fabric=self.plan.fabric)
-        if unrolls:  # memory ports count
-            return Rounds(self.task_class, variables, self.observed).parts(built[key])
-        if key not in self._walks:
-            self._walks[key] = Walk(self.device, self._memories, self.plan.fabric)
-            self._walks[key].block(items)
-            self._use_straight(key, self._walks[key], items)
-        walk = self._walks[key]
-        self._states[key] = walk.finish + 1
-        answers: dict[Asked, bool] = {}
-        happens = [event for event in walk.events if self._holds(event, variables, answers)]
-        ops = [(event.stage, event.kind, event.stream) for event in happens]
-        if not ops:
-            return [Wait(self._cycles_outside(items, walk))]
-        return [Pipe(1, 1, walk.finish + 1, tuple(ops))]
-
-    def _cycles_outside(self, items: Sequence[Item], walk: Walk) -> int:
-        """States of operations outside loops; values that need none of their own are ready with those around them."""
-        stored = any(True for access, _ in accesses(items, {}) if self._needs_port(access))
-        return walk.finish + (walk.finish > 0 and any(map(self._is_late, items))) if stored or walk.finish else 0
-
-    def _needs_port(self, access: Access) -> bool:
-        return not self.storages[access.array].in_registers
-
-    def _is_late(self, item: Item) -> bool:
-        """Return whether an operation is more than a store of what is there already."""
-        if not isinstance(item, Op):
-            return True
-        return not (item.access is not None and (item.access.write or not self._needs_port(item.access)))
 
     def _once(self, items: Sequence[Item]) -> Flat:
         """Operations outside loops as a loop of one round."""

@@ -484,7 +484,10 @@ def _build(
     if span_ii == ii > least:  # operators keep up with the loads
         span = max(loads.values(), default=ii)
     units = once.units(fabric=fabric)
-    depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
+    depth = max(
+        walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)),
+        port_ii + 2 if port_ii > 1 else 1 + bool(walk.busy),
+    )  # addresses take a cycle
     depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
     held = once.walk(registers, {}, fabric=fabric, ports=ports).held(ii)
     return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held.ff, held.lut)

@@ -354,7 +354,7 @@ class Walk:
         if element[0] not in self.registers:
             cycle = max(cycle, self._free(element[0]))
             self.busy[element[0]] = max(self.busy.get(element[0], 0), cycle)
-            self.finish = max(self.finish, cycle, 1)  # its address takes the first cycle
+            self.finish = max(self.finish, cycle)
         return cycle
 
     def _stream(self, op: Op) -> None:
