@@ -34,7 +34,7 @@ from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Memories, Storage, addresses_of, copies_of
-from .operators import Unit, float_name, unit_of
+from .operators import Unit
 from .plan import Item, Plan, Planned, Planner, place_of, planned, refusal
 from .simplify import simplified
 
@@ -417,10 +417,7 @@ class _Task:
                 kept = flat.round.promoted(self.storages) - flat.round.begun
                 # An element that the loop keeps in a register is loaded before it, and stored after it.
                 elements = tuple({array: flat.round.element(array) for array in sorted(kept)}.items())
-                footprint = flat.round.footprint
-                if uses_streams(made):  # one after the other
-                    footprint = replace(footprint, ported=footprint.ported | {""})
-                run.append(Called(flat.loops[-1].variable, footprint, made, early, inputs, elements))
+                run.append(Called(flat.loops[-1].variable, flat.round.footprint, made, early, inputs, elements))
             elif moved:
                 assert isinstance(item, Op)
                 assert item.access is not None
@@ -485,7 +482,7 @@ class _Task:
             parts += [Wait(max(0, start - begun)), *first, Wait(max(0, beyond))]
             begun = start + 2
         self._states[place] = states - 2 * len(set(starts))
-        self._use_straight(key, walk, straight, state)
+        self._use_straight(key, walk, state)
         answers: dict[Asked, bool] = {}
         happens = [event for event in walk.events if self._holds(event, variables, answers)]
         if happens:
@@ -522,16 +519,11 @@ class _Task:
         for unit, copies in self._pipelines[loop].units if loop in self._pipelines else ():
             self._use(unit, self._pipelines[loop].built(unit, copies), state, loop)
 
-    def _use_straight(self, key: Hashable, walk: Walk, items: Sequence[Item], state: Hashable = None) -> None:
+    def _use_straight(self, key: Hashable, walk: Walk, state: Hashable) -> None:
         """Note the operators that operations outside loops need in the states in which they start."""
-        starts: dict[str, Counter[int]] = {}
-        for op in ops_of(items):
-            if float_name(op) and op.outputs[0] in walk.values:
-                unit = unit_of(op, self.device, fabric=walk.fabric)
-                starts.setdefault(unit.kind, Counter())[walk.values[op.outputs[0]][0] - unit.latency] += 1
-        for unit, copies in self._straight[key].units if key else ():
-            for at, count in starts.get(unit.kind, {-1: copies}).items():
-                self._use(unit, count, (key, at) if at or state is None else state, (key, at))
+        for unit, starts in walk.started.values():
+            for at, count in starts.items():
+                self._use(unit, count, (key, at) if at or not unit.is_shared else state, (key, at))
 
     def _resolved(self, item: Item, variables: Mapping[int, int]) -> Item:
         """Return a loop with its trip count."""
@@ -584,12 +576,22 @@ class _Task:
         return in_turn([self.block(loop.body, times, one, state=loop.variable) for one in inside])
 
     def _pipelined(
-        self, flat: Flat, times: int, variables: Mapping[int, int], before: frozenset[Element] = frozenset()
+        self, flat: Flat, times: int, variables: Mapping[int, int], before: frozenset[Element]
     ) -> list[Part]:
+        """Return the parts of a pipelined loop.
+
+        Args:
+            before: elements that are stored right before it.
+        """
         key = flat.loops[-1].variable
         if key not in self._pipelines:
-            built = build(flat, self.storages, fabric=self.plan.fabric, before=before)
+            built = build(flat, self.storages, fabric=self.plan.fabric)
             known = self.measured.get(key)
+            kept = flat.round.promoted(self.storages) | self._memories.registers
+            limits = ((a, i) for a, i in before if a not in kept and built.limit == f"recurrence of {a}")
+            if any(flat.round.element(array) == index for array, index in limits):
+                # The tool moves the store into the loop: each round begins with it, and loads come after that.
+                built = replace(built, ii=built.ii + 2, depth=max(built.depth, built.ii + 2))
             self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
         pipelined = self._pipelines[key]
         if pipelined.flat is not flat:

@@ -21,10 +21,9 @@ from allo_dse.device.device import FpgaDevice
 
 from ..body_walk import accesses
 from ..memory import Accesses, Memories, Storage, Unrolled, addresses_of, busiest_bank, copies_of, split
-from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in, substituted
 from ..simplify import simplified
-from .binding import Addresses, by_array, units
+from .binding import Addresses, by_array
 from .effects import Effects, Element, Footprint, Index, Use, effects_of
 from .events import may_happen
 from .schedule import Walk
@@ -277,7 +276,6 @@ class Round:
     after: tuple[Level, ...]
     _walks: dict[Hashable, Walk] = field(default_factory=dict, repr=False)
     _busiest: dict[Hashable, int] = field(default_factory=dict, repr=False)
-    _units: dict[bool, tuple[tuple[Unit, int], ...]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def effects(self) -> Effects:
@@ -293,9 +291,10 @@ class Round:
 
     @cached_property
     def footprint(self) -> Footprint:
-        """Arrays that all its levels use."""
+        """Arrays that all its levels use; loops with streams, as memory of no name, follow one another."""
         used = {op.access.array for op, _ in self.whole.uses if op.access is not None}
-        return Footprint(used | self.whole.stored, self.whole.stored, self.accesses.keys())
+        streams = {"" for op in ops_of(self.everything) if op.direction}
+        return Footprint(used | self.whole.stored, self.whole.stored, self.accesses.keys() | streams)
 
     @cached_property
     def _updated(self) -> frozenset[str]:
@@ -403,14 +402,6 @@ class Round:
                 self._busiest[key] = busiest_bank(storage, group)
             found[array] = math.ceil(self._busiest[key] / storage.ports(self.device))
         return found
-
-    def units(self, *, fabric: bool) -> tuple[tuple[Unit, int], ...]:
-        """Operators by kind, with the number of copies that a round has.
-
-        Args:
-            fabric: floating-point sums take the adder without DSPs.
-        """
-        return once(self._units, fabric, lambda: tuple(units(self.everything, self.device, fabric=fabric)))
 
     def walk(
         self,

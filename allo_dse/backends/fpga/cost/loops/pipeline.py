@@ -43,8 +43,6 @@ class Carried(Frozen):
         in_register: whether the value stays in a register from round to round.
         chosen: whether the value of the last round is chosen from a register: that of an element begun anew with each
             round of an outer loop, or that of the last store, where a load may be of its address.
-        first: whether a round begins with the store of what the last one has left, as the tool moves a store before the
-            loop to the same element into it.
         loads: the indices of loads that find what an earlier round has left. lost: of stores that no such load finds.
     """
 
@@ -54,7 +52,6 @@ class Carried(Frozen):
     loads: tuple[Index, ...]
     lost: Set[Index]
     chosen: bool = False
-    first: bool = False
 
 
 def carried(
@@ -62,13 +59,11 @@ def carried(
     effects: Effects,
     registers: Memories,
     begun: Collection[str] = (),
-    before: Collection[Element] = (),
 ) -> list[Carried]:
     """Return the values that rounds of flattened loops, with these effects, hand on; the last loop is pipelined.
 
     Args:
         registers: arrays that are in registers. begun: those with an element that is begun anew in some rounds.
-        before: elements that are stored right before the loop.
     """
     found = []
     for array in effects.carried:
@@ -81,9 +76,7 @@ def carried(
             lost = frozenset(_indices(stores)) - frozenset(kept)
             loaded = _indices(loads[load] for _, load in np.argwhere(rounds))
             in_memory = array not in registers and nearest == 1 and _is_single(stores, loads)
-            first = in_memory and (array, _index(stores[0])) in before
-            chosen = array in begun or (in_memory and not first)
-            found.append(Carried(array, nearest, array in registers, loaded, lost, chosen, first))
+            found.append(Carried(array, nearest, array in registers, loaded, lost, array in begun or in_memory))
     return found
 
 
@@ -109,9 +102,8 @@ def chain_interval(
     known = {one.array: one for one in found}
     lengths: dict[tuple[str, str], int] = {}
     for one in found:
-        read_ns = memories.access_ns(one.array, device) if one.first else 0.0
         done, at_once, chosen = (
-            walk({(one.array, index): (_FAR, read_ns + delay * one.chosen) for index in one.loads})
+            walk({(one.array, index): (_FAR, delay * one.chosen) for index in one.loads})
             for delay in (0.0, _KEEP_NS + SELECT_NS, SELECT_NS)
         )
         for key, (cycle, _) in done.stored.items():
@@ -124,8 +116,8 @@ def chain_interval(
             cycle, ns = (at_once if fits else chosen).stored[key]
             length = cycle - _FAR + (not fits or (ns > 0 and key not in done.clocked))
             if not other.in_register:  # written to memory and read again, by the next round or the one after it
-                late = not other.first and ns + memories.access_ns(key[0], device) > device.clock.usable_ns
-                through = cycle - _FAR + late + 2 + other.first
+                late = ns + memories.access_ns(key[0], device) > device.clock.usable_ns
+                through = cycle - _FAR + late + 2
                 length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
             lengths[way] = max(lengths.get(way, 0), length)
@@ -400,36 +392,33 @@ def _is_loop_like(item: Item) -> bool:
     )
 
 
-def build(
-    flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False, before: frozenset[Element] = frozenset()
-) -> Pipelined:
+def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) -> Pipelined:
     """Interval, depth and operators of a pipelined loop.
 
     Args:
         fabric: floating-point sums take the adder without DSPs in any case.
-        before: elements that are stored right before the loop.
     """
     once = flat.round
-    key = fabric, before, tuple([storages[array] for array in once.arrays])
+    key = fabric, tuple([storages[array] for array in once.arrays])
     built = flat._built.get(key)
     if built is None:
         promoted = once.promoted(storages)
         own = {array: storages[array] for array in once.arrays}
         own.update((array, replace(storages[array], place="register")) for array in promoted)
-        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric, before), own, promoted)
+        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric), own, promoted)
     return built
 
 
-def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool, before: frozenset[Element]) -> Pipelined:
+def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:
     """Return the loop without its multiplexers; it depends only on the speed of its arrays."""
     once = flat.round
     ports, registers = once.port_cycles(storages), once.memories(storages)
     # Loads matter if rounds may wait for each other at a memory.
     waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
     loads = once.port_cycles(storages, "loads") if waits else {}
-    key = fabric, before, registers, tuple(ports.values()), tuple(loads.values())
+    key = fabric, registers, tuple(ports.values()), tuple(loads.values())
     if key not in flat._timed:
-        flat._timed[key] = _build(flat, registers, ports, loads, fabric, before)
+        flat._timed[key] = _build(flat, registers, ports, loads, fabric)
     return flat._timed[key]
 
 
@@ -451,19 +440,14 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
 
 
 def _build(
-    flat: Flat,
-    registers: Memories,
-    ports: Mapping[str, int],
-    loads: Mapping[str, int],
-    fabric: bool,
-    before: frozenset[Element],
+    flat: Flat, registers: Memories, ports: Mapping[str, int], loads: Mapping[str, int], fabric: bool
 ) -> Pipelined:
     once = flat.round
     port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
     target = flat.loops[-1].target_ii
     least = max(port_ii, target)
     begun = once.begun if len(flat.loops) > 1 else frozenset[str]()
-    found = carried(flat.loops, once.effects, registers, begun, before)
+    found = carried(flat.loops, once.effects, registers, begun)
     fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
     again = partial(once.walk, registers, fabric=fabric, body_only=True)
     drains = once.device.hls.drains_memories
@@ -483,7 +467,7 @@ def _build(
     span = ii
     if span_ii == ii > least:  # operators keep up with the loads
         span = max(loads.values(), default=ii)
-    units = once.units(fabric=fabric)
+    units = walk.units()
     depth = max(
         walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)),
         port_ii + 2 if port_ii > 1 else 1 + bool(walk.busy),

@@ -66,7 +66,9 @@ class Walk:
         load_cycles: by array the cycles until its ports deliver the next load.
         early: ids of loads that are done before the loop.
         values_held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
-        macs, products: by value, those that an addition's DSP makes, and those that it may make instead.
+        fused: by value, products that are part of an addition. macs, products: those that its DSP makes with registers,
+            and those that it may make instead.
+        started: by kind, an operator, and how many operations start in each cycle.
         sums: by value, what is added up. handed: by element, what was stored last.
         busy: by memory, the last cycle in which it is used. calls: loops so far, each a module, with the states that
             start them. kept: elements that they keep in registers, with the times at which these are left.
@@ -97,8 +99,10 @@ class Walk:
     tests: tuple[Guard, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     path: tuple[tuple[int, bool], ...] = ()
+    fused: dict[int, Op] = field(default_factory=dict)
     macs: dict[int, Op] = field(default_factory=dict)
     products: dict[int, Op] = field(default_factory=dict)
+    started: dict[str, tuple[Unit, Counter[int]]] = field(default_factory=dict)
     sums: dict[int, Sum] = field(default_factory=dict)
     handed: dict[Element, Sum] = field(default_factory=dict)
     left: dict[Element, tuple[Hashable, int]] = field(default_factory=dict)
@@ -131,8 +135,8 @@ class Walk:
 
     def _fuse(self, items: tuple[Item, ...]) -> None:
         """Remember products that only feed an addition: one DSP with its registers does both."""
-        found = multiply_adds(items, self.device).items()
-        self.macs.update({v: op for v, op in found if (mac := multiply_add(op, self.device)) and mac.latency})
+        self.fused.update(found := multiply_adds(items, self.device))
+        self.macs.update({v: op for v, op in found.items() if (mac := multiply_add(op, self.device)) and mac.latency})
 
     def _op(self, op: Op) -> None:
         if op.direction is not None:
@@ -161,6 +165,9 @@ class Walk:
             self._set(op, done, total)
             self._take(op.inputs, done[0] - unit.latency)
             self._hold(op, done[0], kept=int(unit.resources.dsp > 0 and float_name(op) is None))
+            if op.outputs[0] not in self.fused:
+                part = next((self.fused[v] for v in op.inputs if v in self.fused), None)
+                self._start((part and multiply_add(part, self.device)) or unit, done[0] - unit.latency)
             if unit.latency:
                 self.pipelined.update(op.outputs)
             if op.name == "arith.muli" and op.outputs[0] in self._once:
@@ -168,6 +175,7 @@ class Walk:
             return
         mac = multiply_add(product, self.device)
         assert mac is not None
+        self._start(mac, 0)
         rest = [v for v in op.inputs if v not in self.macs]
         addend, start = self._ready(rest), self._ready(product.inputs)
         other = next((self.products[v] for v in rest if v in self.products), None)
@@ -210,6 +218,14 @@ class Walk:
     def _free(self, array: str) -> int:
         """Return the first state in which loops so far have left an array alone."""
         return max((start + 2 for start, loop in self.calls if array in loop.stored | loop.ported), default=0)
+
+    def _start(self, unit: Unit, cycle: int) -> None:
+        """Count operations that start in a cycle, one for each copy of unrolled loops."""
+        self.started.setdefault(unit.kind, (unit, Counter()))[1][cycle] += self._alike_copies
+
+    def units(self) -> tuple[tuple[Unit, int], ...]:
+        """Return operators by kind, with how many copies a round has."""
+        return tuple((unit, starts.total()) for unit, starts in self.started.values())
 
     def _take(self, values: Iterable[int], cycle: int) -> None:
         """Note that an operation takes values in a cycle."""
@@ -402,6 +418,7 @@ class Walk:
         select = Op("arith.select", (), branch.outputs, "", branch.bits)
         if branch.outputs:
             chosen = unit_of(select, self.device)
+            self._start(chosen, 0)
             self._set(select, self.after(max(condition, *ends), chosen) if taken is None else ends[0])
 
     def _join(self, outcomes: list[dict[Element, Time]], clocked: set[Element]) -> None:
