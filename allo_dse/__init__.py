@@ -26,6 +26,7 @@ from .space.backend import add_backend
 if TYPE_CHECKING:
     from .backends.fpga.choices.clock import clock as clock
     from .backends.fpga.choices.schedules import adders as adders
+    from .backends.fpga.choices.schedules import dataflow as dataflow
     from .backends.fpga.choices.schedules import interface as interface
     from .backends.fpga.choices.schedules import memory as memory
     from .backends.fpga.choices.schedules import pack as pack
@@ -123,6 +124,7 @@ _names, __getattr__ = lazy_exports(
         "backends.fpga.choices.clock": ["clock"],
         "backends.fpga.choices.schedules": [
             "adders",
+            "dataflow",
             "interface",
             "memory",
             "pack",

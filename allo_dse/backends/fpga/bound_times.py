@@ -160,7 +160,7 @@ class OwnTimes(Frozen, eq=False):
         streams, count, operations = program.streams, program.task_count, 0
         number = {stream.name: n for n, stream in enumerate(streams)}
         whole = np.zeros(count, np.int64)
-        puts, gets = np.full((len(streams), count), -math.inf), np.full((len(streams), count), math.inf)
+        puts, gets = np.full((2, len(streams), count), np.nan)
         for (own, _, tasks, _), cost in zip(alike, costs, strict=True):
             before, after = (
                 max((copies.passing(port) for port in own.tensor_ports if getattr(port, does)), default=0)
@@ -171,12 +171,9 @@ class OwnTimes(Frozen, eq=False):
             for port, binding in enumerate(own.body.streams):
                 assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
                 array = number[binding.stream.name]
-                if (put := at.get(("put", port))) is not None:
-                    known = puts[array, tasks]
-                    puts[array, tasks] = np.where(np.isinf(known), before + put, np.minimum(known, before + put))
-                if (get := at.get(("get", port))) is not None:
-                    known = gets[array, tasks]
-                    gets[array, tasks] = np.where(np.isinf(known), before + get, np.maximum(known, before + get))
+                for times, kind, sooner in ((puts, "put", np.fmin), (gets, "get", np.fmax)):
+                    if (kind, port) in at:
+                        times[array, tasks] = sooner(times[array, tasks], before + at[kind, port])
         return cls(whole, puts, gets, operations)
 
 

@@ -160,6 +160,7 @@ class FpgaSimulator:
     quick = True
     metrics = FpgaBounds.metrics | {
         "throughput_gops", "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
+        "interval_cycles", "sustained", "clock_mhz",
     }  # fmt: skip
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:
@@ -200,7 +201,7 @@ class FpgaSimulator:
         at, timed = timed_runs(mapping, depths, self._bounds.least_cycles)
         slowest = max(timed, key=lambda one: one.result.cycles)
         cycles = [int(one.result.cycles) for one in timed]
-        frames = frame_metrics(slowest.network.network, slowest.result)
+        frames = frame_metrics(slowest, at)
         return _Timing(at, cycles, frames, slowest.mapping.run, _bound(slowest.network, slowest.result))
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, cast
 
+import numpy as np
+
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import Directive, TaskClass, conflicts, is_region, kept_in_common, of_region
@@ -22,6 +24,7 @@ from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
 from allo_dse.eval.token_exchange import exchange_depths, stream_deadlock
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.ports import tasks_by_class
 from allo_dse.mapper.graph_algorithms import topological_levels
 from allo_dse.mapper.violation import Violation
 from allo_dse.space.backend import backend_of
@@ -185,8 +188,20 @@ class FpgaMapping:
     def resources(self) -> dict[str, Resources]:
         """By part: logic, arrays (their own and copies of tensors), streams, tensors (AXI)."""
         tables = [(self._table_of_tiles(use), use.reads + use.writes) for use in self.streamed.values()]
-        tensors = Resources.weighted([(self.scheduled.interfaces, 1), *tables])
+        direct = [(self.scheduled.adapter(use), self.ports(use)) for use in self.tensors if use.contested]
+        tensors = Resources.weighted([(self.scheduled.interfaces, 1), *direct, *tables])
         return {**self.processing, "streams": self._streams(), "tensors": tensors}
+
+    def ports(self, use: TensorUse) -> int:
+        """Return the AXI ports of a tensor: at most one, or one per node if tasks access it in DRAM themselves."""
+        if not use.contested:
+            return int(use.uses_port)
+        users = [
+            tasks
+            for task_class, tasks, _ in tasks_by_class(self.vmg.program)
+            if any(port.tensor == use.tensor for port in task_class.used_ports)
+        ]
+        return len(np.unique(self.vmg.node_of_task[np.concatenate(users)]))
 
     @cached_property
     def processing(self) -> Processing:
@@ -333,7 +348,7 @@ def _common(mapping: FpgaMapping, schedule: Sequence[Directive]) -> Iterator[Vio
 
 
 def _interfaces(mapping: FpgaMapping) -> Iterator[Violation]:
-    needed = sum(use.uses_port for use in mapping.tensors)
+    needed = sum(map(mapping.ports, mapping.tensors))
     limit = mapping.device.external.ports * _INTERFACES_PER_PORT
     if needed > limit:
         yield Violation("axi_interfaces", mapping.device.name, needed, limit)

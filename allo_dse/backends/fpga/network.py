@@ -38,7 +38,7 @@ Does = Literal["reads", "writes"]
 _Step = tuple[IntArray, Code, IntArray | int, IntArray | int]
 """Operations of one kind: what they belong to, their code, ports and cycles."""
 
-NAME, VERSION = "fpga-simulator", "10"
+NAME, VERSION = "fpga-simulator", "11"
 """Of the evaluator that times these networks; the version changes when numbers do."""
 SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _NO_PIECE = 1 << 62
@@ -247,11 +247,14 @@ class FpgaNetwork(Frozen):
         return np.where(self.inside > 0, -1, self.wiring.array)
 
 
-def fpga_network(mapping: FpgaMapping, depths: Mapping[str, int], *, logged: bool = False) -> FpgaNetwork:
+def fpga_network(
+    mapping: FpgaMapping, depths: Mapping[str, int], *, logged: bool = False, frames: bool = False
+) -> FpgaNetwork:
     """The network of a design; `depths` by stream array, where they differ from the declared ones.
 
     Args:
         logged: processes that deliver tiles log when each has been moved.
+        frames: tasks that work on several frames at once take the time from frame to frame, not that of a frame.
 
     Raises:
         SimulationError: if the buffers inside its nodes are larger than the device's memory.
@@ -261,7 +264,7 @@ def fpga_network(mapping: FpgaMapping, depths: Mapping[str, int], *, logged: boo
     _require_room(mapping)
     builder.streams(wiring.depth)
     copies = TensorCopies(mapping, builder, logged=logged)
-    task = add_tasks(mapping, builder, wiring.fifo, copies)
+    task = add_tasks(mapping, builder, wiring.fifo, copies, frames=frames)
     movers = copies.movers()
     for group in vmg.groups:
         tasks = group.leaves.tasks()
@@ -289,7 +292,9 @@ def _require_room(mapping: FpgaMapping) -> None:
         )
 
 
-def add_tasks(mapping: FpgaMapping, builder: NetworkBuilder, fifo: IntArray, copies: TensorCopies) -> IntArray:
+def add_tasks(
+    mapping: FpgaMapping, builder: NetworkBuilder, fifo: IntArray, copies: TensorCopies, *, frames: bool = False
+) -> IntArray:
     """A table process for each of the program's tasks.
 
     Args:
@@ -312,7 +317,8 @@ def add_tasks(mapping: FpgaMapping, builder: NetworkBuilder, fifo: IntArray, cop
         for binding in mapping.scheduled.edged_class(task_class).body.streams[len(own) :]:
             assert not isinstance(binding, StreamArray)
             own.append(np.full(len(pids), copies.edges[binding.stream.name]))
-        moves, parts = _moves(mapping, task_class), mapping.cost(task_class, pid).parts
+        moves, cost = _moves(mapping, task_class), mapping.cost(task_class, pid)
+        parts = (Wait(cost.interval),) if frames and cost.interval else cost.parts
         room = [side for name, does, _ in moves for side in copies.fifo[name, does][:, node_of_task[tasks]]]
         kinds, which = np.unique(ends[tasks], return_inverse=True)
         tables = [_table(len(own), divmod(kind, base), moves, parts) for kind in kinds.tolist()]

@@ -34,6 +34,7 @@ from .cost.class_costs import ClassCosts
 from .cost.memory import Storage, fifo_resources, fifo_steps
 from .cost.task_cost import TaskCost, deciding_pids
 from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of
+from .footprint import contested
 
 Pid = tuple[int, ...]
 Processing = Mapping[str, Resources]
@@ -58,6 +59,7 @@ class TensorUse(Frozen):
         words_per_cycle: elements that are copied per cycle.
         lanes: elements per word.
         transfers: bursts of a streamed tensor.
+        contested: tasks access it in DRAM themselves, each node through a port of its own. Copies stand for the time.
     """
 
     tensor: Tensor
@@ -67,6 +69,7 @@ class TensorUse(Frozen):
     words_per_cycle: float
     lanes: int
     transfers: Transfers = DEFAULT_TRANSFERS
+    contested: bool = False
 
     @property
     def onchip(self) -> bool:
@@ -259,7 +262,9 @@ class Scheduled(Frozen, eq=False, dict=True):
             place, rate, lanes = self._transfer(tensor, own)
             if tensor.name in self.edged.streams:
                 place = "axis" if interface_of(own) == AXIS else "stream"
-            yield TensorUse(tensor, reads, writes, place, rate, lanes, transfers_of(own))
+            is_contested = place in ("auto", "dram") and tensor.name in contested(self.edged.program)
+            place = "auto" if is_contested else place
+            yield TensorUse(tensor, reads, writes, place, rate, lanes, transfers_of(own), is_contested)
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
         """Return the place of a tensor, and for a copied one its elements per cycle and per word."""
@@ -319,8 +324,8 @@ class Scheduled(Frozen, eq=False, dict=True):
             SimulationError: where control depends on data.
         """
         runs = range(len(self.program.runs) or 1)
-        parts = (self.cost(cls, pid, run).parts for run in runs for cls, pid, *_ in self._shared.alike(run))
-        return self.copies_key, tuple(parts)
+        costs = (self.cost(cls, pid, run) for run in runs for cls, pid, *_ in self._shared.alike(run))
+        return self.copies_key, tuple((cost.parts, cost.interval) for cost in costs)
 
     @cached_property
     def copied_bytes(self) -> int:
@@ -330,16 +335,22 @@ class Scheduled(Frozen, eq=False, dict=True):
 
     @cached_property
     def interfaces(self) -> Resources:
-        """Resources of AXI ports and copying tasks; none if nothing is copied."""
+        """Resources of AXI ports and copying tasks, without contested tensors; none if nothing is copied."""
         external, copied = self.device.external, [use for use in self.tensors if use.uses_port]
         if not copied:
             return Resources()
         bits = external.port_bits
         parts = [external.control.resources]
         for use in copied:
-            parts += [external.adapter.of(bits, reads=use.reads)]
-            parts += [external.load.resources(bits)] * use.reads + [external.store.resources(bits)] * use.writes
+            if not use.contested:
+                parts += [self.adapter(use)]
+                parts += [external.load.resources(bits)] * use.reads + [external.store.resources(bits)] * use.writes
         return Resources.total(parts)
+
+    def adapter(self, use: TensorUse) -> Resources:
+        """Return the resources of an AXI port of a tensor."""
+        external = self.device.external
+        return external.adapter.of(external.port_bits, reads=use.reads)
 
     def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
         """Return the number of copies of each array on a node that executes the class."""
@@ -354,7 +365,7 @@ class Scheduled(Frozen, eq=False, dict=True):
         port = ports.get(storage.array.argument)
         if port is None or not (port.reads or port.writes) or not storage.array.shape:
             return 0
-        if port.tensor.name in self.edged.streams:
+        if port.tensor.name in self.edged.streams or port.tensor.name in contested(self.edged.program) - self.onchip:
             return 0
         if port.tensor.name in self.streamed:
             return 1

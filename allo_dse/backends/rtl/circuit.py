@@ -212,9 +212,9 @@ def _to_elements(op: ir.Operation) -> None:
     with point:
         if op.name == "df.get_block":
             element = ir.MemRefType(buffer.type).element_type
-            memref.StoreOp(Get(element, stream, op.attributes["op"]).value, buffer, counters)
+            memref.StoreOp(Get(stream, op.attributes["op"], element).value, buffer, counters)
         else:
-            Put(stream, memref.LoadOp(buffer, counters).result, op.attributes["op"])
+            Put(stream, op.attributes["op"], memref.LoadOp(buffer, counters).result)
     op.erase()
 
 

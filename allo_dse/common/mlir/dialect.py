@@ -67,68 +67,49 @@ _AnyType: TypeAlias = Any
 """The constraint that every type meets."""
 
 
-class Get(_Operation, name="get"):
+class _OnStream(_Operation):
+    stream: ext.Operand[ir.IndexType]
+    op: ir.IntegerAttr
+
+
+class Get(_OnStream, name="get"):
     value: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
 
 
-class GetBlock(_Operation, name="get_block"):
-    stream: ext.Operand[ir.IndexType]
+class GetBlock(_OnStream, name="get_block"):
     buffer: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
 
 
-class Put(_Operation, name="put"):
-    stream: ext.Operand[ir.IndexType]
+class Put(_OnStream, name="put"):
     value: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
 
 
-class PutBlock(_Operation, name="put_block"):
-    stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
+class PutBlock(GetBlock, name="put_block"):
+    pass
 
 
-class TryGet(_Operation, name="try_get"):
-    value: ext.Result[_AnyType]
+class TryGet(Get, name="try_get"):
     ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
 
 
-class TryGetBlock(_Operation, name="try_get_block"):
+class TryGetBlock(GetBlock, name="try_get_block"):
     ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
 
 
-class TryPut(_Operation, name="try_put"):
+class TryPut(Put, name="try_put"):
     ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    value: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
 
 
-class TryPutBlock(_Operation, name="try_put_block"):
-    ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    buffer: ext.Operand[_AnyType]
-    op: ir.IntegerAttr
+class TryPutBlock(TryGetBlock, name="try_put_block"):
+    pass
 
 
-class Empty(_Operation, name="empty"):
+class Empty(_OnStream, name="empty"):
     answer: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
 
 
-class Full(_Operation, name="full"):
-    answer: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
+class Full(Empty, name="full"):
+    pass
 
 
 class Cost(_Operation, name="cost"):
@@ -149,30 +130,20 @@ class Breathe(_Operation, name="breathe"):
     turns: ir.IntegerAttr
 
 
-class Take(_Operation, name="take"):
+class Take(_OnStream, name="take"):
     token: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
 
 
-class Offer(_Operation, name="offer"):
-    token: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
+class Offer(Take, name="offer"):
+    pass
 
 
-class TryTake(_Operation, name="try_take"):
-    token: ext.Result[_AnyType]
+class TryTake(Take, name="try_take"):
     ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
 
 
-class TryOffer(_Operation, name="try_offer"):
-    token: ext.Result[_AnyType]
-    ok: ext.Result[_AnyType]
-    stream: ext.Operand[ir.IndexType]
-    op: ir.IntegerAttr
+class TryOffer(TryTake, name="try_offer"):
+    pass
 
 
 POLLS = frozenset(

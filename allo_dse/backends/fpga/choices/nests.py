@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.affine import Linear
-from allo_dse.compiler.ir.nest import Branch, Loop, Nest, Node, Op, outermost, read_nest
+from allo_dse.compiler.ir.nest import Branch, Loop, Nest, Node, Op, ops_of, outermost, read_nest
 from allo_dse.compiler.program.compiled import REGION, Directive, Kernel, TaskClass
 from allo_dse.device.device import FpgaDevice
 from allo_dse.space.choice import Ask, Question
@@ -185,6 +186,27 @@ def _bodies(loop: Loop, found: dict[int, int]) -> int:
         counts.append(own * trips if passes_all and trips else 0)
     found[loop.variable] = 0 if 0 in counts else max(counts, default=1)
     return found[loop.variable]
+
+
+def is_chain(nest: Nest) -> bool:
+    """Return whether the nests of a function can run at once, so that HLS makes ping-pong buffers of its arrays.
+
+    Each array is of one nest alone, or filled by one and read by a single other one after it.
+    """
+    users, own = defaultdict[str, list[set[bool]]](list), defaultdict[str, set[bool]](set)
+    for position, node in enumerate(nest.body):
+        for op in ops_of((node,)):
+            if op.stream is not None:
+                return False
+            if op.access is not None:
+                own[op.access.array].add(op.access.write)
+        # Operations between nests belong to the next one, or to the last.
+        rest = any(isinstance(later, Loop) and later.source is not None for later in nest.body[position + 1 :])
+        if (isinstance(node, Loop) and node.source is not None and rest) or position == len(nest.body) - 1:
+            for array, does in own.items():
+                users[array].append(does)
+            own.clear()
+    return all(len(does) == 1 or (len(does) == 2 and True in does[0] and does[1] == {False}) for does in users.values())
 
 
 def _passes(nodes: Iterable[Node]) -> bool:

@@ -17,6 +17,7 @@ from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import (
     ADDERS,
+    DATAFLOW,
     REGION,
     CompiledProgram,
     Directive,
@@ -32,6 +33,7 @@ from allo_dse.space.design import Draft
 from allo_dse.space.params import Parameter
 
 from ..edges import AXIS, INTERFACE, M_AXI, has_axis
+from .nests import is_chain
 
 Decided = tuple[tuple[Directive, ...], tuple[tuple[str, int], ...]]
 """Directives, and stream depths by array name."""
@@ -144,6 +146,7 @@ def partition(array: str, dim: int, factors: Parameter | Sequence[int], *, kind:
 
 
 ADDERS_BY = ("auto", "fabric")
+FLOWS = ("in turn", "at once")
 _MEMORIES = ("auto", "onchip", "dram", "copied", "stream", "bram", "uram", "lutram", "register")
 _LONGEST_BURST = 256  # beats of an AXI4 burst (ARM IHI 0022, "Burst length")
 
@@ -193,6 +196,14 @@ def adders(kinds: Sequence[str] = ADDERS_BY) -> ScheduleParameter:
     if not kinds or any(kind not in ADDERS_BY for kind in kinds):
         raise StudyError(f"adders: {list(kinds)!r}", hint=f"known: {', '.join(ADDERS_BY)}")
     return ScheduleParameter(ADDERS, "sums", "impl", tuple(kinds))
+
+
+def dataflow(kernel: str) -> ScheduleParameter:
+    """Vary how the nests of a kernel follow each other: "in turn", or "at once", each working on another frame.
+
+    What one nest hands to another is then a ping-pong buffer. No nest shares operators with another.
+    """
+    return ScheduleParameter(DATAFLOW, f"{kernel}:{kernel}", "nests", FLOWS)
 
 
 class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
@@ -267,6 +278,13 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
             if target not in widths:
                 raise _nothing("tensor", target, widths)
             return [v for v in values if int(v) <= self._device.external.port_bits and int(v) % widths[target] == 0]
+        if kind == DATAFLOW:
+            scope = target.partition(":")[0]
+            classes = [task_class for _, task_class, is_meant in _classes(scope, program) if is_meant]
+            if not classes:
+                raise _nothing("kernel", scope, [kernel.name for kernel in program.kernels])
+            chains = all(is_chain(read_nest(task_class.body.mlir)) for task_class in classes)
+            return [v for v in values if chains or v == FLOWS[0]]
         streams = [stream.name for stream in program.streams]
         if kind == "depth" and target not in streams:
             raise _nothing("stream", target, streams)
@@ -278,8 +296,8 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
 
 def _is_neutral(kind: str, value: Answer) -> bool:
     """Return whether a value means no directive."""
-    neutral = {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto", ADDERS: "auto", INTERFACE: M_AXI}
-    return value == neutral.get(kind)
+    neutral = {"pipeline": 0, "unroll": 1, "partition": 1, INTERFACE: M_AXI, DATAFLOW: FLOWS[0]}
+    return value == neutral.get(kind, "auto")
 
 
 def _trips(program: CompiledProgram, target: str) -> list[int | None]:

@@ -86,15 +86,20 @@ def process_of(items: Sequence[Item], cycles: int, storages: Mapping[str, Storag
     return Process(cycles, math.ceil(cycles / max(1, rounds)), frozenset(reads), frozenset(writes))
 
 
-def overlapped(chain: Sequence[Process], fifos: Collection[str]) -> int:
-    """Cycles of processes that run at once, in program order: the longest way through buffers and FIFOs.
+def overlapped(chain: Sequence[Process], fifos: Collection[str]) -> tuple[int, int]:
+    """Cycles of processes that run at once, in program order, and from frame to frame.
 
-    A buffer is handed on as a whole, when the process that fills it has ended. Through a FIFO a process gets what the
-    one before has made so far: it starts a round later, and ends a round after that at the earliest.
+    The cycles of a frame are those of the longest way through buffers and FIFOs. A buffer is handed on as a whole, when
+    the process that fills it has ended. Through a FIFO a process gets what the one before has made so far: it starts a
+    round later, and ends a round after that at the earliest.
+
+    Frames follow each other in the time of the longest process, or half the time for which a buffer is held from its
+    first store to its last load, as it has two banks.
     """
     starts: list[int] = []
     ends: list[int] = []
     writers: dict[str, list[int]] = {}
+    interval = max((process.cycles for process in chain), default=0)
     for number, process in enumerate(chain):
         start = end = 0
         shared = {name: writers.get(name, ()) for name in process.reads | process.writes}
@@ -107,9 +112,10 @@ def overlapped(chain: Sequence[Process], fifos: Collection[str]) -> int:
             end = max(end, ends[before] + process.first)
         starts.append(start)
         ends.append(max(start + process.cycles, end))
+        interval = max([interval, *(math.ceil((ends[-1] - starts[before]) / 2) for before in waited)])
         for name in process.writes:
             writers.setdefault(name, []).append(number)
-    return max(ends, default=0)
+    return max(ends, default=0), interval
 
 
 def handed_on(
@@ -200,6 +206,7 @@ class TaskCost(Frozen, dict=True):
         storages: its arrays, arguments included.
         operations: arithmetic operations; a multiply-add is two.
         not_pipelined: loops that a directive asks to pipeline and the tool does not, with the reason.
+        interval: cycles from frame to frame, where nests that run at once overlap frames; else 0.
     """
 
     parts: tuple[Part, ...]
@@ -208,6 +215,7 @@ class TaskCost(Frozen, dict=True):
     storages: Mapping[str, Storage]
     operations: int
     not_pipelined: tuple[tuple[str, str], ...] = ()
+    interval: int = 0
 
     @property
     def cycles(self) -> int:
@@ -278,7 +286,7 @@ def planned_cost(
     if observed is not None:
         observed.require_used()
     lost = tuple(_not_pipelined(items, {n for n, said in plan.loops.items() if said.interval is not None}))
-    return TaskCost(parts, task.loops, task.logic(), task.storages, task.operations, lost)
+    return TaskCost(parts, task.loops, task.logic(), task.storages, task.operations, lost, task.interval)
 
 
 def _not_pipelined(items: Iterable[Item], asked: Set[int]) -> Iterator[tuple[str, str]]:
@@ -353,7 +361,7 @@ class _Task:
         self.observed = observed
         self.plan = plan
         self.storages = plan.storages
-        self.operations = 0
+        self.operations = self.interval = 0
         self._loops: dict[int, LoopCost] = {}
         self._pipelines: dict[Hashable, Pipelined] = {}
         self._straight: dict[Hashable, Pipelined] = {}
@@ -381,7 +389,8 @@ class _Task:
             return tuple(part for group in parts for part in group)
         chain = [process_of(group, cycles_of(own), self.storages) for group, own in zip(groups, parts, strict=True)]
         self.storages = {**self.storages, **handed_on(chain, self.storages, self.plan.fifos)}
-        return (Wait(overlapped(chain, self.plan.fifos)),)
+        cycles, self.interval = overlapped(chain, self.plan.fifos)
+        return (Wait(cycles),)
 
     def block(
         self,

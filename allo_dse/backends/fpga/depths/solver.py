@@ -186,7 +186,7 @@ class DepthSolver:
         return int(result.occupancy[: network.fifos][own].max(initial=0))
 
 
-def frame_metrics(network: Network, result: RunResult) -> dict[str, int | bool]:
+def frame_metrics(one: Timed, depths: Mapping[str, int]) -> dict[str, int | bool]:
     """Return `sustained` and `interval_cycles`, the cycles from the end of one frame to the end of the next.
 
     Frames in a row never deadlock at depths at which one ends, if it leaves its streams as they were: each process does
@@ -195,8 +195,13 @@ def frame_metrics(network: Network, result: RunResult) -> dict[str, int | bool]:
     of large arrays of cells are given up, and their interval is unknown.
 
     Args:
-        result: of one frame.
+        one: a frame, at these depths.
     """
+    network, result, vmg = one.network.network, one.result, one.mapping.vmg
+    costs = (one.mapping.cost(cls, pid) for cls, pid, *_ in one.mapping.shared.alike(one.mapping.run))
+    if vmg.node_count == vmg.task_count and any(cost.interval for cost in costs):
+        network = fpga_network(one.mapping, depths, frames=True).network
+        result = table_engine().run(network, extrapolate=True)
     if (result.puts != result.gets).any():
         return {"sustained": False}
     is_long = result.cycles > _LONG_FRAME

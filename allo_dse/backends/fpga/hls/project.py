@@ -25,7 +25,7 @@ from ..edges import edged_program
 from .cpp.expressions import PIDS, Names, identifier
 from .cpp.operations import elements_of, initialiser, tables_of
 from .cpp.streams import carriers
-from .dataflow.edge_movers import EdgeMovers
+from .dataflow.edge_movers import Edges, edge_movers
 from .dataflow.folding import emit_nodes, with_streams
 from .dataflow.functions import TaskFunction, task_function
 from .dataflow.movers import Arrival, Copiers, KernelStreams
@@ -117,7 +117,7 @@ def emit_kernel(
         pragmas = partial(LoopPragmas, directives=directives, regions=regions)
         top = Top(program, functions, built, names, pragmas, streams or KernelStreams(), copiers)
         used = [plan for plan in plans if plan.symbol in functions]
-        edges = EdgeMovers(top, edged, directives)
+        edges = partial(edge_movers, top, edged, directives)
         if folding is None:
             nodes = _unfolded(top, used, edges)
         else:
@@ -136,18 +136,17 @@ def emit_kernel(
         )
 
 
-def _unfolded(top: Top, plans: list[ClassPlan], edges: EdgeMovers) -> list[str]:
+def _unfolded(top: Top, plans: list[ClassPlan], edges: Edges) -> list[str]:
     """One process per task; returns the functions of those that load and store tensors."""
     groups = ordered_groups(plans)
     declare_streams(top, used_streams(top.program, plans))
     declare_tiles(top, groups)
-    edges.call("get")
+    loaded = edges("get")
     call_movers(top, "in")
     for number, group in enumerate(groups):
         call_group(top, number, group)
     call_movers(top, "out")
-    edges.call("put")
-    return [*edges.texts, *top.movers]
+    return [*loaded, *edges("put"), *top.movers]
 
 
 def _definition(name: str, type_: str, elements: str) -> str:

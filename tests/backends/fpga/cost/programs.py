@@ -1313,3 +1313,44 @@ def filter_3x3(weights: str) -> Any:
                 b[i] = s
 
     return top
+
+
+def two_stages(n: int) -> Any:
+    @df.region()
+    def top(A: int32[n, n], B: int32[n, n]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def stages(a: int32[n, n], b: int32[n, n]):
+            buffer: int32[n, n]
+            for i, j in allo.grid(n, n):
+                buffer[i, j] = a[i, j] * 3
+            for p, q in allo.grid(n, n):
+                b[p, q] = buffer[q, p] + 1
+
+    return top
+
+
+def handing_on(kind: str) -> Any:
+    """Three nests and the array between the first and the second."""
+    READERS, WRITERS, FIRST = kind == "two readers", kind == "written twice", kind == "read first"
+
+    @df.region()
+    def top(A: int32[8], B: int32[8], C: int32[8]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def k(a: int32[8], b: int32[8], c: int32[8]):
+            x: int32[8]
+            y: int32[8]
+            with allo.meta_if(FIRST):
+                for i in range(8):
+                    y[i] = x[7 - i]
+            for i in range(8):
+                x[i] = a[i] + 1
+            with allo.meta_if(WRITERS):
+                for i in range(8):
+                    x[i] = 1
+            for i in range(8):
+                b[i] = x[7 - i]
+            with allo.meta_if(READERS):
+                for i in range(8):
+                    c[i] = x[i]
+
+    return top

@@ -75,7 +75,8 @@ def scalar(op: ir.Operation, args: Sequence[Node]) -> Node:
     if name in _RING or name in _BITS:
         return _combination(name, args, type_)
     if name in _FLOAT:
-        return _rounded(tree(_FLOAT[name], type_, *args, exact=type_.kind != "bfloat"))
+        # bfloat16 arithmetic is done in float; every result is rounded.
+        return exact(tree(_FLOAT[name], type_, *args, exact=type_.kind != "bfloat"))
     if name == "negf":
         return tree("neg", type_, args[0])
     if name == "remf":
@@ -89,11 +90,6 @@ def scalar(op: ir.Operation, args: Sequence[Node]) -> Node:
     if name == "select":
         return choice(args[0], args[1], args[2], type_)
     raise AlloDseError(f"HLS C++ has no translation for {op.name}")
-
-
-def _rounded(node: Node) -> Node:
-    """bfloat16 arithmetic is done in float; every result is rounded."""
-    return exact(node)
 
 
 def _combination(name: str, args: Sequence[Node], type_: Element) -> Node:
@@ -191,10 +187,6 @@ def _signed_extension(a: Node, type_: Element) -> Node:
     return extend(as_signed(a), type_.signed)
 
 
-def _unsigned_extension(a: Node, type_: Element) -> Node:
-    return extend(a, type_) if a.type == BOOL else extend(as_unsigned(a), type_.unsigned)
-
-
 def _index_cast(a: Node, type_: Element) -> Node:
     """Convert between `index`, which is `int` in C++, and integers."""
     if type_ == BOOL:
@@ -245,7 +237,7 @@ def _bitcast(a: Node, type_: Element) -> Node:
 _CONVERSIONS: dict[str, Callable[[Node, Element], Node]] = {
     "trunci": _to_bool_or_int,
     "extsi": _signed_extension,
-    "extui": _unsigned_extension,
+    "extui": lambda a, type_: extend(a, type_) if a.type == BOOL else extend(as_unsigned(a), type_.unsigned),
     "index_cast": _index_cast,
     "index_castui": _unsigned_index_cast,
     "sitofp": lambda a, type_: _from_int(a, type_, True),
@@ -294,15 +286,7 @@ def _listed(type_: str, elements: str) -> str:
 def elements_of(type_: str) -> tuple[tuple[int, ...], Element]:
     """Shape and element type of `4x8xi16`."""
     *extents, name = type_.split("x")
-    if name == "bf16":
-        element = Element("bfloat", 16)
-    elif name == "i1":
-        element = Element("bool", 1)
-    elif name == "index":
-        element = Element("int", 32)
-    else:
-        element = Element("float" if name[0] == "f" else "int", int(name[1:]))
-    return tuple(map(int, extents)), element
+    return tuple(map(int, extents)), element_of(ir.Type.parse(name))
 
 
 def initialiser(elements: str, element: Element) -> str:

@@ -13,10 +13,10 @@ from allo_dse.compiler.program.tensors import StreamArray, StreamPort
 from allo_dse.compiler.schedule.edges import EDGE_DEPTH
 from allo_dse.eval.processes import Folding
 
+from ...linear import IndexSum
 from ..cpp.expressions import LOCALS, Names, element_of_dtype
-from ..cpp.linear import IndexSum
 from ..cpp.streams import Carrier
-from .edge_movers import EdgeMovers
+from .edge_movers import Edges
 from .functions import Parameter, TaskFunction, tensor_text
 from .tensor_plan import ClassPlan, PortPlan
 from .tile_movers import KeptTiles, Slot, TileMover
@@ -121,7 +121,7 @@ def with_streams(folding: Folding, count: int) -> Folding:
     return replace(folding, fifo=fifo, depth=depth)
 
 
-def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: EdgeMovers) -> list[str]:
+def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: Edges) -> list[str]:
     """Declare FIFOs and call one process per node in the top function; returns the processes' functions."""
     tasks = _tasks(top, plans)
     used = {id(task.plan): task.plan for task in tasks.values()}.values()
@@ -135,7 +135,7 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: Ed
     stored = {mover.tensor.name: mover for mover in folded.tiles.values() if not mover.load}
     names = {m.tensor.name: f"{m.tensor.name}_in" if m.tensor.name in stored else m.tensor.name for m in loaded}
     top.stream_names |= {fifo.array.name: fifo.place for fifo in folded.fifos.values() if not fifo.is_local}
-    edges.call("get")
+    streamed = edges("get")
     texts = [mover.emit(top, names[mover.tensor.name]) for mover in loaded]
     for number, members in enumerate(folding.nodes):
         own = [folded.tasks[task] for task in members if task in folded.tasks]
@@ -152,8 +152,7 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: Ed
         texts.append(_function(name, node, streams, [top.program.task_name(task) for task in members]))
         top.lines.append(f"  ALLO_PROCESS({', '.join([name, *node.arguments])});")
     texts += [mover.emit(top, name) for name, mover in stored.items()]
-    edges.call("put")
-    return [*edges.texts, *texts]
+    return [*streamed, *edges("put"), *texts]
 
 
 def _tile_movers(folding: Folding, tasks: Mapping[int, _Task]) -> dict[tuple[str, str], TileMover]:

@@ -11,8 +11,8 @@ from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import Directive, ExternalCall
 from allo_dse.compiler.program.tensors import StreamArray, Tensor
 
+from ...linear import IndexSum, atom
 from ..cpp.expressions import Element, Names, element_of, element_of_dtype, identifier
-from ..cpp.linear import IndexSum, atom
 from ..cpp.operations import nested
 from ..cpp.streams import Carrier, StreamArg
 from ..task.body import MOVED, Array, Body, whole

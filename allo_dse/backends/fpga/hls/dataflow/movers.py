@@ -13,8 +13,8 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.tensors import IntArray, Tensor
 
+from ...linear import Atom, IndexSum
 from ..cpp.expressions import LOCALS, Names, counter_of, element_of_dtype, interface_type
-from ..cpp.linear import Atom, IndexSum
 from .tensor_plan import Group, PortPlan
 
 

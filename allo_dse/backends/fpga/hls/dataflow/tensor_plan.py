@@ -10,23 +10,20 @@ the two processes hold the next part instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir, nested_ops
-from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import STREAM, CompiledProgram, Directive, Kernel, TaskClass
-from allo_dse.compiler.program.tensors import IntArray, Tensor, TensorPort
+from allo_dse.compiler.program.tensors import IntArray, Tensor
 
+from ...footprint import Box, Part, lowered, overlap, parts_of
 from ..cpp.expressions import element_of_dtype
-from ..cpp.linear import IndexSum
 from ..task.tokens import TAKE
-from .footprint import Box, Footprint, footprints
 
 Access = Literal["unused", "value", "stream", "tiles", "kept", "shared", "onchip"]
 """Access of a task to a tensor, in this order: none; a scalar by value; through load and store processes; through
@@ -34,22 +31,17 @@ those, and streams that hold the whole part; in an array of its process, which i
 element in DRAM; in on-chip memory outside of the kernel."""
 NAME = "df.name"
 TILE_STREAM_DEPTH = 2
-_PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
 
 
-class PortPlan(Frozen):
+class PortPlan(Part):
     """One tensor argument of a task class.
 
     Attributes:
-        origin: where the tile begins in the tensor, per dimension; forms over the pid's axes.
         lanes: elements of a word that is moved: neighbours in the last dimension of the boxes of all tasks, which they
             divide.
     """
 
-    port: TensorPort
-    access: Access
-    footprint: Footprint
-    origin: tuple[IndexSum, ...]
+    access: Access = "unused"
     lanes: int = 1
 
     @property
@@ -74,22 +66,9 @@ class PortPlan(Frozen):
         return f"hls::vector<{element}, {self.lanes}>" if self.lanes > 1 else str(element)
 
     @property
-    def box(self) -> Box:
-        assert self.footprint.box is not None
-        return self.footprint.box
-
-    @property
     def kept(self) -> tuple[int, ...]:
         """The dimensions that an array with the task's part has."""
         return tuple(dim for dim, extent in enumerate(self.box.extents) if extent > 1)
-
-    @property
-    def copies_in(self) -> bool:
-        return self.footprint.reads or (self.footprint.writes and not self.footprint.overwrites)
-
-    @property
-    def copies_out(self) -> bool:
-        return self.footprint.writes
 
     @property
     def dims(self) -> str:
@@ -100,11 +79,6 @@ class PortPlan(Frozen):
         """Return the row-major index in the tensor of the first element of a task's box."""
         corner = Box(self.corner, self.box.extents).corners(np.array([pid], np.int64))[0]
         return int(corner @ np.array(self.port.tensor.strides, np.int64))
-
-    @property
-    def corner(self) -> tuple[IndexSum, ...]:
-        """Start of the box in the tensor, per dimension."""
-        return tuple(a + b for a, b in zip(self.origin, self.box.starts, strict=True))
 
 
 class ClassPlan(Frozen, eq=False):
@@ -208,14 +182,9 @@ def _lowered(
 ) -> ClassPlan:
     module = ir.Module.parse(task_class.body.mlir)
     _take_from(fifos, module)
-    run_passes(module, _PASSES)
-    function = next(op for op in module.body.operations if op.operation.name == "func.func").operation
-    arguments = list(function.regions[0].blocks[0].arguments)
-    rank = len(kernel.mesh)
-    ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
-    marks = footprints(function, arguments[rank : rank + len(ports)], arguments[:rank], members)
-    planned = tuple(PortPlan(port, "unused", mark, _origin(port)) for port, mark in zip(ports, marks, strict=True))
-    return ClassPlan(kernel, task_class, symbols[task_class.body.symbol], module, function, members, planned)
+    function = lowered(module)
+    planned = (PortPlan(part.port, part.footprint, part.origin) for part in parts_of(task_class, function, members))
+    return ClassPlan(kernel, task_class, symbols[task_class.body.symbol], module, function, members, tuple(planned))
 
 
 def _take_from(fifos: frozenset[str], module: ir.Module) -> None:
@@ -233,17 +202,6 @@ def _take_from(fifos: frozenset[str], module: ir.Module) -> None:
                 taken = ir.Operation.create(TAKE, [op.results[0].type], list(op.operands))
             op.results[0].replace_all_uses_with(taken.results[0])
             op.erase()
-
-
-def _origin(port: TensorPort) -> tuple[IndexSum, ...]:
-    if not port.tile.grid:
-        return ()
-    if not port.tile.is_affine:
-        raise AlloDseError(f"HLS C++: the tiles of {port.tensor.name} do not follow the process id linearly")
-    return tuple(
-        IndexSum(offset * extent, {axis: factor * extent for axis, factor in enumerate(row) if factor})
-        for row, offset, extent in zip(port.tile.matrix, port.tile.offset, port.tile_shape, strict=True)
-    )
 
 
 def _with_access(plan: ClassPlan, access: Mapping[str, Access], lanes: Mapping[str, int]) -> ClassPlan:
@@ -264,39 +222,16 @@ def _lanes(tensor: Tensor, plans: Sequence[ClassPlan], word_bits: int) -> int:
 def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, folded: bool) -> Access:
     if tensor.name in options.onchip:
         return "onchip"
-    users = [(plan, port) for plan in plans for port in plan.ports if port.port.tensor == tensor]
-    users = [(plan, port) for plan, port in users if port.footprint.box is not None]
-    written = any(port.footprint.writes for _, port in users)
+    users = [
+        (plan.kernel.name, plan.members, port) for plan in plans for port in plan.ports if port.port.tensor == tensor
+    ]
     if not tensor.shape:
-        return "shared" if written else "value"
-    if written and _overlap(tensor, users):
+        return "shared" if any(part.footprint.writes for *_, part in users) else "value"
+    if overlap(users):
         return "shared"
     if tensor.name in options.dram:
         return "tiles"
     return "kept" if folded else "stream"
-
-
-def _overlap(tensor: Tensor, users: Sequence[tuple[ClassPlan, PortPlan]]) -> bool:
-    """Return whether a task accesses an element that another task writes, or that it writes itself as another
-    argument."""
-    owner = np.full(tensor.shape, -1, np.int64)
-    numbered = list(_boxes(users))
-    for number, port, box in numbered:
-        if port.footprint.writes:
-            if (owner[box] >= 0).any() and (owner[box] != number).any():
-                return True
-            owner[box] = number
-    return any(not np.isin(owner[box], (-1, number)).all() for number, port, box in numbered if port.footprint.reads)
-
-
-def _boxes(users: Sequence[tuple[ClassPlan, PortPlan]]) -> Iterator[tuple[int, PortPlan, tuple[slice, ...]]]:
-    numbers: dict[tuple[str | int, ...], int] = {}
-    for plan, port in users:
-        corners = Box(port.corner, port.box.extents).corners(plan.members)
-        for pid, corner in zip(plan.members.tolist(), corners.tolist(), strict=True):
-            number = numbers.setdefault((plan.kernel.name, port.port.arg, *pid), len(numbers))
-            box = tuple(slice(c, c + n) for c, n in zip(corner, port.box.extents, strict=True))
-            yield number, port, box
 
 
 def groups_of(plan: ClassPlan) -> list[Group]:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass, tile_of
 from allo_dse.compiler.program.tensors import IndexMap, StreamArray, Tensor
 
+from ...linear import IndexSum
 from ..cpp.expressions import Names, element_of_dtype, identifier, interface_type
-from ..cpp.linear import IndexSum
 from ..cpp.streams import Carrier
 from ..task.pragmas import LoopPragmas
 from .functions import Parameter, TaskFunction, array_pragmas_of, tensor_text
@@ -35,6 +35,7 @@ class Argument(Frozen):
         pragmas: about such memory.
         writes: whether the kernel writes it.
         stream: how it comes or goes where it is an AXI stream.
+        is_shared: whether a task accesses the tensor in DRAM through it.
         size: elements behind the pointer.
     """
 
@@ -48,6 +49,7 @@ class Argument(Frozen):
     extents: tuple[int, ...] = ()
     pragmas: tuple[str, ...] = ()
     stream: Arrival | None = None
+    is_shared: bool = False
 
     def passed(self, buffer: str) -> str:
         """The argument of a call, given the buffer that holds the tensor."""
@@ -68,6 +70,7 @@ class Top:
         streams: tensors that pass from kernel to kernel.
         transfers: options of the AXI adapters of arguments, where a schedule says some.
         memories: names of arguments that are memory on the chip which several kernels use, by tensor and tile.
+        pointers: those through which tasks access a tensor in DRAM, by tensor and task.
     """
 
     program: CompiledProgram
@@ -78,6 +81,7 @@ class Top:
     streams: KernelStreams
     copiers: Copiers
     memories: dict[tuple[str, int], str] = field(default_factory=dict)
+    pointers: dict[str, str] = field(default_factory=dict)
     arguments: list[Argument] = field(default_factory=list)
     movers: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -91,7 +95,7 @@ class Top:
         """Add a pointer argument; returns its name."""
         element = str(element_of_dtype(tensor.dtype)) if raw else interface_type(tensor.dtype)
         text = f"{'' if writes else 'const '}{element} *{{}}"
-        return self._added(tensor, wanted, text, element=element, writes=writes)
+        return self._added(tensor, wanted, text, element=element, writes=writes, is_shared=raw)
 
     def _added(self, tensor: Tensor, wanted: str, text: str, **more: Any) -> str:
         """Add an argument for a tensor, declared by `text` with `{}` for its name; returns that."""
@@ -239,7 +243,8 @@ def _argument(
     if port.access == "onchip":
         tile = int(tile_of(port.port, np.array([[p.const for p in pid]], np.int64))[0])
         return top.memory(plan, port, wanted, tile, writes=port.copies_out)
-    return top.argument(tensor, wanted, writes=port.copies_out, raw=port.access == "shared")
+    writes = any(one.copies_out for one in plan.ports if one.port.tensor == tensor)
+    return once(top.pointers, wanted, lambda: top.argument(tensor, wanted, writes=writes, raw=True))
 
 
 def stream_index(index: IndexMap, pid: Sequence[IndexSum]) -> str:
@@ -267,8 +272,8 @@ def used_streams(program: CompiledProgram, plans: Sequence[ClassPlan]) -> list[S
 def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str], port_bits: int) -> Iterator[str]:
     """Pragmas of the top function's arguments: an AXI master for each tensor, streams between kernels ports.
 
-    One process can read through a port while another one writes (UG1399, "Interface Bundle Rules"). Where more use the
-    pointers of a tensor, each has a port of its own.
+    One process can read through a port while another one writes (UG1399, "Interface Bundle Rules"). Each pointer has
+    a port of its own where tasks access a tensor themselves.
 
     Args:
         port_bits: width of the device's AXI ports.
@@ -286,7 +291,7 @@ def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str
             yield from argument.pragmas
             continue
         own, name = [one for one in arguments if one.tensor == argument.tensor], argument.name
-        if len(own) == len({one.writes for one in own}):
+        if not argument.is_shared:
             name = min((one.name for one in own), key=len)
         yield (
             f"interface m_axi port={argument.name} bundle=gmem_{name} offset=slave depth={argument.size} "

@@ -11,8 +11,9 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.records import Frozen
 
+from ...footprint import subview_parts
+from ...linear import Atom, IndexSum, atomic
 from ..cpp.expressions import INDEX, Element, Names, Node, const, element_of, leaf, render, too_long
-from ..cpp.linear import Atom, IndexSum, atomic
 from ..cpp.operations import scalar
 from ..cpp.streams import StreamArg
 from .pragmas import LoopPragmas, LoopSource
@@ -87,24 +88,6 @@ def subview(source: View, op: ir.Operation, form: Callable[[ir.Value], IndexSum]
         step.append(stride * pace)
         dim.append(place)
     return View(source.array, tuple(begin), tuple(step), tuple(dim))
-
-
-def subview_parts(op: ir.Operation, form: Callable[[ir.Value], IndexSum]) -> list[tuple[IndexSum, int, int | None]]:
-    """Return begin, step, and dimension in the result for each source dimension of a `memref.subview`."""
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    offsets, sizes, steps = (
-        list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_offsets", "static_sizes", "static_strides")
-    )
-    operands = iter(list(op.operands)[1:])
-    dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
-    parts: list[tuple[IndexSum, int, int | None]] = []
-    kept = 0
-    for offset, size, step in zip(offsets, sizes, steps, strict=True):
-        start = form(next(operands)) if offset == dynamic else IndexSum(offset)
-        drop = dropped > 0 and size == 1  # any extent of one may be dropped: its index is 0
-        parts.append((start, step, None if drop else kept))
-        dropped, kept = dropped - drop, kept + (not drop)
-    return parts
 
 
 INDENT = "  "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 from allo_dse.common.mlir.bindings import ir
 
+from ...linear import IndexSum, atom
 from ..cpp.expressions import BOOL, const, leaf, render
-from ..cpp.linear import IndexSum, atom
 from ..cpp.streams import StreamArg
 from .body import Body
 
@@ -45,44 +45,59 @@ def _subscripts(linear: IndexSum, dims: tuple[int, ...], body: Body) -> str:
     return "".join(places)
 
 
-def _get(body: Body, op: ir.Operation) -> None:
+def _scalar(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
+    carrier, tries = argument.carrier, op.name.startswith("df.try")
+    if "put" in op.name:
+        text = render(body.node(op.operands[1]))
+        if tries:
+            _tried(body, op, f"{stream}.write_nb(({carrier.token})({text}))")
+        else:
+            body.line(f"{stream}.write({text});")
+        return
     result = op.results[0]
-    if not list(result.uses):
+    if not tries and not list(result.uses):
         body.line(f"{stream}.read();")
         return
-    name = body.names.new(f"{argument.name.removesuffix('_in')}_token")
-    body.line(f"const {argument.carrier.token} {name} = {stream}.read();")
-    body.values[result] = leaf(name, argument.carrier.element)
+    name = body.names.new("value" if tries else f"{argument.name.removesuffix('_in')}_token")
+    if tries:
+        body.line(f"{carrier.token} {name} = {render(const(0, carrier.element))};")
+        _tried(body, op, f"{stream}.read_nb({name})")
+    else:
+        body.line(f"const {carrier.token} {name} = {stream}.read();")
+    body.values[result] = leaf(name, carrier.element)
 
 
-def _put(body: Body, op: ir.Operation) -> None:
-    _, stream = _stream(body, op)
-    body.line(f"{stream}.write({render(body.node(op.operands[1]))});")
+def _tried(body: Body, op: ir.Operation, attempt: str) -> str:
+    """Write an operation that does not wait; returns the variable that says whether it happened."""
+    success = body.names.new("ok")
+    body.line(f"const bool {success} = {attempt};")
+    body.values[op.results[len(op.results) - 1]] = leaf(success, BOOL)
+    return success
 
 
-def _get_block(body: Body, op: ir.Operation) -> None:
+def _block(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
-    body.flush(frozenset([body.views[op.operands[1]].array]))
+    gets, token_type = "get" in op.name, argument.carrier.token
+    if gets:
+        body.flush(frozenset([body.views[op.operands[1]].array]))
     if argument.carrier.by_element:
-        _copy_block(body, op, lambda place, at: f"{place} = {stream}.read();")
+        _copy_block(body, op, lambda place, at: f"{place} = {stream}.read();" if gets else f"{stream}.write({place});")
         return
-    with body.block("{"):
+    tries = op.name.startswith("df.try")
+    with nullcontext() if tries else body.block("{"):
         token = body.names.new("token")
-        body.line(f"const {argument.carrier.token} {token} = {stream}.read();")
-        _copy_block(body, op, lambda place, at: f"{place} = {token}[{at}];")
-
-
-def _put_block(body: Body, op: ir.Operation) -> None:
-    argument, stream = _stream(body, op)
-    if argument.carrier.by_element:
-        _copy_block(body, op, lambda place, at: f"{stream}.write({place});")
-        return
-    with body.block("{"):
-        token = body.names.new("token")
-        body.line(f"{argument.carrier.token} {token};")
-        _copy_block(body, op, lambda place, at: f"{token}[{at}] = {place};")
-        body.line(f"{stream}.write({token});")
+        read = "" if tries or not gets else f" = {stream}.read()"
+        body.line(f"{'const ' if read else ''}{token_type} {token}{read};")
+        success = _tried(body, op, f"{stream}.read_nb({token})") if tries and gets else ""
+        with body.block(f"if ({success}) {{") if success else nullcontext():
+            _copy_block(
+                body, op, lambda place, at: f"{place} = {token}[{at}];" if gets else f"{token}[{at}] = {place};"
+            )
+        if tries and not gets:
+            _tried(body, op, f"{stream}.write_nb({token})")
+        elif not gets:
+            body.line(f"{stream}.write({token});")
 
 
 def _copy_block(body: Body, op: ir.Operation, statement: Callable[[str, str], str]) -> None:
@@ -103,43 +118,6 @@ def _copy_block(body: Body, op: ir.Operation, statement: Callable[[str, str], st
         for counter, extent in zip(counters, shape, strict=True):
             position = position * extent + IndexSum(0, {counter: 1})
         body.line(statement(place, position.text(str)))
-
-
-def _try_get(body: Body, op: ir.Operation) -> None:
-    argument, stream = _stream(body, op)
-    value, ok = op.results
-    name, success = body.names.new("value"), body.names.new("ok")
-    body.line(f"{argument.carrier.token} {name} = {render(const(0, argument.carrier.element))};")
-    body.line(f"const bool {success} = {stream}.read_nb({name});")
-    body.values[value] = leaf(name, argument.carrier.element)
-    body.values[ok] = leaf(success, BOOL)
-
-
-def _try_get_block(body: Body, op: ir.Operation) -> None:
-    argument, stream = _stream(body, op)
-    body.flush(frozenset([body.views[op.operands[1]].array]))
-    token, success = body.names.new("token"), body.names.new("ok")
-    body.line(f"{argument.carrier.token} {token};")
-    body.line(f"const bool {success} = {stream}.read_nb({token});")
-    with body.block(f"if ({success}) {{"):
-        _copy_block(body, op, lambda place, at: f"{place} = {token}[{at}];")
-    body.values[op.results[0]] = leaf(success, BOOL)
-
-
-def _try_put(body: Body, op: ir.Operation) -> None:
-    argument, stream = _stream(body, op)
-    value, success = body.node(op.operands[1]), body.names.new("ok")
-    body.line(f"const bool {success} = {stream}.write_nb(({argument.carrier.token})({render(value)}));")
-    body.values[op.results[0]] = leaf(success, BOOL)
-
-
-def _try_put_block(body: Body, op: ir.Operation) -> None:
-    argument, stream = _stream(body, op)
-    token, success = body.names.new("token"), body.names.new("ok")
-    body.line(f"{argument.carrier.token} {token};")
-    _copy_block(body, op, lambda place, at: f"{token}[{at}] = {place};")
-    body.line(f"const bool {success} = {stream}.write_nb({token});")
-    body.values[op.results[0]] = leaf(success, BOOL)
 
 
 def _occupancy(body: Body, op: ir.Operation) -> None:
@@ -170,14 +148,8 @@ def _address(body: Body, op: ir.Operation) -> None:
 
 
 TOKEN_HANDLERS: dict[str, Callable[[Body, ir.Operation], None]] = {
-    "df.get": _get,
-    "df.put": _put,
-    "df.get_block": _get_block,
-    "df.put_block": _put_block,
-    "df.try_get": _try_get,
-    "df.try_get_block": _try_get_block,
-    "df.try_put": _try_put,
-    "df.try_put_block": _try_put_block,
+    **{f"df.{way}": _scalar for way in ("get", "put", "try_get", "try_put")},
+    **{f"df.{way}_block": _block for way in ("get", "put", "try_get", "try_put")},
     "df.empty": _occupancy,
     "df.full": _occupancy,
     "memref.extract_aligned_pointer_as_index": _address,

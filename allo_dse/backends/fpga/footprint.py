@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
+from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.dialect import text_context
+from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import Frozen
-from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
+from allo_dse.compiler.program.tensors import IntArray, TensorPort
+from allo_dse.mapper.graph.ports import tasks_by_class
 
-from ..cpp.linear import Atom, IndexSum, linear_forms
-from ..task.body import subview_parts
+from .linear import Atom, IndexSum, linear_forms
 
 
 class Box(Frozen):
@@ -43,6 +50,112 @@ class Footprint(Frozen):
     reads: bool
     writes: bool
     overwrites: bool
+
+
+class Part(Frozen):
+    """The part of a tensor that tasks of a class use.
+
+    Attributes:
+        origin: where the tile begins in the tensor, per dimension; forms over the pid's axes.
+    """
+
+    port: TensorPort
+    footprint: Footprint
+    origin: tuple[IndexSum, ...]
+
+    @property
+    def box(self) -> Box:
+        assert self.footprint.box is not None
+        return self.footprint.box
+
+    @property
+    def copies_in(self) -> bool:
+        return self.footprint.reads or (self.footprint.writes and not self.footprint.overwrites)
+
+    @property
+    def copies_out(self) -> bool:
+        return self.footprint.writes
+
+    @property
+    def corner(self) -> tuple[IndexSum, ...]:
+        """Start of the box in the tensor, per dimension."""
+        return tuple(a + b for a, b in zip(self.origin, self.box.starts, strict=True))
+
+
+Users: TypeAlias = tuple[str, IntArray, Part]
+"""Tasks of a kernel that use a part of a tensor: the kernel's name, their pids (n, mesh rank), and the part."""
+
+
+_PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
+
+
+def lowered(module: ir.Module) -> ir.Operation:
+    """Lower a module to loops and scalar operations; returns its function."""
+    run_passes(module, _PASSES)
+    return next(op for op in module.body.operations if op.operation.name == "func.func").operation
+
+
+def parts_of(task_class: TaskClass, function: ir.Operation, members: IntArray) -> tuple[Part, ...]:
+    """The parts of tensors that tasks of a class use, by argument.
+
+    Raises:
+        AlloDseError: for tiles that do not follow the process id linearly.
+    """
+    arguments, rank = list(function.regions[0].blocks[0].arguments), members.shape[1]
+    ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
+    marks = footprints(function, arguments[rank : rank + len(ports)], arguments[:rank], members)
+    return tuple(Part(port, mark, _origin(port)) for port, mark in zip(ports, marks, strict=True))
+
+
+def _origin(port: TensorPort) -> tuple[IndexSum, ...]:
+    if not port.tile.grid:
+        return ()
+    if not port.tile.is_affine:
+        raise AlloDseError(f"HLS C++: the tiles of {port.tensor.name} do not follow the process id linearly")
+    return tuple(
+        IndexSum(offset * extent, {axis: factor * extent for axis, factor in enumerate(row) if factor})
+        for row, offset, extent in zip(port.tile.matrix, port.tile.offset, port.tile_shape, strict=True)
+    )
+
+
+# Tensors that tasks access in DRAM themselves, since they cannot have parts of their own.
+
+
+@lru_cache(maxsize=256)
+def contested(program: CompiledProgram) -> frozenset[str]:
+    """The tensors of which a task accesses elements that another task writes, or itself as another argument."""
+    tasks = Counter[str]()
+    for task_class, own, _ in tasks_by_class(program):
+        tasks.update(dict.fromkeys((port.tensor.name for port in task_class.used_ports), len(own)))
+    users = defaultdict[str, list[Users]](list)
+    with text_context():
+        for task_class, own, pids in tasks_by_class(program):
+            if len(own) and any(tasks[port.tensor.name] > 1 for port in task_class.used_ports):
+                module = ir.Module.parse(task_class.body.mlir)
+                for part in parts_of(task_class, lowered(module), pids):
+                    users[part.port.tensor.name].append((task_class.kernel, pids, part))
+    return frozenset(tensor.name for tensor in program.tensors if tensor.shape and overlap(users[tensor.name]))
+
+
+def overlap(users: Sequence[Users]) -> bool:
+    """Return whether a task accesses an element that another task writes, or that it writes itself as another
+    argument."""
+    numbers: dict[tuple[str | int, ...], int] = {}
+    boxes = []
+    for kernel, members, part in users:
+        if part.footprint.box is not None:
+            corners = Box(part.corner, part.box.extents).corners(members)
+            for pid, corner in zip(members.tolist(), corners.tolist(), strict=True):
+                number = numbers.setdefault((kernel, part.port.arg, *pid), len(numbers))
+                box = tuple(slice(c, c + n) for c, n in zip(corner, part.box.extents, strict=True))
+                boxes.append((not part.footprint.writes, number, box))
+    owner = np.full(users[0][2].port.tensor.shape, -1, np.int64) if users else np.empty(0)
+    for only_reads, number, box in sorted(boxes, key=lambda one: one[:2]):  # the written ones first
+        if not np.isin(owner[box], (-1, number)).all():
+            return True
+        if not only_reads:
+            owner[box] = number
+    return False
 
 
 class _Range(Frozen):
@@ -223,6 +336,24 @@ class _Finder:
             if not runs or (variable in used and step != IndexSum(1)):
                 return False
         return True
+
+
+def subview_parts(op: ir.Operation, form: Callable[[ir.Value], IndexSum]) -> list[tuple[IndexSum, int, int | None]]:
+    """Return begin, step, and dimension in the result for each source dimension of a `memref.subview`."""
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    offsets, sizes, steps = (
+        list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_offsets", "static_sizes", "static_strides")
+    )
+    operands = iter(list(op.operands)[1:])
+    dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
+    parts: list[tuple[IndexSum, int, int | None]] = []
+    kept = 0
+    for offset, size, step in zip(offsets, sizes, steps, strict=True):
+        start = form(next(operands)) if offset == dynamic else IndexSum(offset)
+        drop = dropped > 0 and size == 1  # any extent of one may be dropped: its index is 0
+        parts.append((start, step, None if drop else kept))
+        dropped, kept = dropped - drop, kept + (not drop)
+    return parts
 
 
 def _loops(op: ir.Operation) -> tuple[dict[Atom, ir.Operation], bool]:
