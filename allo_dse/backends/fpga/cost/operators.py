@@ -36,7 +36,6 @@ _FLOAT = {
 _ADD_LIKE = frozenset({"arith.addi", "arith.subi", "arith.cmpi", "arith.maxsi", "arith.minsi", "arith.maxui"})
 _DIVIDE = ("div", "rem")
 LIGHT_NS = 0.3  # a multiplexer or a gate, one LUT deep
-SELECT_NS = 0.41  # one of two words, as reports of 2022.2 state it
 _WORD_BITS = 32  # width that delays of products in several DSPs are given for
 _EXACT_MUL_BITS = 17  # what one DSP adds to a product that is built from several
 

@@ -13,7 +13,6 @@ from allo_dse.compiler.ir.nest import WIRING, Branch, Loop, Nest, Node, Op, ops_
 
 _MODULAR = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.andi", "arith.ori", "arith.xori"})
 _LOW_BITS = _MODULAR | {"arith.extsi", "arith.extui", "arith.trunci"}
-_FLOATS = frozenset({"arith.addf", "arith.subf", "arith.mulf", "arith.divf", "math.sqrt", "math.exp"})
 _ADDERS = 2  # non-zero signed digits of a constant that a product with it may have, to be built of an adder
 
 
@@ -27,7 +26,7 @@ def simplified(mlir: str) -> Nest:
     for name, values in tables.items():
         bits = max(value.bit_length() for value in values) + (min(values) < 0)
         arrays[name] = replace(arrays[name], values=values, bits=max(1, min(bits, arrays[name].bits)))
-    body = _hoisted(_once(body, {}, {}))
+    body = _once(body, {}, {})
     makers = {value: op for op in ops_of(body) for value in op.outputs}
     needed = _needed_bits(body)
     return replace(nest, body=tuple(_narrowed(node, needed, makers) for node in body), arrays=arrays)
@@ -76,7 +75,7 @@ def _once(nodes: Iterable[Node], same: dict[int, int], known: Mapping[Hashable, 
             if key is not None:
                 known[key] = node.outputs[0]
             if node.access is not None and (node.access.write or node.block):
-                known = {key: value for key, value in known.items() if not _changes(node, key)}
+                known = {k: v for k, v in known.items() if not (isinstance(k, tuple) and k[0] == node.access.array)}
             found.append(node)
             continue
         written = {op.access.array for op in ops_of((node,)) if op.access is not None and (op.access.write or op.block)}
@@ -89,39 +88,6 @@ def _once(nodes: Iterable[Node], same: dict[int, int], known: Mapping[Hashable, 
             condition = same.get(node.condition, node.condition)
             found.append(replace(node, sides=sides, results=results, condition=condition))
     return tuple(found)
-
-
-def _hoisted(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return nodes with the floating-point operations of loops first whose operands nothing changes."""
-    stored = {op.access.array for op in ops_of(nodes) if op.access is not None and op.access.write}
-    outside, varying, moved = {id(node) for node in nodes}, set[int](), dict[int, Op]()
-    for node in walk(nodes):
-        if not isinstance(node, Op):
-            varying.update((node.variable,) if isinstance(node, Loop) else node.outputs)
-            continue
-        scalar = node.name == "load" and node.access is not None and not node.access.index
-        still = scalar and node.access is not None and node.access.array not in stored
-        if id(node) not in outside and (still or node.name in _FLOATS) and not varying & set(node.inputs):
-            moved[node.outputs[0]] = node
-        else:
-            varying.update(node.outputs)
-    used = {value for op in moved.values() if op.name in _FLOATS for value in (*op.inputs, *op.outputs)}
-    moved = {value: op for value, op in moved.items() if value in used}
-
-    def left(node: Any) -> Any:
-        if isinstance(node, Op) and node.outputs and node.outputs[0] in moved:
-            return replace(node, name=WIRING, inputs=(), outputs=(), access=None)
-        return rebuilt(node, left)
-
-    return (*moved.values(), *map(left, nodes)) if moved else nodes
-
-
-def _changes(store: Op, key: Hashable) -> bool:
-    """Return whether a store may change the element of a load, whose index then differs by no constant."""
-    if store.access is None or not isinstance(key, tuple) or key[0] != store.access.array:
-        return False
-    pairs = [] if store.block else zip(store.access.index, key[1], strict=True)
-    return not any(a and a.terms == b.terms and a.derived == b.derived and a.constant != b.constant for a, b in pairs)
 
 
 def _key(op: Op) -> Hashable:

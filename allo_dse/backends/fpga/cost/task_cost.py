@@ -27,7 +27,7 @@ from allo_dse.eval.execute.observed_control import Asked, Observed
 
 from .body_walk import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
 from .loops.control import DELAYED, address_logic, counter_control, fsm, loop_control, port_muxes
-from .loops.effects import Element, Footprint
+from .loops.effects import Footprint
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.loop_round import KnownRounds
 from .loops.pipeline import Flat, Pipelined, build, flatten
@@ -312,7 +312,6 @@ class Called(Frozen):
         loop: variable of the innermost one, or a number of a block that moves.
         inputs: values that it takes.
         early: first state that it can begin in, after loads that its rounds have in common.
-        elements: those that it keeps in registers, which are loaded before it and stored after it.
     """
 
     loop: int
@@ -320,22 +319,10 @@ class Called(Frozen):
     parts: tuple[Part, ...]
     early: int = 0
     inputs: tuple[int, ...] = ()
-    elements: tuple[Element, ...] = ()
-
-
-def _is_ordered(items: Iterable[Item | Called]) -> bool:
-    """Return whether operations use streams or ports of memories in turn, so that nothing overtakes them."""
-    return any(isinstance(item, Planned) or (not isinstance(item, Called) and any(stream_ops(item))) for item in items)
 
 
 def _by_streams(parts: Sequence[Part]) -> tuple[bool, int]:
     return uses_streams(parts), cycles_of(parts)
-
-
-def _since_loop(run: Sequence[Item | Called]) -> list[Item]:
-    """Return the operations after the last loop."""
-    last = itertools.takewhile(lambda item: not isinstance(item, Called), reversed(run))
-    return [item for item in last if not isinstance(item, Called)]
 
 
 class _Task:
@@ -418,15 +405,10 @@ class _Task:
             item = self._resolved(item, variables)
             flat = flatten(item, self.storages, self.rounds, variables) if isinstance(item, Planned) else None
             if flat is not None:
-                stored = (op.access for op in ops_of(_since_loop(run)) if op.access is not None and op.access.write)
-                before = frozenset((access.array, access.index) for access in stored)
-                made = tuple(self._pipelined(flat, times, variables, before))
+                made = tuple(self._pipelined(flat, times, variables))
                 early = self._early(flat, outermost=outermost)
                 inputs = tuple(value for op in ops_of(flat.round.everything) for value in op.inputs)
-                kept = flat.round.promoted(self.storages) - flat.round.begun
-                # An element that the loop keeps in a register is loaded before it, and stored after it.
-                elements = tuple({array: flat.round.element(array) for array in sorted(kept)}.items())
-                run.append(Called(flat.loops[-1].variable, flat.round.footprint, made, early, inputs, elements))
+                run.append(Called(flat.loops[-1].variable, flat.round.footprint, made, early, inputs))
             elif moved:
                 assert isinstance(item, Op)
                 assert item.access is not None
@@ -447,18 +429,17 @@ class _Task:
 
     def _in_turn(self, run: Sequence[Item | Called], variables: Mapping[int, int], state: Hashable) -> list[Part]:
         """Return the parts of operations, and pipelined loops between them, from a state on."""
-        overlaps, chunks, joins = self.device.hls.overlaps_loops, list[list[Item | Called]](), False
-        for is_loop, group in itertools.groupby(run, key=lambda item: isinstance(item, Called)):
-            items = list(group)
-            joined, joins = joins, overlaps and (is_loop or not _is_ordered(items))
-            if joins and joined:
-                chunks[-1] += items
-            else:
-                chunks += [[item] for item in items] if is_loop and not overlaps else [items]
-        states = [state, *map(id, chunks[1:])]
-        return [
-            part for own, chunk in zip(states, chunks, strict=False) for part in self._scheduled(chunk, variables, own)
-        ]
+        ordered = any(
+            isinstance(item, Planned) or (isinstance(item, Op | Branch) and any(stream_ops(item))) for item in run
+        )
+        if self.device.hls.overlaps_loops and not ordered:
+            return self._scheduled(run, variables, state)
+        groups = itertools.groupby(run, key=lambda item: item.loop if isinstance(item, Called) else None)
+        parts: list[Part] = []
+        for _, group in groups:
+            chunk = list(group)
+            parts += self._scheduled(chunk, variables, id(chunk[0]) if parts else state)
+        return parts
 
     def _scheduled(self, run: Sequence[Item | Called], variables: Mapping[int, int], state: Hashable) -> list[Part]:
         """Return the parts of operations and loops that each begin as soon as what they need is there.
@@ -507,8 +488,7 @@ class _Task:
                 continue
             for loop in group:
                 assert isinstance(loop, Called)
-                starts.append(walk.call(loop.footprint, loop.inputs, loop.early, loop.elements))
-        walk.finish_calls()
+                starts.append(walk.call(loop.footprint, loop.inputs, loop.early))
         end = max((start + 2 for start in starts), default=0)
         used = max(walk.busy.values(), default=-1) + 1
         # Values that need no state of their own are ready with those around them.
@@ -584,30 +564,21 @@ class _Task:
         inside = [{**variables, loop.variable: value} for value in values]
         return in_turn([self.block(loop.body, times, one, state=loop.variable) for one in inside])
 
-    def _pipelined(
-        self, flat: Flat, times: int, variables: Mapping[int, int], before: frozenset[Element]
-    ) -> list[Part]:
-        """Return the parts of a pipelined loop.
-
-        Args:
-            before: elements that are stored right before it.
-        """
+    def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int]) -> list[Part]:
         key = flat.loops[-1].variable
         if key not in self._pipelines:
             built = build(flat, self.storages, fabric=self.plan.fabric)
             known = self.measured.get(key)
-            kept = flat.round.promoted(self.storages) | self._memories.registers
-            limits = ((a, i) for a, i in before if a not in kept and built.limit == f"recurrence of {a}")
-            if any(flat.round.element(array) == index for array, index in limits):
-                # The tool moves the store into the loop: each round begins with it, and loads come after that.
-                built = replace(built, ii=built.ii + 2, depth=max(built.depth, built.ii + 2))
             self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
         pipelined = self._pipelines[key]
         if pipelined.flat is not flat:
             pipelined = replace(pipelined, flat=flat)
         self.operations += times * flat.trips * sum(copies * _weight(unit.kind) for unit, copies in pipelined.units)
         self._count(pipelined, times)
+        # An element that the loop keeps in a register is loaded before it, and stored after it.
+        moved = [Wait(2)] if flat.round.promoted(self.storages) - flat.round.begun else []
         return [
+            *moved,
             *Rounds(self.task_class, variables, self.observed).parts(pipelined),
             Wait(self.device.hls.loop_extra),
         ]

@@ -19,7 +19,7 @@ from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
 
 from ..memory import IntArray, Memories, Storage, addresses_of, split
-from ..operators import SELECT_NS, Unit
+from ..operators import LIGHT_NS, Unit
 from ..plan import Item, Planned
 from .binding import Addresses, muxes
 from .effects import Effects, Element, Index, Use
@@ -31,7 +31,6 @@ from .sums import Time
 # Values carried between rounds of a pipelined loop, and the interval that they allow.
 
 
-_KEEP_NS = 0.38  # into a register, as reports of 2022.2 state it
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 
 
@@ -55,17 +54,14 @@ class Carried(Frozen):
 
 
 def carried(
-    loops: tuple[Planned, ...],
-    effects: Effects,
-    registers: Memories,
-    begun: Collection[str] = (),
+    loops: tuple[Planned, ...], effects: Effects, registers: Memories, begun: Collection[str] = ()
 ) -> list[Carried]:
     """Return the values that rounds of flattened loops, with these effects, hand on; the last loop is pipelined.
 
     Args:
         registers: arrays that are in registers. begun: those with an element that is begun anew in some rounds.
     """
-    found = []
+    found, variables = [], {loop.variable for loop in loops}
     for array in effects.carried:
         uses = [(op, unrolled) for op, unrolled in effects.uses if op.access and op.access.array == array]
         stores, loads = ([use for use in uses if use[0].name == name] for name in ("store", "load"))
@@ -75,15 +71,18 @@ def carried(
             kept = _indices(store for store, some in zip(stores, rounds, strict=True) if some.any())
             lost = frozenset(_indices(stores)) - frozenset(kept)
             loaded = _indices(loads[load] for _, load in np.argwhere(rounds))
-            in_memory = array not in registers and nearest == 1 and _is_single(stores, loads)
-            found.append(Carried(array, nearest, array in registers, loaded, lost, array in begun or in_memory))
+            in_memory = array not in registers and nearest == 1 and _is_single(stores, loads, variables)
+            chosen = array in begun or in_memory
+            found.append(Carried(array, nearest, array in registers, loaded, lost, chosen))
     return found
 
 
-def _is_single(stores: Sequence[Use], loads: Sequence[Use]) -> bool:
-    """Return whether a round updates one element of an array and stores no other."""
+def _is_single(stores: Sequence[Use], loads: Sequence[Use], variables: Set[int]) -> bool:
+    """Return whether a round updates one element of an array, which moves with the loops, and stores no other."""
+    if len(stores) > 1 or stores[0][1]:
+        return False
     index = _index(stores[0])
-    return len(stores) == 1 and not stores[0][1] and None not in index and index in _indices(loads)
+    return any(f and f.variables & variables for f in index) and index in _indices(loads)
 
 
 def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
@@ -91,10 +90,7 @@ def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
 
 
 def chain_interval(
-    found: Sequence[Carried],
-    device: FpgaDevice,
-    memories: Memories,
-    walk: Callable[[Mapping[Element, Time]], Walk],
+    found: Sequence[Carried], device: FpgaDevice, walk: Callable[[Mapping[Element, Time]], Walk]
 ) -> tuple[int, str]:
     """Return the interval that operations between carried values and their successors allow, and the value that limits
     it.
@@ -102,21 +98,15 @@ def chain_interval(
     known = {one.array: one for one in found}
     lengths: dict[tuple[str, str], int] = {}
     for one in found:
-        done, at_once, chosen = (
-            walk({(one.array, index): (_FAR, delay * one.chosen) for index in one.loads})
-            for delay in (0.0, _KEEP_NS + SELECT_NS, SELECT_NS)
-        )
-        for key, (cycle, _) in done.stored.items():
+        done = walk({(one.array, index): (_FAR, LIGHT_NS * one.chosen) for index in one.loads})
+        for key, (cycle, ns) in done.stored.items():
             other = known.get(key[0])
             if other is None or cycle < _FAR or key[1] in other.lost:
                 continue
-            # The output of an operator's last register is forwarded in that cycle; other logic ends in a register, as
-            # does what is chosen where its choice takes more time than the cycle has left.
-            fits = at_once.stored[key][0] == cycle
-            cycle, ns = (at_once if fits else chosen).stored[key]
-            length = cycle - _FAR + (not fits or (ns > 0 and key not in done.clocked))
+            # The output of an operator's last register is forwarded in that cycle; other logic ends in a register.
+            length = cycle - _FAR + (ns > 0 and key not in done.clocked)
             if not other.in_register:  # written to memory and read again, by the next round or the one after it
-                late = ns + memories.access_ns(key[0], device) > device.clock.usable_ns
+                late = ns + done.registers.access_ns(key[0], device) > device.clock.usable_ns
                 through = cycle - _FAR + late + 2
                 length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
@@ -436,7 +426,7 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
     )  # they take turns at the ports
     kept = sum(bits * count for bits, count in counts)
     kept += sum(storages[array].array.bits for array in promoted)
-    return replace(built, muxes=built.muxes + chosen, early=early, registers=built.registers + kept)
+    return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 
 
 def _build(
@@ -473,8 +463,8 @@ def _build(
         port_ii + 2 if port_ii > 1 else 1 + bool(walk.busy),
     )  # addresses take a cycle
     depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
-    held = once.walk(registers, {}, fabric=fabric, ports=ports).held(ii)
-    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held.ff, held.lut)
+    held = once.walk(registers, {}, fabric=fabric, ports=ports).held_bits(ii)
+    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
 
 
 def _adders(
@@ -492,11 +482,7 @@ def _adders(
         ways.append((carried(flat.loops, once.whole, registers), False))
     full, fabric = (
         max(
-            (
-                chain_interval(
-                    some, once.device, registers, partial(once.walk, registers, fabric=choice, body_only=inner)
-                )
-            )
+            (chain_interval(some, once.device, partial(once.walk, registers, fabric=choice, body_only=inner)))
             for some, inner in ways
         )
         for choice in (False, True)

@@ -25,7 +25,6 @@ from allo_dse.eval.execute.observed_control import Asked
 from ..memory import Memories
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
-from .control import DELAYED
 from .effects import Element, Footprint, Shape, apart, shape_of
 from .events import Guard, StreamEvent
 from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
@@ -65,13 +64,13 @@ class Walk:
         whole: whether all copies of unrolled loops are walked, not only three.
         load_cycles: by array the cycles until its ports deliver the next load.
         early: ids of loads that are done before the loop.
-        values_held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
+        held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
         fused: by value, products that are part of an addition. macs, products: those that its DSP makes with registers,
             and those that it may make instead.
         started: by kind, an operator, and how many operations start in each cycle.
         sums: by value, what is added up. handed: by element, what was stored last.
         busy: by memory, the last cycle in which it is used. calls: loops so far, each a module, with the states that
-            start them. kept: elements that they keep in registers, with the times at which these are left.
+            start them.
         _alike: elements that are stored, by array and by what of their index is no number: among those of a kind only
             equal ones meet.
     """
@@ -84,7 +83,7 @@ class Walk:
     whole: bool = False
     load_cycles: Mapping[str, float] = field(default_factory=dict)
     early: Set[int] = frozenset()
-    values_held: dict[Hashable, _Held] = field(default_factory=dict)
+    held: dict[Hashable, _Held] = field(default_factory=dict)
     origins: dict[int, Hashable] = field(default_factory=dict)
     stored: dict[Element, Time] = field(default_factory=dict)
     events: list[StreamEvent] = field(default_factory=list)
@@ -108,7 +107,6 @@ class Walk:
     left: dict[Element, tuple[Hashable, int]] = field(default_factory=dict)
     busy: dict[str, int] = field(default_factory=dict)
     calls: list[tuple[int, Footprint]] = field(default_factory=list)
-    kept: dict[Element, Time] = field(default_factory=dict)
     _stores: Counter[str] = field(default_factory=Counter)
     _loads: Counter[str] = field(default_factory=Counter)
     _alike_copies: int = 1
@@ -189,31 +187,21 @@ class Walk:
         self._take(rest, cycle)
         self._hold(op, cycle, kept=1)
 
-    def call(self, loop: Footprint, inputs: Iterable[int], least: int, elements: Iterable[Element]) -> int:
+    def call(self, loop: Footprint, inputs: Iterable[int], least: int) -> int:
         """Return the state that starts a pipelined loop, a module that the next state awaits.
 
         Args:
-            inputs: values that it uses. least: first state that it may start in. elements: that it keeps in registers.
+            inputs: values that it uses. least: first state that it may start in.
         """
-        loaded = [self._unstored(element, None)[0] for element in elements if element not in self.stored]
         ready = [self.values[value] for value in inputs if value in self.values]
         ready += [time for (array, _), time in self.stored.items() if array in loop.used and array in self.registers]
         starts = [cycle + (ns > 0) for cycle, ns in ready]
         starts += [cycle + 1 for array, cycle in self.busy.items() if array in loop.used]
-        start = max([least, *loaded, *starts, *(before + 2 for before, other in self.calls if other.meets(loop))])
+        start = max([least, *starts, *(before + 2 for before, other in self.calls if other.meets(loop))])
         self.stored = {element: time for element, time in self.stored.items() if element[0] not in loop.stored}
         self.calls.append((start, loop))
         self.finish = max(self.finish, start + 1)
-        for element in elements:
-            self.kept[element] = start + 2, 0.0
-            self._keep(element, self.kept[element], clocked=True)
         return start
-
-    def finish_calls(self) -> None:
-        """Store what loops keep in registers, if nothing else is stored there."""
-        for element, time in self.kept.items():
-            if self.stored.get(element) == time:
-                self._finish_store(element, time)
 
     def _free(self, array: str) -> int:
         """Return the first state in which loops so far have left an array alone."""
@@ -231,22 +219,19 @@ class Walk:
         """Note that an operation takes values in a cycle."""
         for value in values:
             if value in self.origins:
-                held = self.values_held[self.origins[value]]
+                held = self.held[self.origins[value]]
                 held.last = max(held.last, cycle)
 
-    def held(self, ii: int) -> Resources:
-        """Return what keeps values until later stages take them: registers, or where rounds pass, shift registers."""
+    def held_bits(self, ii: int) -> int:
+        """Return the flip-flops of values that later stages take, of several rounds if these wait over an interval."""
         for (array, _), (origin, cycle) in self.left.items():
             if origin is not None and array not in self.registers:
-                self.values_held[origin].last = max(self.values_held[origin].last, cycle)
-        ff = lut = 0
-        for held in self.values_held.values():
+                self.held[origin].last = max(self.held[origin].last, cycle)
+        total = 0
+        for held in self.held.values():
             rounds = math.ceil(max(0, held.last - held.ready) / ii)
-            rounds = max(0, (min(1, rounds) if held.waits else rounds) - held.kept)
-            shifts = rounds >= DELAYED and self.device.hls.delay_ff > 0
-            ff += held.copies * (max(held.bits, self.device.hls.delay_ff) if shifts else held.bits * rounds)
-            lut += held.copies * self.device.hls.delay_lut * shifts
-        return Resources(ff=ff, lut=lut)
+            total += held.bits * held.copies * max(0, (min(1, rounds) if held.waits else rounds) - held.kept)
+        return total
 
     def _part(self, value: int) -> Sum | None:
         """Return the sum behind a value if it has one user, which can then add the leaves itself."""
@@ -285,11 +270,10 @@ class Walk:
 
     def _hold(self, op: Op, ready: int, *, kept: int = 0) -> None:
         """Note a value that an operation hands on, in a register if it waits."""
-        sources = [self.values_held[self.origins[v]].waits for v in op.inputs if v in self.origins]
+        sources = [self.held[self.origins[v]].waits for v in op.inputs if v in self.origins]
         for value in op.outputs:
             key = value, self.copies
-            waits = op.direction is None and all(sources)
-            self.values_held[key] = _Held(op.bits, ready, self._alike_copies, waits, kept)
+            self.held[key] = _Held(op.bits, ready, self._alike_copies, op.direction is None and all(sources), kept)
             self.origins[value] = key
 
     def _load(self, op: Op) -> None:
@@ -303,11 +287,11 @@ class Walk:
         origin = self.left.get(element, (None, 0))[0] if known else None
         if not (known or before or element[0] in self.registers or id(op) in self.early):
             origin = op.outputs[0] if None in element[1] else -1, element, self._stores[element[0]]
-            if origin not in self.values_held:
+            if origin not in self.held:
                 cycle = time[0] + int(self._loads[element[0]] * self.load_cycles.get(element[0], 0.0))
                 self._loads[element[0]] += 1
-                self.values_held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
-            time = max(time[0], self.values_held[origin].ready), time[1]
+                self.held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
+            time = max(time[0], self.held[origin].ready), time[1]
             self.busy[element[0]] = max(self.busy.get(element[0], 0), time[0] - 1)
         self._set(op, time, total if total and total.time == time else None)
         if origin is not None:
