@@ -17,7 +17,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from allo_dse.common.errors import StudyError
@@ -580,6 +580,14 @@ def silu(x: Expr) -> Expr:
 Attribute = Callable[[str, float], float]
 
 
+def _named(name: str, *operands: Expr) -> Expr:
+    return (name, *operands)
+
+
+def _without_attributes(function: Callable[[Expr], Expr], x: Expr, _: Attribute) -> Expr:
+    return function(x)
+
+
 def _selu(x: Expr, number_of: Attribute) -> Expr:
     return _elu(x, number_of("alpha", 1.67326319217681884765625), number_of("gamma", 1.05070102214813232421875))
 
@@ -588,19 +596,25 @@ def _hard_sigmoid(x: Expr, slope: float, offset: float) -> Expr:
     return ("min", ("max", ("add", ("mul", x, number(slope)), number(offset)), number(0)), number(1))
 
 
+_PLAIN: dict[str, Callable[[Expr], Expr]] = {
+    "Abs": _abs,
+    "Erf": _erf,
+    "Gelu": gelu,
+    "Relu": relu,
+    "Sigmoid": sigmoid,
+    "Silu": silu,
+    "Softplus": _softplus,
+    "Tanh": tanh,
+    **{name.title(): partial(_named, name) for name in ("cos", "exp", "log", "sin", "sqrt")},
+}
 UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
-    "Abs": lambda x, _: _abs(x),
+    **{name: partial(_without_attributes, function) for name, function in _PLAIN.items()},
     "Celu": lambda x, a: _celu(x, a("alpha", 1)),
-    "Cos": lambda x, _: ("cos", x),
     "Elu": lambda x, a: _elu(x, a("alpha", 1)),
-    "Erf": lambda x, _: _erf(x),
-    "Exp": lambda x, _: ("exp", x),
-    "Gelu": lambda x, _: gelu(x),
     "Dequantize": lambda x, a: ("mul", ("sub", x, number(a("zero", 0))), number(a("scale", 1))),
     "HardSigmoid": lambda x, a: _hard_sigmoid(x, a("alpha", 0.2), a("beta", 0.5)),
     "HardSwish": lambda x, _: ("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
     "LeakyRelu": lambda x, a: ("where", ("gt", x, number(0)), x, ("mul", x, number(a("alpha", 0.01)))),
-    "Log": lambda x, _: ("log", x),
     "Mish": lambda x, _: ("mul", x, tanh(_softplus(x))),
     "Neg": lambda x, _: ("mul", x, number(-1)),
     "Not": lambda x, _: ("sub", number(1), x),
@@ -609,38 +623,34 @@ UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     "Quantize": lambda x, a: (
         "add", quantized(x, *(number(a(one, 0)) for one in ("scale", "low", "high"))), number(a("zero", 0)),
     ),
-    "Relu": lambda x, _: relu(x),
     "Selu": _selu,
-    "Sigmoid": lambda x, _: sigmoid(x),
     "Sign": lambda x, _: ("sub", ("gt", x, number(0)), ("gt", number(0), x)),
-    "Silu": lambda x, _: silu(x),
-    "Sin": lambda x, _: ("sin", x),
-    "Softplus": lambda x, _: _softplus(x),
     "Softsign": lambda x, _: ("div", x, ("add", _abs(x), number(1))),
-    "Sqrt": lambda x, _: ("sqrt", x),
     "Swish": lambda x, a: ("mul", x, sigmoid(("mul", x, number(a("alpha", 1))))),
-    "Tanh": lambda x, _: tanh(x),
     "ThresholdedRelu": lambda x, a: ("where", ("gt", x, number(a("alpha", 1))), x, number(0)),
 }  # fmt: skip
 """ONNX's functions of an element, given how to read a number of the node."""
 
+_OPERATIONS = {
+    "Add": "add",
+    "And": "mul",
+    "Div": "div",
+    "Equal": "eq",
+    "Greater": "gt",
+    "GreaterOrEqual": "ge",
+    "Max": "max",
+    "Min": "min",
+    "Mul": "mul",
+    "Or": "max",
+    "Sub": "sub",
+    "Sum": "add",
+}
 BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "Add": lambda a, b: ("add", a, b),
-    "And": lambda a, b: ("mul", a, b),
-    "Div": lambda a, b: ("div", a, b),
-    "Equal": lambda a, b: ("eq", a, b),
-    "Greater": lambda a, b: ("gt", a, b),
-    "GreaterOrEqual": lambda a, b: ("ge", a, b),
+    **{name: partial(_named, operation) for name, operation in _OPERATIONS.items()},
     "Less": lambda a, b: ("gt", b, a),
     "LessOrEqual": lambda a, b: ("ge", b, a),
-    "Max": lambda a, b: ("max", a, b),
-    "Min": lambda a, b: ("min", a, b),
-    "Mul": lambda a, b: ("mul", a, b),
-    "Or": lambda a, b: ("max", a, b),
     "PRelu": lambda a, b: ("where", ("gt", a, number(0)), a, ("mul", a, b)),
-    "Sub": lambda a, b: ("sub", a, b),
     "SiluMul": lambda a, b: ("mul", silu(a), b),
-    "Sum": lambda a, b: ("add", a, b),
     "Xor": lambda a, b: ("sub", ("max", a, b), ("min", a, b)),
 }
 """ONNX's functions of two elements; Max, Min and Sum take more, one after another."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
-from operator import itemgetter
+from typing import Any
 
 from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.ir.affine import Linear, decided
-from allo_dse.compiler.ir.nest import Access, Branch, Op, ops_of, outermost, read_nest, walk
+from allo_dse.compiler.ir.nest import Access, Branch, Op, outermost, read_nest, walk
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
 from allo_dse.compiler.program.tensors import SourceLoop
 from allo_dse.device.device import FpgaDevice
@@ -310,7 +310,6 @@ class Called(Frozen):
 
     Attributes:
         loop: variable of the innermost one, or a number of a block that moves.
-        inputs: values that it takes.
         early: first state that it can begin in, after loads that its rounds have in common.
     """
 
@@ -318,11 +317,6 @@ class Called(Frozen):
     footprint: Footprint
     parts: tuple[Part, ...]
     early: int = 0
-    inputs: tuple[int, ...] = ()
-
-
-def _by_streams(parts: Sequence[Part]) -> tuple[bool, int]:
-    return uses_streams(parts), cycles_of(parts)
 
 
 class _Task:
@@ -330,7 +324,7 @@ class _Task:
 
     Attributes:
         operations: arithmetic ones of the task.
-        _used: by kind of operator, the states in which loops or operations need some, and how many each.
+        _used: by operator, the states in which loops or operations need some, and how many each.
     """
 
     def __init__(
@@ -351,10 +345,9 @@ class _Task:
         self.operations = self.interval = 0
         self._loops: dict[int, LoopCost] = {}
         self._pipelines: dict[Hashable, Pipelined] = {}
-        self._straight: dict[Hashable, Pipelined] = {}
         self._walks: dict[Hashable, tuple[Walk, list[int], int]] = {}
         self._sequential: dict[int, int] = {}
-        self._used: dict[str, dict[Hashable, dict[Hashable, tuple[Resources, int]]]] = {}
+        self._used = defaultdict[Unit, dict[Hashable, Counter[Hashable]]](lambda: defaultdict(Counter))
         self._states: dict[Hashable, int] = {}
         self._rounds = 0
 
@@ -407,8 +400,7 @@ class _Task:
             if flat is not None:
                 made = tuple(self._pipelined(flat, times, variables))
                 early = self._early(flat, outermost=outermost)
-                inputs = tuple(value for op in ops_of(flat.round.everything) for value in op.inputs)
-                run.append(Called(flat.loops[-1].variable, flat.round.footprint, made, early, inputs))
+                run.append(Called(flat.loops[-1].variable, flat.round.footprint, made, early))
             elif moved:
                 assert isinstance(item, Op)
                 assert item.access is not None
@@ -417,102 +409,83 @@ class _Task:
                 run.append(Called(id(item), footprint, tuple(self._moved(item))))
             else:
                 parts += self._in_turn(run, variables, state)
-                run, state = [], item
+                run, state = [], id(item)
                 if isinstance(item, Planned):
                     # The state that tests the end of a loop begins its body, or what follows it.
                     state = item.variable
                     parts += [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
                 elif isinstance(item, Branch):
-                    state = id(item)
                     parts += self._chosen(item, times, variables, outermost=outermost)
         return (*parts, *self._in_turn(run, variables, state))
 
-    def _in_turn(self, run: Sequence[Item | Called], variables: Mapping[int, int], state: Hashable) -> list[Part]:
+    def _in_turn(self, run: Sequence[Any], variables: Mapping[int, int], state: Hashable) -> list[Part]:
         """Return the parts of operations, and pipelined loops between them, from a state on."""
-        ordered = any(
-            isinstance(item, Planned) or (isinstance(item, Op | Branch) and any(stream_ops(item))) for item in run
-        )
+        straight = [item for item in run if not isinstance(item, Called)]
+        ordered = any(isinstance(item, Planned) or any(stream_ops(item)) for item in straight)
         if self.device.hls.overlaps_loops and not ordered:
             return self._scheduled(run, variables, state)
-        groups = itertools.groupby(run, key=lambda item: item.loop if isinstance(item, Called) else None)
         parts: list[Part] = []
-        for _, group in groups:
+        for _, group in itertools.groupby(run, key=lambda item: isinstance(item, Called) and id(item)):
             chunk = list(group)
             parts += self._scheduled(chunk, variables, id(chunk[0]) if parts else state)
         return parts
 
-    def _scheduled(self, run: Sequence[Item | Called], variables: Mapping[int, int], state: Hashable) -> list[Part]:
+    def _scheduled(self, run: Sequence[Any], variables: Mapping[int, int], state: Hashable) -> list[Part]:
         """Return the parts of operations and loops that each begin as soon as what they need is there.
 
         A loop is a module that one state starts and one awaits; operations that do not need it go on meanwhile.
         """
-        straight = [item for item in run if not isinstance(item, Called)]
-        key = tuple(map(id, straight))
-        unrolls = any(isinstance(item, Planned) for item in straight)
-        built = self._pipelines if unrolls else self._straight
-        if straight and key not in built:
-            built[key] = build(self._once(straight), self.storages, fabric=self.plan.fabric)
-        if unrolls:  # memory ports count
-            return Rounds(self.task_class, variables, self.observed).parts(built[key])
         loops = [item for item in run if isinstance(item, Called)]
-        place = *(loop.loop for loop in loops), *key
+        place = tuple(item.loop if isinstance(item, Called) else id(item) for item in run)
+        if any(isinstance(item, Planned) for item in run):  # memory ports count
+            if place not in self._pipelines:
+                self._pipelines[place] = build(self._once(run), self.storages, fabric=self.plan.fabric)
+            return Rounds(self.task_class, variables, self.observed).parts(self._pipelines[place])
         if place not in self._walks:
             self._walks[place] = self._walked(run)
         walk, starts, states = self._walks[place]
         parts: list[Part] = []
         begun = 0
-        for start, group in itertools.groupby(
-            sorted(zip(starts, loops, strict=True), key=itemgetter(0)), itemgetter(0)
-        ):
-            at_once = [loop for _, loop in group]
+        for start in sorted(set(starts)):
+            at_once = [loop for loop, at in zip(loops, starts, strict=True) if at == start]
             for loop, at in itertools.product(at_once, (start, start + 1)):
-                self._use_loop(loop.loop, (place, at) if at else state)
-            first, *others = sorted((loop.parts for loop in at_once), key=_by_streams, reverse=True)
-            beyond = max((cycles_of(other) for other in others), default=0) - cycles_of(first)
-            parts += [Wait(max(0, start - begun)), *first, Wait(max(0, beyond))]
+                built = self._pipelines.get(loop.loop)
+                self._use(built.operators if built else (), (place, at) if at else state, loop.loop)
+            first = max((loop.parts for loop in at_once), key=uses_streams)
+            beyond = max(cycles_of(loop.parts) for loop in at_once) - cycles_of(first)
+            parts += [Wait(max(0, start - begun)), *first, Wait(beyond)]
             begun = start + 2
+        for (unit, at), count in walk.started.items():
+            self._use([(unit, count)], (place, at) if at or not unit.is_shared else state, (place, at))
         self._states[place] = states - 2 * len(set(starts))
-        self._use_straight(key, walk, state)
         answers: dict[Asked, bool] = {}
         happens = [event for event in walk.events if self._holds(event, variables, answers)]
         if happens:
             return [Pipe(1, 1, walk.finish + 1, tuple((event.stage, event.kind, event.stream) for event in happens))]
         return [*parts, Wait(max(0, states - begun))]
 
-    def _walked(self, run: Sequence[Item | Called]) -> tuple[Walk, list[int], int]:
+    def _walked(self, run: Sequence[Any]) -> tuple[Walk, list[int], int]:
         """Return the times of operations, the states that start the loops, and how many states there are."""
         walk, starts = Walk(self.device, self._memories, self.plan.fabric), list[int]()
         for is_loop, group in itertools.groupby(run, key=lambda item: isinstance(item, Called)):
-            if not is_loop:
-                walk.block([item for item in group if not isinstance(item, Called)])
-                continue
-            for loop in group:
-                assert isinstance(loop, Called)
-                starts.append(walk.call(loop.footprint, loop.inputs, loop.early))
-        end = max((start + 2 for start in starts), default=0)
-        used = max(walk.busy.values(), default=-1) + 1
+            if is_loop:
+                starts += [walk.call(loop.footprint, loop.early) for loop in group]
+            else:
+                walk.block(list(group))
+        end = max(starts, default=-2) + 2
         # Values that need no state of their own are ready with those around them.
-        return walk, starts, max(end, used, walk.finish + (walk.finish > end))
+        return walk, starts, max(end, *(cycle + 1 for cycle in walk.busy.values()), walk.finish + (walk.finish > end))
 
     def _shares(self, unit: Unit) -> bool:
         """Return whether operations outside one loop share an operator."""
         in_turn = unit.is_shared or not self.device.hls.overlaps_loops
         return unit.resources.dsp > 0 and in_turn and not self.plan.overlaps
 
-    def _use(self, unit: Unit, count: int, state: Hashable, user: Hashable) -> None:
+    def _use(self, operators: Iterable[tuple[Unit, int]], state: Hashable, user: Hashable) -> None:
         """Note that a loop or operation needs operators in a state."""
-        if self._shares(unit):
-            self._used.setdefault(unit.kind, {}).setdefault(state, {})[user] = unit.resources, count
-
-    def _use_loop(self, loop: int, state: Hashable) -> None:
-        for unit, copies in self._pipelines[loop].units if loop in self._pipelines else ():
-            self._use(unit, self._pipelines[loop].built(unit, copies), state, loop)
-
-    def _use_straight(self, key: Hashable, walk: Walk, state: Hashable) -> None:
-        """Note the operators that operations outside loops need in the states in which they start."""
-        for unit, starts in walk.started.values():
-            for at, count in starts.items():
-                self._use(unit, count, (key, at) if at or not unit.is_shared else state, (key, at))
+        for unit, count in operators:
+            if self._shares(unit):
+                self._used[unit][state][user] = count
 
     def _resolved(self, item: Item, variables: Mapping[int, int]) -> Item:
         """Return a loop with its trip count."""
@@ -636,13 +609,13 @@ class _Task:
 
     def logic(self) -> Resources:
         """Operators, registers and control. Loops that run one after the other share operators in DSPs."""
-        built = (*self._pipelines.values(), *self._straight.values())
-        parts = [(u.resources, p.built(u, n)) for p in built for u, n in p.units if not self._shares(u)]
+        built, walks = self._pipelines.values(), [walk for walk, *_ in self._walks.values()]
+        every = itertools.chain(*(p.operators for p in built), *(walk.units() for walk in walks))
+        parts = [(unit.resources, count) for unit, count in every if not self._shares(unit)]
         choices = 0
-        for states in self._used.values():
-            resources = next(one for users in states.values() for one, _ in users.values())
-            parts.append((resources, max(sum(n for _, n in users.values()) for users in states.values())))
-            needed = {user: n for users in states.values() for user, (_, n) in users.items()}
+        for unit, states in self._used.items():
+            parts.append((unit.resources, max(users.total() for users in states.values())))
+            needed = {user: n for users in states.values() for user, n in users.items()}
             choices += sum(needed.values()) if len(needed) > 1 else 0
         rules = self.device.hls
         control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
@@ -656,20 +629,22 @@ class _Task:
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
         # Operands of operators that several loops share are chosen.
         muxes += round(rules.mux_lut_per_input * 3 * choices)
-        held = Resources(ff=sum(p.registers for p in built), lut=muxes)
+        registers = sum(p.registers for p in built) + sum(walk.held_bits(walk.finish + 1) for walk in walks)
+        held = Resources(ff=registers, lut=muxes)
         return Resources.weighted([*parts, *((one, 1) for one in control), (held, 1)])
 
     def _users(self) -> dict[str, tuple[int, int, int]]:
         """Return by memory the loops, and pieces of code between them, that use it or store to it, and their ports."""
         found: dict[str, tuple[int, int, int]] = {}
-        for built in (*self._pipelines.values(), *self._straight.values()):
-            effects = built.flat.round.whole
-            uses = Counter(op.access.array for op, _ in effects.uses if op.access is not None)
+        rounds = [p.flat.round.whole for p in self._pipelines.values()]
+        pieces: list[Any] = [(Counter(op.access.array for op, _ in r.uses if op.access), r.stored) for r in rounds]
+        pieces += [(walk.loads + walk.stores, walk.stores.keys()) for walk, *_ in self._walks.values()]
+        for uses, stored in pieces:
             for array, count in uses.items():
                 if not self.storages[array].in_registers:
                     users, stores, ports = found.get(array, (0, 0, 0))
                     most = min(count, self.device.arrays.ports)
-                    found[array] = users + 1, stores + (array in effects.stored), max(ports, most)
+                    found[array] = users + 1, stores + (array in stored), max(ports, most)
         return found
 
 

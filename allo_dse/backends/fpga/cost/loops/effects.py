@@ -62,10 +62,6 @@ class Footprint(Frozen):
     stored: Set[str] = frozenset()
     ported: Set[str] = frozenset()
 
-    def meets(self, other: Footprint) -> bool:
-        """Return whether one of two loops needs results of the other, or ports of its memories."""
-        return bool(self.stored & other.used or other.stored & self.used or self.ported & other.ported)
-
 
 def effects_of(body: Iterable[Item], before: Iterable[Item] = (), after: Iterable[Item] = ()) -> Effects:
     """Return the effects of a round; `before` and `after` surround an inner loop and run in some of its rounds only."""

@@ -323,9 +323,10 @@ class Pipelined(Frozen):
         events = tuple(replace(e, stage=max(0, e.stage + late)) if e.kind == "put" else e for e in self.events)
         return replace(self, ii=ii, depth=depth, limit="report", events=events, span=ii)
 
-    def built(self, unit: Unit, copies: int) -> int:
-        """Return how many operators are built for the copies of an operation in a round."""
-        return math.ceil(copies / self.span) if unit.is_shared else copies
+    @property
+    def operators(self) -> tuple[tuple[Unit, int], ...]:
+        """Operators by kind, with how many are built for the copies of an operation in a round."""
+        return tuple((unit, math.ceil(n / self.span) if unit.is_shared else n) for unit, n in self.units)
 
 
 def flatten(

@@ -67,10 +67,10 @@ class Walk:
         held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
         fused: by value, products that are part of an addition. macs, products: those that its DSP makes with registers,
             and those that it may make instead.
-        started: by kind, an operator, and how many operations start in each cycle.
+        started: by operator and cycle, how many operations start.
         sums: by value, what is added up. handed: by element, what was stored last.
-        busy: by memory, the last cycle in which it is used. calls: loops so far, each a module, with the states that
-            start them.
+        loads, stores: how many there are of each array. busy: by memory, the last cycle in which it is used. free: by
+            array, the first state in which loops, each a module, have left it alone.
         _alike: elements that are stored, by array and by what of their index is no number: among those of a kind only
             equal ones meet.
     """
@@ -101,14 +101,14 @@ class Walk:
     fused: dict[int, Op] = field(default_factory=dict)
     macs: dict[int, Op] = field(default_factory=dict)
     products: dict[int, Op] = field(default_factory=dict)
-    started: dict[str, tuple[Unit, Counter[int]]] = field(default_factory=dict)
+    started: Counter[tuple[Unit, int]] = field(default_factory=Counter)
     sums: dict[int, Sum] = field(default_factory=dict)
     handed: dict[Element, Sum] = field(default_factory=dict)
     left: dict[Element, tuple[Hashable, int]] = field(default_factory=dict)
     busy: dict[str, int] = field(default_factory=dict)
-    calls: list[tuple[int, Footprint]] = field(default_factory=list)
-    _stores: Counter[str] = field(default_factory=Counter)
-    _loads: Counter[str] = field(default_factory=Counter)
+    free: dict[str, int] = field(default_factory=dict)
+    stores: Counter[str] = field(default_factory=Counter)
+    loads: Counter[str] = field(default_factory=Counter)
     _alike_copies: int = 1
     _once: frozenset[int] = frozenset()
     _replaced: frozenset[int] = frozenset()
@@ -165,7 +165,8 @@ class Walk:
             self._hold(op, done[0], kept=int(unit.resources.dsp > 0 and float_name(op) is None))
             if op.outputs[0] not in self.fused:
                 part = next((self.fused[v] for v in op.inputs if v in self.fused), None)
-                self._start((part and multiply_add(part, self.device)) or unit, done[0] - unit.latency)
+                built = (part and multiply_add(part, self.device)) or unit
+                self.started[built, done[0] - unit.latency] += self._alike_copies
             if unit.latency:
                 self.pipelined.update(op.outputs)
             if op.name == "arith.muli" and op.outputs[0] in self._once:
@@ -173,7 +174,7 @@ class Walk:
             return
         mac = multiply_add(product, self.device)
         assert mac is not None
-        self._start(mac, 0)
+        self.started[mac, 0] += self._alike_copies
         rest = [v for v in op.inputs if v not in self.macs]
         addend, start = self._ready(rest), self._ready(product.inputs)
         other = next((self.products[v] for v in rest if v in self.products), None)
@@ -187,33 +188,27 @@ class Walk:
         self._take(rest, cycle)
         self._hold(op, cycle, kept=1)
 
-    def call(self, loop: Footprint, inputs: Iterable[int], least: int) -> int:
+    def call(self, loop: Footprint, least: int) -> int:
         """Return the state that starts a pipelined loop, a module that the next state awaits.
 
         Args:
-            inputs: values that it uses. least: first state that it may start in.
+            least: first state that it may start in.
         """
-        ready = [self.values[value] for value in inputs if value in self.values]
-        ready += [time for (array, _), time in self.stored.items() if array in loop.used and array in self.registers]
+        ready = (time for (array, _), time in self.stored.items() if array in loop.used and array in self.registers)
         starts = [cycle + (ns > 0) for cycle, ns in ready]
-        starts += [cycle + 1 for array, cycle in self.busy.items() if array in loop.used]
-        start = max([least, *starts, *(before + 2 for before, other in self.calls if other.meets(loop))])
+        starts += [max(self.busy.get(array, -1) + 1, self.free.get(array, 0)) for array in loop.used | loop.ported]
+        start = max([least, *starts])
         self.stored = {element: time for element, time in self.stored.items() if element[0] not in loop.stored}
-        self.calls.append((start, loop))
+        self.free.update(dict.fromkeys(loop.stored | loop.ported, start + 2))
         self.finish = max(self.finish, start + 1)
         return start
 
-    def _free(self, array: str) -> int:
-        """Return the first state in which loops so far have left an array alone."""
-        return max((start + 2 for start, loop in self.calls if array in loop.stored | loop.ported), default=0)
-
-    def _start(self, unit: Unit, cycle: int) -> None:
-        """Count operations that start in a cycle, one for each copy of unrolled loops."""
-        self.started.setdefault(unit.kind, (unit, Counter()))[1][cycle] += self._alike_copies
-
     def units(self) -> tuple[tuple[Unit, int], ...]:
         """Return operators by kind, with how many copies a round has."""
-        return tuple((unit, starts.total()) for unit, starts in self.started.values())
+        found = Counter[Unit]()
+        for (unit, _), count in self.started.items():
+            found[unit] += count
+        return tuple(found.items())
 
     def _take(self, values: Iterable[int], cycle: int) -> None:
         """Note that an operation takes values in a cycle."""
@@ -286,10 +281,10 @@ class Walk:
         time = self.stored[element] if known else self._unstored(element, before)
         origin = self.left.get(element, (None, 0))[0] if known else None
         if not (known or before or element[0] in self.registers or id(op) in self.early):
-            origin = op.outputs[0] if None in element[1] else -1, element, self._stores[element[0]]
+            origin = op.outputs[0] if None in element[1] else -1, element, self.stores[element[0]]
             if origin not in self.held:
-                cycle = time[0] + int(self._loads[element[0]] * self.load_cycles.get(element[0], 0.0))
-                self._loads[element[0]] += 1
+                cycle = time[0] + int(self.loads[element[0]] * self.load_cycles.get(element[0], 0.0))
+                self.loads[element[0]] += 1
                 self.held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
             time = max(time[0], self.held[origin].ready), time[1]
             self.busy[element[0]] = max(self.busy.get(element[0], 0), time[0] - 1)
@@ -307,7 +302,7 @@ class Walk:
 
         The value that an earlier round has left is available at `before`.
         """
-        maybe, free = [self.stored[other] for other in self._perhaps(element)], self._free(element[0])
+        maybe, free = [self.stored[other] for other in self._perhaps(element)], self.free.get(element[0], 0)
         if element[0] in self.registers:
             return max([before or (free, 0.0), *maybe])
         if before and not maybe:
@@ -325,7 +320,7 @@ class Walk:
 
     def _keep(self, element: Element, time: Time, *, clocked: bool) -> None:
         self.stored[element] = time
-        self._stores[element[0]] += 1
+        self.stores[element[0]] += 1
         self.order.append(element)
         self._alike[element[0]].setdefault(shape_of(element), {})[element] = None
         if clocked:
@@ -352,7 +347,7 @@ class Walk:
         """Return the cycle in which an element is written."""
         cycle = time[0] + (time[1] + self.registers.access_ns(element[0], self.device) > self.device.clock.usable_ns)
         if element[0] not in self.registers:
-            cycle = max(cycle, self._free(element[0]))
+            cycle = max(cycle, self.free.get(element[0], 0))
             self.busy[element[0]] = max(self.busy.get(element[0], 0), cycle)
             self.finish = max(self.finish, cycle)
         return cycle
@@ -402,7 +397,7 @@ class Walk:
         select = Op("arith.select", (), branch.outputs, "", branch.bits)
         if branch.outputs:
             chosen = unit_of(select, self.device)
-            self._start(chosen, 0)
+            self.started[chosen, 0] += self._alike_copies
             self._set(select, self.after(max(condition, *ends), chosen) if taken is None else ends[0])
 
     def _join(self, outcomes: list[dict[Element, Time]], clocked: set[Element]) -> None:
