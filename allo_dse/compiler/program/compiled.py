@@ -649,7 +649,7 @@ def of_region(program: CompiledProgram, directives: Sequence[Directive]) -> tupl
 
 
 def conflicts(program: CompiledProgram, directives: Sequence[Directive]) -> Iterator[tuple[str, int, str]]:
-    """Yield tensors and axes that schedules of two kernels split differently, with the kernels' places and directives."""
+    """Yield tensors and axes that schedules of two kernels split differently, with both places and directives."""
     said: dict[tuple[str, int], dict[str, tuple[tuple[str, int], Directive]]] = {}
     for number, tensor in _owners(program, directives):
         directive = directives[number]

@@ -14,19 +14,24 @@ X: Expr = ("in", 0)
 FULL = Operand("full")
 Parts = tuple[Expr, str, Callable[[Expr, int], Expr]]
 
+
+def _as_it_is(one: Expr, _: int) -> Expr:
+    return one
+
+
 _MEAN: Parts = (X, "row_sum", lambda one, size: ("mul", one, number(1 / size)))
-_MAX: Parts = (X, "row_max", lambda one, _: one)
+_MAX: Parts = (X, "row_max", _as_it_is)
 REDUCTIONS: dict[str, Parts] = {
     "GlobalAveragePool": _MEAN,
     "GlobalMaxPool": _MAX,
-    "ReduceL1": (("max", X, ("mul", X, number(-1))), "row_sum", lambda one, _: one),
+    "ReduceL1": (("max", X, ("mul", X, number(-1))), "row_sum", _as_it_is),
     "ReduceL2": (("mul", X, X), "row_sum", lambda one, _: ("sqrt", one)),
     "ReduceLogSum": (X, "row_sum", lambda one, _: ("log", one)),
     "ReduceMax": _MAX,
     "ReduceMean": _MEAN,
-    "ReduceMin": (X, "row_min", lambda one, _: one),
-    "ReduceSum": (X, "row_sum", lambda one, _: one),
-    "ReduceSumSquare": (("mul", X, X), "row_sum", lambda one, _: one),
+    "ReduceMin": (X, "row_min", _as_it_is),
+    "ReduceSum": (X, "row_sum", _as_it_is),
+    "ReduceSumSquare": (("mul", X, X), "row_sum", _as_it_is),
 }
 """ONNX's reductions: what is reduced of an element, how, and what becomes of the result and the number of elements."""
 

@@ -43,10 +43,10 @@ TILED = {"add", "sub", "mul", "div", "exp"}
 REDUCTIONS = ("row_sum", "row_max", "row_min")
 LOWEST, HIGHEST = "-3.4028234663852886e38", "3.4028234663852886e38"  # of float32
 
+_FUNCTIONS = ("exp", "log", "sqrt", "sin", "cos")
+_ARITHMETIC = {"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}"}
 _SCALARS = {
-    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
-    "exp": "allo.exp({0})", "log": "allo.log({0})", "sqrt": "allo.sqrt({0})", "sin": "allo.sin({0})",
-    "cos": "allo.cos({0})",
+    **_ARITHMETIC, **{name: f"allo.{name}({{0}})" for name in _FUNCTIONS},
     "round": "{0} + 12582912.0 - 12582912.0",  # 1.5 * 2**23: float32 has no fractions there
 }  # fmt: skip
 _CHOICES = {
@@ -56,8 +56,8 @@ _CHOICES = {
 """The value, a condition, and the value if that is true."""
 _NUMPY = {
     "round": "np.rint({0})",
-    **{"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "exp": "np.exp({0})"},
-    **{"log": "np.log({0})", "sqrt": "np.sqrt({0})", "sin": "np.sin({0})", "cos": "np.cos({0})"},
+    **_ARITHMETIC,
+    **{name: f"np.{name}({{0}})" for name in _FUNCTIONS},
     **{"max": "np.maximum({0}, {1})", "min": "np.minimum({0}, {1})", "where": "np.where({0} > 0.5, {1}, {2})"},
     **{name: f"np.float32(1) * ({{0}} {sign} {{1}})" for name, sign in (("gt", ">"), ("ge", ">="), ("eq", "=="))},
     **{f"row_{name}": f"{{0}}.{name}(axis=1, keepdims=True)" for name in ("sum", "max", "min")},
@@ -605,7 +605,7 @@ _PLAIN: dict[str, Callable[[Expr], Expr]] = {
     "Silu": silu,
     "Softplus": _softplus,
     "Tanh": tanh,
-    **{name.title(): partial(_named, name) for name in ("cos", "exp", "log", "sin", "sqrt")},
+    **{name.title(): partial(_named, name) for name in _FUNCTIONS},
 }
 UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     **{name: partial(_without_attributes, function) for name, function in _PLAIN.items()},

@@ -62,7 +62,8 @@ def processes(items: Sequence[Item], sources: Sequence[SourceLoop]) -> list[list
     waiting: list[Item] = []
     for item in items:
         waiting.append(item)
-        loop = next(_sourced(item), None)
+        loops = (one.source for one in walk((item,)) if isinstance(one, Planned))
+        loop = next((source for source in loops if source is not None), None)
         if loop is None:
             continue
         source = sources[loop]
@@ -156,11 +157,6 @@ def _values(form: Linear | None, extent: int, values: Mapping[int, range]) -> Co
     if copies_of(own) > MOST_COPIES:
         return range(extent)
     return set(addresses_of([form], own).ravel().tolist()) & set(range(extent))
-
-
-def _sourced(item: Item) -> Iterator[int]:
-    """The loops of the source in an item, outermost first."""
-    return (loop.source for loop in walk((item,)) if isinstance(loop, Planned) and loop.source is not None)
 
 
 _ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
@@ -399,7 +395,10 @@ class _Task:
             flat = flatten(item, self.storages, self.rounds, variables) if isinstance(item, Planned) else None
             if flat is not None:
                 made = tuple(self._pipelined(flat, times, variables))
-                early = self._early(flat, outermost=outermost)
+                # Of loads that rounds have in common the first is in the state that ends the loop before; inside a loop
+                # it follows the state that tests the end of that, and the last one is awaited.
+                early = self._pipelines[flat.loops[-1].variable].early
+                early += (early > 0) * (-1 if outermost else 1)
                 run.append(Called(flat.loops[-1].variable, flat.round.footprint, made, early))
             elif moved:
                 assert isinstance(item, Op)
@@ -466,7 +465,8 @@ class _Task:
 
     def _walked(self, run: Sequence[Any]) -> tuple[Walk, list[int], int]:
         """Return the times of operations, the states that start the loops, and how many states there are."""
-        walk, starts = Walk(self.device, self._memories, self.plan.fabric), list[int]()
+        walk = Walk(self.device, Memories.of(self.storages, self.device), self.plan.fabric)
+        starts = list[int]()
         for is_loop, group in itertools.groupby(run, key=lambda item: isinstance(item, Called)):
             if is_loop:
                 starts += [walk.call(loop.footprint, loop.early) for loop in group]
@@ -474,7 +474,7 @@ class _Task:
                 walk.block(list(group))
         end = max(starts, default=-2) + 2
         # Values that need no state of their own are ready with those around them.
-        return walk, starts, max(end, *(cycle + 1 for cycle in walk.busy.values()), walk.finish + (walk.finish > end))
+        return walk, starts, max(end, *walk.busy.values(), walk.finish + (walk.finish > end))
 
     def _shares(self, unit: Unit) -> bool:
         """Return whether operations outside one loop share an operator."""
@@ -496,15 +496,6 @@ class _Task:
             first, trips = self.observed.loop(item.site, item.step)
             item = replace(item, first=first, trips=trips)
         return item
-
-    def _early(self, flat: Flat, *, outermost: bool) -> int:
-        """Return the cycles of loads before a loop that its rounds have in common.
-
-        The first of them is in the state that ends the loop before; inside a loop, it follows the state that tests the
-        end of that, and the last one is awaited.
-        """
-        early = self._pipelines[flat.loops[-1].variable].early
-        return early and (early - 1 if outermost else early + 1)
 
     def _chosen(self, item: Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
         """Return the loops under a condition: those of its side, or of the slower side if data decides."""
@@ -576,10 +567,6 @@ class _Task:
         body = tuple(items)
         return Flat((Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of((), (), body, ()))
 
-    @property
-    def _memories(self) -> Memories:
-        return Memories.of(self.storages, self.device)
-
     def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[Asked, bool]) -> bool:
         """Return whether a stream operation outside loops happens; `answers` caches the outcome of tests."""
         known = {**variables, **dict(event.copies)}
@@ -616,7 +603,7 @@ class _Task:
         for unit, states in self._used.items():
             parts.append((unit.resources, max(users.total() for users in states.values())))
             needed = {user: n for users in states.values() for user, n in users.items()}
-            choices += sum(needed.values()) if len(needed) > 1 else 0
+            choices += sum(needed.values()) * (len(needed) > 1)
         rules = self.device.hls
         control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
         for p in self._pipelines.values():

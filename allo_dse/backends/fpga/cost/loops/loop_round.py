@@ -24,7 +24,7 @@ from ..memory import Accesses, Memories, Storage, Unrolled, addresses_of, busies
 from ..plan import Item, Plan, Planned, planned, sources_in, substituted
 from ..simplify import simplified
 from .binding import Addresses, by_array
-from .effects import Effects, Element, Footprint, Index, Use, effects_of
+from .effects import Effects, Element, Footprint, Use, effects_of
 from .events import may_happen
 from .schedule import Walk
 from .sums import Time
@@ -294,7 +294,7 @@ class Round:
         """Arrays that all its levels use; loops with streams, as memory of no name, follow one another."""
         used = {op.access.array for op, _ in self.whole.uses if op.access is not None}
         streams = {"" for op in ops_of(self.everything) if op.direction}
-        return Footprint(used | self.whole.stored, self.whole.stored, self.accesses.keys() | streams)
+        return Footprint(used, self.whole.stored, self.accesses.keys() | streams)
 
     @cached_property
     def _updated(self) -> frozenset[str]:
@@ -315,19 +315,21 @@ class Round:
         """Arrays with one element that the level around the inner loop begins anew, and stores once after it."""
         if not self.before:
             return frozenset()
-        first, last = (list(ops_of(level[-1])) for level in (self.before, self.after))
-        begun = self._updated & {op.access.array for op in first if op.access is not None and op.access.write}
-        stores = {(op.access.array, op.access.index) for op in last if op.access is not None and op.access.write}
-        stores |= {(array, self.element(array)) for array in begun}
-        return begun if len(stores) + sum(op.direction == "put" for op in last) <= 1 else frozenset()
+        first, last = (
+            {
+                (op.access.array, op.access.index)
+                for op in ops_of(level[-1])
+                if op.access is not None and op.access.write
+            }
+            for level in (self.before, self.after)
+        )
+        begun = {element for element in first if element[0] in self._updated}
+        puts = sum(op.direction == "put" for op in ops_of(self.after[-1]))
+        return frozenset(array for array, _ in begun) if len(begun | last) + puts <= 1 else frozenset()
 
     def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
         """Arrays in memory with one element in a register while the inner loop runs."""
         return frozenset(array for array in self._updated if not storages[array].in_registers)
-
-    def element(self, array: str) -> Index:
-        """Return the index of the first access to an array."""
-        return next(op.access.index for op, _ in self.whole.uses if op.access and op.access.array == array)
 
     def memories(self, storages: Mapping[str, Storage]) -> Memories:
         """Return the memories of its arrays."""

@@ -69,7 +69,7 @@ class Walk:
             and those that it may make instead.
         started: by operator and cycle, how many operations start.
         sums: by value, what is added up. handed: by element, what was stored last.
-        loads, stores: how many there are of each array. busy: by memory, the last cycle in which it is used. free: by
+        loads, stores: how many there are of each array. busy: by memory, the first cycle after its uses. free: by
             array, the first state in which loops, each a module, have left it alone.
         _alike: elements that are stored, by array and by what of their index is no number: among those of a kind only
             equal ones meet.
@@ -196,7 +196,7 @@ class Walk:
         """
         ready = (time for (array, _), time in self.stored.items() if array in loop.used and array in self.registers)
         starts = [cycle + (ns > 0) for cycle, ns in ready]
-        starts += [max(self.busy.get(array, -1) + 1, self.free.get(array, 0)) for array in loop.used | loop.ported]
+        starts += [max(self.busy.get(array, 0), self.free.get(array, 0)) for array in loop.used | loop.ported]
         start = max([least, *starts])
         self.stored = {element: time for element, time in self.stored.items() if element[0] not in loop.stored}
         self.free.update(dict.fromkeys(loop.stored | loop.ported, start + 2))
@@ -287,7 +287,7 @@ class Walk:
                 self.loads[element[0]] += 1
                 self.held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
             time = max(time[0], self.held[origin].ready), time[1]
-            self.busy[element[0]] = max(self.busy.get(element[0], 0), time[0] - 1)
+            self.busy[element[0]] = max(self.busy.get(element[0], 0), time[0])
         self._set(op, time, total if total and total.time == time else None)
         if origin is not None:
             self.origins[op.outputs[0]] = origin
@@ -348,7 +348,7 @@ class Walk:
         cycle = time[0] + (time[1] + self.registers.access_ns(element[0], self.device) > self.device.clock.usable_ns)
         if element[0] not in self.registers:
             cycle = max(cycle, self.free.get(element[0], 0))
-            self.busy[element[0]] = max(self.busy.get(element[0], 0), cycle)
+            self.busy[element[0]] = max(self.busy.get(element[0], 0), cycle + 1)
             self.finish = max(self.finish, cycle)
         return cycle
 
