@@ -10,7 +10,7 @@ import csv
 from pathlib import Path
 
 import allo_dse as dse
-from allo_dse.backends.fpga.hls.report_trace import timed_by_report, with_times
+from allo_dse.backends.fpga.hls.retime import timed_by_report, with_times
 from allo_dse.simulator.replay.trace import Trace
 
 SHARED = Path(__file__).parents[2] / "shared"

@@ -1,11 +1,35 @@
-"""Imports of other packages without what those import for features that nobody here uses."""
+"""Imports that cost little: public names on first use, and other packages without their unused features."""
 
 from __future__ import annotations
 
+import importlib
+import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+
+
+def lazy_exports(package: str, file: str) -> tuple[list[str], Callable[[str], object]]:
+    """`__all__` and `__getattr__` of a package, whose names are imported when first used.
+
+    The stub beside it, `__init__.pyi`, lists its names as type checkers read them: `from .module import Name as Name`.
+
+    Args:
+        package: its `__name__`. file: its `__file__`.
+    """
+    stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    module_of = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", stub, re.MULTILINE)}
+
+    def attribute(name: str) -> object:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value: object = getattr(importlib.import_module(module_of[name], package), name)
+        setattr(importlib.import_module(package), name, value)
+        return value
+
+    return sorted(module_of), attribute
 
 
 @contextmanager

@@ -169,7 +169,7 @@ GRACE_SECONDS = 2.0  # between asking a tool to end and killing it
 _TAIL_BYTES = 64 << 10
 
 Overdue = Callable[[float], str]
-"""Why a tool that has run for so many seconds must be ended; empty while it may go on."""
+"""Returns why a tool must be ended after these seconds; empty while it may go on."""
 
 
 @contextmanager

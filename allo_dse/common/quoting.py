@@ -63,7 +63,7 @@ def _shell_word(word: object) -> str:
 
 
 def shell_completion(text: str, typed: str) -> str | None:
-    """Return the replacement by which bash or zsh completes a word to a text, with nothing in it expanded.
+    """Return the replacement that bash or zsh needs to complete a word to a text, with nothing in it expanded.
 
     Args:
         typed: the word on the command line, perhaps with an opening quote that is not closed yet.

@@ -1,8 +1,8 @@
 """Records: immutable values with names.
 
-They are structs of msgspec: such a class is made in a fiftieth of the time that a dataclass takes, which was a fifth of
-a small run, and its values are made, compared and hashed in compiled code. Dataclasses are those of which a field does
-not count when they are compared, those that look at their own fields by name, and those that users derive from.
+They are structs of msgspec: compiled code creates, compares and hashes their values, and a class is created 50 times
+faster than a dataclass, which took a fifth of a small run. Dataclasses remain where a comparison leaves out a field,
+where code looks at fields by name, and where users derive from a class.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import base64
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -323,7 +323,6 @@ def squeezed(content: str) -> str:
     return base64.b85encode(zlib.compress(content.encode(), 9)).decode().replace("<", ",").replace("&", "'")
 
 
-@cache
 def _library() -> str:
     from plotly.offline import get_plotlyjs
 

@@ -21,7 +21,7 @@ RESOURCES = ("lut", "ff", "dsp", "bram18", "uram")
 AXI_LEAST_BITS = 32
 """Least width of an AXI port; the tool has wider ones for wider words, and widens ports up to that of the memory."""
 # Reports round periods to 0.01 ns: 3.33 ns is 300 MHz.
-_CLOCK_TOLERANCE = 1.01
+CLOCK_TOLERANCE = 1.01
 
 
 class Resources(Frozen):
@@ -93,7 +93,7 @@ def at_clock(rows: Iterable[Operator], mhz: float) -> Operator:
     """
     ordered = sorted(rows, key=lambda row: row.mhz)
     for row in ordered:
-        if row.mhz * _CLOCK_TOLERANCE >= mhz:
+        if row.mhz * CLOCK_TOLERANCE >= mhz:
             return row
     fastest = ordered[-1]
     return fastest.model_copy(update={"latency": math.ceil(fastest.latency * mhz / fastest.mhz)})

@@ -6,13 +6,14 @@ Units are part of the names. Where a number comes from is written beside it in t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, model_validator
 
-from allo_dse.lang.types import DType
-
 from .model import Bits, Count, Model, NotNegative, Positive, Share, Size
+
+if TYPE_CHECKING:
+    from allo_dse.lang.types import DType
 
 
 class Descriptor(Model):

@@ -73,11 +73,15 @@ def _complete(pid: int, tid: int, start: int, end: int, us_per_cycle: float) -> 
     return {"ph": "X", "pid": pid, "tid": tid, "ts": start * us_per_cycle, "dur": (end - start) * us_per_cycle}
 
 
+def _target(labels: Labels, on: int, *, is_resource: bool) -> str:
+    """Return the name of what a task waits for or is served by; empty if it works on its own."""
+    return "" if on < 0 else labels.resource(on) if is_resource else labels.stream(on)
+
+
 def _activities(timeline: Timeline, labels: Labels, us_per_cycle: float) -> Iterator[dict[str, object]]:
     for node, task, activity, start, end, on, op in timeline.intervals.itertuples(index=False, name=None):
         kind = Activity(activity)
-        is_resource = kind in (Activity.WAIT_RESOURCE, Activity.SERVICE)
-        target = "" if on < 0 else labels.resource(on) if is_resource else labels.stream(on)
+        target = _target(labels, on, is_resource=kind in (Activity.WAIT_RESOURCE, Activity.SERVICE))
         args: dict[str, object] = {"task": labels.task(task), "start_cycle": start, "cycles": end - start}
         if op >= 0:
             args["operation"] = labels.operation(task, op)
@@ -91,11 +95,9 @@ def _activities(timeline: Timeline, labels: Labels, us_per_cycle: float) -> Iter
 
 def _chain(chain: CriticalPath, labels: Labels, us_per_cycle: float) -> Iterator[dict[str, object]]:
     for kind, task, on, start, end in chain.frame.itertuples(index=False, name=None):
-        name = labels.task(task)
-        if on >= 0:
-            name = f"{name}: {labels.resource(on) if kind == KINDS[1] else labels.stream(on)}"
+        target = _target(labels, on, is_resource=kind == KINDS[1])
         yield {
-            "name": name,
+            "name": f"{labels.task(task)}: {target}".removesuffix(": "),
             "cat": kind,
             **_complete(PATH, 1, start, end, us_per_cycle),
             "args": {"cycles": end - start},

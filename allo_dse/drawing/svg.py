@@ -14,7 +14,7 @@ from allo_dse.common.quoting import html_text
 # The colours of Okabe and Ito, the light ones darkened to a contrast of 3:1 with white.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b65c94", "#b8860b", "#3a9bd9")
 BOLD = 1.2
-"""Largest factor by which bold text is wider than `text_width`."""
+"""Largest ratio of the width of bold text to `text_width`."""
 GREY = "#808080"
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,8 +14,10 @@ from allo_dse.common.records import Array
 from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Tensor
-from allo_dse.mapper.program import Program
 from allo_dse.space.params import Assignment
+
+if TYPE_CHECKING:
+    from allo_dse.mapper.program import Program
 
 LOST = "nothing is lost: correct it, and the same command verifies the front"
 

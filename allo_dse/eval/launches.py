@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
-from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
+
+if TYPE_CHECKING:
+    from allo_dse.mapper.program import Program
 
 UNLIMITED = 1_000_000
 
 
-class Part(Frozen):
+class LaunchedDesign(Frozen):
     """A design in a launch.
 
     Attributes:
@@ -91,7 +93,7 @@ class Launches:
         """Return the share of the DRAM's bandwidth that a design takes while it runs."""
         return dram_bytes / (latency_us * 1e3 * self.dram_gb_s)
 
-    def ends_us(self, parts: Sequence[Part]) -> list[float] | None:
+    def ends_us(self, parts: Sequence[LaunchedDesign]) -> list[float] | None:
         """Return the ends of parts of a launch that are simulated together; None if they do not disturb each other."""
         return None
 

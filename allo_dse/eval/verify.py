@@ -49,7 +49,7 @@ QUICK_OPERATIONS = 8_000_000
 _INPUTS = f"give inputs that it is made for, with `inputs=` of the study; {LOST}"
 
 _NARROWER = 2.0
-"""Factor on the worst case of roundings to a type, of which the bound is of first order."""
+"""Factor on the worst case of roundings to a type, whose bound is of first order."""
 
 
 _Result = TypeVar("_Result")

@@ -79,7 +79,7 @@ class Program(CompiledProgram):
 
     @cached_property
     def digest(self) -> str:
-        """Hash of what the program computes and how, by which results are found again."""
+        """Hash of what the program computes and how: the key of stored results."""
         return program_digest(self)
 
     @cached_property

@@ -51,7 +51,7 @@ TARGET_CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "allo_unused_tensor": ("unused arguments", ""),
     "allo_kernel_shapes": ("shapes of one kernel of Allo", ""),
     "allo_tasks": ("tasks that Allo folds", ""),
-    "allo_rounds": ("time in which Allo compares nodes", "s"),
+    "allo_rounds": ("time that Allo takes to compare nodes", "s"),
     "allo_tensor_rank": ("dimensions that Allo moves", ""),
     "allo_core_ports": ("tensors that Allo gives a core", ""),
     "allo_transfers": ("transfers that Allo makes", ""),

@@ -138,7 +138,7 @@ def search_fronts(
             raise StudyError(f"network {network.name!r} has no {what}", hint=f"`Network.{how}` gives it some")
     found = Device.of(device)
     built_by = target_of(target, found)
-    options = Options(Path(cache), trials, built_by.name, seed)
+    options = SearchOptions(Path(cache), trials, built_by.name, seed)
     points: dict[str, tuple[Point, ...]] = {}
     candidates = tuple(
         replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
@@ -186,7 +186,7 @@ def launches_of(device: Device) -> Launches:
     return backend_of(device).launches(device)
 
 
-class Options(Frozen):
+class SearchOptions(Frozen):
     """Settings of the search for a front's points; see `search_fronts`."""
 
     cache: Path
@@ -223,7 +223,7 @@ def _improving(points: Iterator[Point]) -> Iterator[Point]:
             yield point
 
 
-def _points(key: str, work: Work, device: Device, options: Options) -> Iterator[Point]:
+def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Iterator[Point]:
     launches = launches_of(device)
     evaluator = full_name(backend_of(device).evaluator(device))
     for columns, part in launches.parts():
@@ -249,7 +249,7 @@ def _points(key: str, work: Work, device: Device, options: Options) -> Iterator[
             yield point
 
 
-def _front(study: Study, launches: Launches, place: Path, options: Options) -> Iterator[Point]:
+def _front(study: Study, launches: Launches, place: Path, options: SearchOptions) -> Iterator[Point]:
     """Yield at most `MOST_POINTS` designs of the front over latency and resources, from the smallest to the fastest."""
     found, proved = _searched(study, place, options)
     designs = sorted(found, key=lambda one: -float(one.metrics["latency_us"]))
@@ -288,7 +288,7 @@ class Kept(msgspec.Struct, frozen=True):
     why: tuple[str, str] = ("", "")
 
 
-def _searched(study: Study, place: Path, options: Options) -> tuple[list[BestDesign], bool]:
+def _searched(study: Study, place: Path, options: SearchOptions) -> tuple[list[BestDesign], bool]:
     """Return the front of a whole or continued search, the best design first, and whether it is proved.
 
     Raises:
@@ -319,7 +319,7 @@ def _kept(study: Study, path: Path) -> Kept | None:
     return found
 
 
-def _run(study: Study, place: Path, options: Options) -> Result:
+def _run(study: Study, place: Path, options: SearchOptions) -> Result:
     result = study.run(
         options.trials,
         seed=options.seed,
@@ -334,7 +334,7 @@ def _run(study: Study, place: Path, options: Options) -> Result:
     return result
 
 
-def _point(study: Study, columns: int, whole: int, place: Path, options: Options) -> Point | None:
+def _point(study: Study, columns: int, whole: int, place: Path, options: SearchOptions) -> Point | None:
     """Return the fastest design of a study; None if none fits fewer columns than the whole array's."""
     try:
         (best, *_), proved = _searched(study, place, options)

@@ -10,12 +10,12 @@ from msgspec import field
 
 from allo_dse.common.records import Frozen, replace
 from allo_dse.device.device import Device
-from allo_dse.eval.launches import Part
+from allo_dse.eval.launches import LaunchedDesign
 from allo_dse.lang.types import DType
 from allo_dse.mapper.graph_algorithms import DisjointSets
 
 from .fronts import Point, launches_of
-from .network import Network, Step
+from .network import Network, Step, type_of
 from .operators.execute import Work, interface
 from .problem import Calls, choice_of
 from .solver.problem import BANDWIDTH
@@ -53,9 +53,14 @@ class Run(Frozen, dict=True):
         """The element types of its inputs."""
         return tuple(tensor.dtype for tensor in interface(self.point.design.design.program)[0])
 
-    @cached_property
+    @property
     def writes(self) -> DType:
         return interface(self.point.design.design.program)[1][0].dtype
+
+    @property
+    def type(self) -> str:
+        """The element type of its result, and of weights that are rounded for it."""
+        return type_of(self.writes, self.step)
 
     @property
     def strided(self) -> dict[str, int]:
@@ -194,7 +199,7 @@ class Launch(Frozen):
             after = [at for at, one in enumerate(self.runs) if one.end_us <= run.start_us]
             ready_us = max((self.runs[at].end_us for at in after), default=self.start_us)
             wait_us, own = run.start_us - ready_us - launches.call_us, run.point
-            parts.append(Part(own.design.design, run.first_column, tuple(after), wait_us, own.transport))
+            parts.append(LaunchedDesign(own.design.design, run.first_column, tuple(after), wait_us, own.transport))
         ends = launches.ends_us(parts)
         return self.end_us - self.start_us if ends is None else max(ends)
 

@@ -27,11 +27,11 @@ from .network.network import IntArray, Labels
 
 
 SEARCHED_ORDERS = 4
-"""Up to so many streams, each is tried as the one that is kept deep, for the least total."""
+"""Largest number of streams that are each tried as the deep one, for the least total."""
 CUT_SHORT = " (perhaps less is enough: the search was cut short)"
 
 Growth = list[tuple[int, int]]
-"""Streams of which one must grow, and by how much; empty where nothing has to."""
+"""Streams with their new depths, one of which must grow; empty if none has to."""
 
 
 class NoDepthHelps(Exception):
@@ -53,7 +53,7 @@ class Trial(Protocol):
     is_least: bool
 
     def __call__(self, depths: tuple[int, ...]) -> Growth:
-        """Return the streams of which one must grow for the network to get further; raises NoDepthHelps, OutOfWork."""
+        """Return candidates to deepen, one of which lets the network get further; raises NoDepthHelps, OutOfWork."""
         ...
 
 

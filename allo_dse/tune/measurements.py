@@ -124,7 +124,7 @@ def _rows(path: Path) -> Iterator[_Row]:
 
 def _row(row: dict[str, str], where: str) -> _Row:
     if None in row or None in row.values():
-        raise StudyError(f"{where}: has not as many values as there are columns", hint=_COLUMNS_HINT)
+        raise StudyError(f"{where}: the numbers of values and of columns differ", hint=_COLUMNS_HINT)
     text = row["latency_us"].strip()
     try:
         latency_us = float(text)

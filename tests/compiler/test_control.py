@@ -21,7 +21,7 @@ from allo.ir.types import Stream, int32
 from allo.memory import Layout
 
 from allo_dse.common.errors import ProgramError
-from allo_dse.compiler import compile_region, task_classes
+from allo_dse.compiler import compile_region, compiler
 from allo_dse.compiler.statements import statements
 
 from .execute import simulate
@@ -397,13 +397,13 @@ def staged(A: int32[M], B: int32[M]):
 
 def test_conditions_that_come_later_tell_tasks_apart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []
-    compile_tasks = task_classes._compile
+    compile_tasks = compiler._compile
 
     def noted(task: Any) -> None:
         compiled.append(task.mask)
         compile_tasks(task)
 
-    monkeypatch.setattr(task_classes, "_compile", noted)
+    monkeypatch.setattr(compiler, "_compile", noted)
     early = compile_region(staged)
     assert len(compiled) == 1 + 3 + 2  # all; the first, the last, and those between, which `late` tells apart later
     compiled.clear()

@@ -14,7 +14,7 @@ import numpy as np
 import allo_dse as dse
 from allo_dse.backends.fpga.hls import CSimulation, emit_project
 from allo_dse.common.errors import AlloDseError, ProgramError
-from allo_dse.eval.processes import folding_of
+from allo_dse.eval.execute.run import folding_of
 from allo_dse.lang import install
 from allo_dse.lang.schedule import customize
 from allo_dse.simulator.deadlock import DeadlockError

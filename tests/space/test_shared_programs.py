@@ -11,8 +11,8 @@ import pytest
 from allo_dse.eval.evaluator import needs
 from allo_dse.lang import install
 from allo_dse.space import programs
+from allo_dse.space.choices.parameters import SharedPrograms, learn, meanings
 from allo_dse.space.genes import Genes, random_suggest
-from allo_dse.space.shared_programs import SharedPrograms, learn, meanings
 from allo_dse.space.space import Space
 from allo_dse.tune.declare.pickled_study import PickledStudy
 from allo_dse.tune.study import load_studies

@@ -322,7 +322,7 @@ def test_a_verifier_that_breaks_has_not_shown_anything_right(
     result = run(fake_study(verifier=verifier), tmp_path / "run", 10)
     assert result.front == []
     assert "ValueError: shape mismatch" in result.verified[result.wrong[0]].message
-    assert "NOT VERIFIED: design" in capsys.readouterr().err
+    assert "COULD NOT BE RUN: design" in capsys.readouterr().err
     with pytest.raises(StudyError, match="no design"):
         result.best()
 

@@ -30,10 +30,9 @@ from allo_dse.mapper.violation import Violation
 from allo_dse.space.backend import backend_of
 from allo_dse.space.design import Design
 
-from .cost.class_costs import observed_of
 from .cost.memory import fifo_resources
 from .cost.task_cost import Measured, TaskCost, task_cost
-from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse
+from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse, observed_of
 
 
 class Pipelines(Protocol):
@@ -81,7 +80,7 @@ class FpgaMapping:
         """The mapping on another FPGA."""
         return replace(self, device=FpgaDevice.of(device))
 
-    @cached_property
+    @property
     def violations(self) -> tuple[Violation, ...]:
         """All limits of the device that the mapping exceeds; empty when it fits."""
         found = fpga_violations(self)

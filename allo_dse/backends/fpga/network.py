@@ -186,7 +186,7 @@ class TensorCopies:
         return process
 
     def _copy(self, use: TensorUse, does: Does, port: int) -> int:
-        """A whole tensor, piece by piece; nodes are told of the last of theirs, or tell of their first."""
+        """Move a whole tensor, piece by piece; each node waits for its last piece, or signals its first."""
         name, pieces = use.tensor.name, self._mapping.shared.pieces
         streams, ends = (self.arrived, self._last_read) if does == "reads" else (self.done, self._first_written)
         nodes = np.flatnonzero(streams[name] >= 0)
@@ -288,7 +288,7 @@ def _require_room(mapping: FpgaMapping) -> None:
         raise SimulationError(
             f"buffers inside the nodes take {sum(bits) / 8e6:,.1f} MB, the device has {room / 8e6:,.1f} MB: "
             f"nodes hold up to {worst.tokens:,} tokens of {worst.array} between their tasks",
-            hint="fold less, or chain tasks in the order in which tokens are used",
+            hint="fold less, or chain tasks in the order they use tokens",
         )
 
 

@@ -13,12 +13,11 @@ from statistics import median_low, mode
 
 from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.device.device import FpgaDevice
-from allo_dse.device.fpga_model import Operator, at_clock
+from allo_dse.device.fpga_model import CLOCK_TOLERANCE, Operator, at_clock
 from allo_dse.eval.calibrate.robust_fit import FOLDS
 
 from .report import HlsOperator, HlsReport
 
-_SAME_CLOCK = 1.01  # reports round periods to 0.01 ns
 _TYPES = {"f": "f32", "d": "f64"}
 _BY_TYPE = {
     "add": "add",
@@ -223,7 +222,7 @@ def _differ(a: Operator, b: Operator) -> bool:
 
 
 def _same_clock(a: float, b: float) -> bool:
-    return max(a, b) <= _SAME_CLOCK * min(a, b)
+    return max(a, b) <= CLOCK_TOLERANCE * min(a, b)
 
 
 def held_out(device: FpgaDevice, readings: Sequence[Reading]) -> HeldOut:

@@ -27,14 +27,69 @@ from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, Ten
 from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
+from allo_dse.eval.execute.observed_control import Observed
 from allo_dse.mapper.graph.ports import tasks_by_class
 from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
 
-from .cost.class_costs import ClassCosts
-from .cost.memory import Storage, fifo_resources, fifo_steps
-from .cost.task_cost import TaskCost, deciding_pids
+from .cost.loops.loop_round import KnownRounds
+from .cost.memory import Storage, fifo_resources, fifo_steps, word_of
+from .cost.plan import Plan, Planner
+from .cost.simplify import simplified
+from .cost.task_cost import TaskCost, deciding_pids, planned_cost
 from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of
 from .footprint import contested
+
+
+def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int, ...], run: int) -> Observed | None:
+    """Return the observed control of a task in one of the program's runs; None if no control depends on data."""
+    decisions = program.runs[run].of_class(task_class.kernel, task_class.name) if program.runs else {}
+    return Observed(decisions[pid]) if decisions else None
+
+
+class ClassCosts:
+    """Costs of the task classes of one program, computed once for all designs with equal directives."""
+
+    def __init__(self, program: CompiledProgram) -> None:
+        self._program = program
+        self._known: dict[tuple[object, ...], TaskCost] = {}
+        self._rounds: dict[object, KnownRounds] = {}
+        self._planners: dict[tuple[str, str], Planner] = {}
+        self._latest: dict[tuple[str, str], tuple[Sequence[Directive], Plan, Hashable]] = {}
+
+    def _plan(self, task_class: TaskClass, schedule: Sequence[Directive]) -> tuple[Plan, Hashable]:
+        """Return a schedule's plan for a class. It is kept for the tasks of the class, which follow one another."""
+        key = task_class.kernel, task_class.name
+        if key not in self._latest or self._latest[key][0] is not schedule:
+            if key not in self._planners:
+                self._planners[key] = Planner(self._program, task_class, simplified(task_class.body.mlir))
+            plan = self._planners[key].plan(schedule)
+            self._latest[key] = schedule, plan, plan.key
+        return self._latest[key][1:]
+
+    def of(
+        self,
+        task_class: TaskClass,
+        device: FpgaDevice,
+        schedule: Sequence[Directive],
+        pid: tuple[int, ...] = (),
+        run: int = 0,
+    ) -> TaskCost:
+        """Times and operators of a class, of the task with this pid where tasks of the class differ.
+
+        Args:
+            run: which of the program's runs on given inputs is timed, where data decides.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        plan, said = self._plan(task_class, schedule)
+        key = (device.key, task_class.kernel, task_class.name, pid, said, run)
+        if key not in self._known:
+            observed = observed_of(self._program, task_class, pid, run)
+            rounds = self._rounds.setdefault(device.key, KnownRounds(device))
+            self._known[key] = planned_cost(task_class, rounds, plan, pid, observed=observed)
+        return self._known[key]
+
 
 Pid = tuple[int, ...]
 Processing = Mapping[str, Resources]
@@ -196,8 +251,8 @@ class SharedCosts(Frozen, eq=False, dict=True):
     def _sizes(self, fifos: Fifos) -> Iterator[tuple[int, int, int]]:
         """Bits of an element, depth in elements, and how many there are."""
         for name, count, depth in fifos:
-            stream = self.streams[name]
-            yield stream.dtype.bits, depth * math.prod(stream.block), count
+            bits, words = word_of(self.streams[name])
+            yield bits, depth * words, count
 
 
 class Scheduled(Frozen, eq=False, dict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from allo_dse.common.errors import StudyError
@@ -66,6 +65,8 @@ class KernelLibrary(QuestionChoice):
             )
         self._device = device
         self._names = tuple(dict.fromkeys((device.kernel_library, *libraries)))
+        others = {name: device.with_options(kernel_library=name) for name in self._names[1:]}
+        self._devices = {self._names[0]: device, **others}
 
     def offered(self, program: CompiledProgram) -> tuple[str, ...]:
         """The libraries that make a difference to a program."""
@@ -82,16 +83,10 @@ class KernelLibrary(QuestionChoice):
 
     def decide(self, draft: Draft, ask: Ask) -> Draft:
         library = str(ask(Question.word("kernels", self.offered(draft.compiled), self._names)))
-        own = library == self._names[0]
-        return replace(draft, device=self._device if own else _with_library(self._device, library))
+        return replace(draft, device=self._devices[library])
 
     def describe(self) -> dict[str, object]:
         return {"kernels": list(self._names)}
-
-
-@lru_cache(maxsize=64)
-def _with_library(device: NpuDevice, library: str) -> NpuDevice:
-    return device.with_options(kernel_library=library)
 
 
 class NpuBackend(Backend):
@@ -120,7 +115,7 @@ class NpuBackend(Backend):
 
     def choices(self, asked: Asked, target: Target, device: Device) -> Choices:
         """Return depths of output FIFOs, and kernel libraries."""
-        if asked.schedules not in ((), []):
+        if asked.schedules:
             raise StudyError(f"schedules: {device.name} is no FPGA", hint="NPU designs have folds and parameters only")
         depths = asked.output_depths if target.fifo_depth is None else (target.fifo_depth,)
         after: list[Choice] = [OutputDepth(depths)]

@@ -192,7 +192,7 @@ def peak_of(classes: Sequence[TaskClass], device: NpuDevice) -> float:
 
 ANYTHING = float("inf")
 _SLACK = 1e-9
-"""Share by which a bound is reduced, because the evaluator adds in another order."""
+"""Relative reduction of bounds, because the evaluator adds in another order."""
 DIRECTIONS: tuple[Direction, Direction] = ("in", "out")
 
 Sizes = tuple[int, ...]
@@ -308,8 +308,8 @@ class ProgramWork(Frozen, eq=False, dict=True):
         return sums, longest
 
     def walks(self, sizes: Sequence[Sizes]) -> list[list[Walk]]:
-        """The walks that each kernel may take on so many nodes: with its loops in any order, and then those that follow
-        a chain of another kernel."""
+        """Return the walks of each kernel on `nodes` nodes: with its loops in any order, then those that follow a chain
+        of another kernel."""
         found = []
         for kernel, rules, own in zip(self.program.kernels, self.program.vmg.graph.rules, sizes, strict=True):
             # A chained axis is innermost and its order fixed: only bundled loops are exchanged for each other.

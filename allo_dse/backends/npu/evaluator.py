@@ -251,10 +251,6 @@ def _movement(program: CompiledProgram, transport: Transport, device: NpuDevice)
         yield transfer.flows, transfer.depth, paged
 
 
-MOST_KNOWN = 4096
-"""Networks of a program whose times are kept."""
-
-
 class _Timed(NamedTuple):
     """Results of simulating a number of periods. Ticks.
 
@@ -315,7 +311,7 @@ class NpuSimulator:
         blocks = []
         for periods, times in blocks_of(view.periods[0].periods, transport, device.board):
             key = array, periods
-            timed = known.get(key) or keep(known, key, _simulated(design, transport, periods), MOST_KNOWN)
+            timed = known.get(key) or keep(known, key, _simulated(design, transport, periods))
             blocks.append(_Block(periods, times, timed))
         return _metrics(design, view.periods, transport, blocks)
 

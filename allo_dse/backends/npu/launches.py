@@ -8,7 +8,7 @@ from typing import Any
 from allo_dse.common.errors import SimulationError
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import NpuDevice
-from allo_dse.eval.launches import Launches, Part
+from allo_dse.eval.launches import LaunchedDesign, Launches
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.tables import Table
 from allo_dse.space.design import Design
@@ -53,7 +53,7 @@ class NpuLaunches(Launches):
         """Return the share of time in which the DRAM is busy, in its busier direction."""
         return bound.get("DRAM", 0.0)
 
-    def ends_us(self, parts: Sequence[Part]) -> list[float]:
+    def ends_us(self, parts: Sequence[LaunchedDesign]) -> list[float]:
         """Simulate parts of a launch together, tile by tile over one DRAM."""
         return ends_together(parts, self.device)
 
@@ -71,7 +71,7 @@ def on_columns(device: NpuDevice, columns: int) -> NpuDevice:
 # Designs that run concurrently on columns of their own, simulated together: they share DRAM and wait for each other.
 
 
-def ends_together(parts: Sequence[Part], device: NpuDevice) -> list[float]:
+def ends_together(parts: Sequence[LaunchedDesign], device: NpuDevice) -> list[float]:
     """Return the end of each part, in microseconds after the first could begin.
 
     Each design's call takes the host as long as it does alone. That includes the host's rewrites of descriptors: what

@@ -114,7 +114,7 @@ class NpuMapping:
         """Metrics that need no evaluator."""
         return {"local_memory_bytes": self.local_memory_bytes}
 
-    @cached_property
+    @property
     def violations(self) -> tuple[Violation, ...]:
         """All limits of the device that the mapping exceeds; empty when it fits.
 

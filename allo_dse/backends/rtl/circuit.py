@@ -21,7 +21,7 @@ from .emitter import Emitter
 from .tools import RtlError, RtlKernel, Site
 
 if TYPE_CHECKING:
-    from allo_dse.eval.processes import Folding
+    from allo_dse.eval.execute.run import Folding
 
 # Bit width of a kernel's indices: every bit of a loop counter costs registers and adders of the circuit.
 #

@@ -25,7 +25,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.evaluator import Metrics, versioned
-from allo_dse.eval.processes import folding_of
+from allo_dse.eval.execute.run import folding_of
 from allo_dse.lang.storage import is_wide
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
@@ -408,7 +408,7 @@ def run_circuit(
 
     Args:
         simulator: "iverilog" or "verilator"; by default the first of them that is installed.
-        patience: cycles without any access that are taken for a deadlock.
+        patience: cycles without any access that count as a deadlock.
 
     Raises:
         RtlError: if a tool is missing or fails, or the limit of cycles is reached.

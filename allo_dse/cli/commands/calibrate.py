@@ -126,7 +126,7 @@ def _base(name_or_path: str | None, of_run: Device | None) -> Device:
 
 
 def _extends(name_or_path: str | None, base: Device, output: Path) -> str:
-    """Return the name or path by which the written file refers to its base device."""
+    """Return the name or path of the base device for the written file."""
     if name_or_path is None or name_or_path in type(base).names():
         return base.name
     return os.path.relpath(name_or_path, output.parent)

@@ -104,7 +104,7 @@ def replay(
         _print_comparison({name: (a, b) for name, a, b in found.rows}, ("recorded", "now"), show_all=True)
         console().print("[bold green]the same[/]" if found.same else f"[bold red]different[/]: {markup(found.text)}")
         if found.verification is not None:
-            console().print(markup(f"{found.verification.verdict}: {found.verification.message}"))
+            console().print(markup(found.verification.explain()))
     if not found.same or (found.verification is not None and not found.verification.ok):
         raise typer.Exit(EXIT_DIFFERENT)
 

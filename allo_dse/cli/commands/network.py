@@ -30,7 +30,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     trials: Annotated[
         int,
         typer.Option(
-            min=1, help="Designs to evaluate of an operator on so many columns; four times as many on an FPGA."
+            min=1, help="Designs to evaluate per operator and number of columns; four times as many on an FPGA."
         ),
     ] = 60,
     cache: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Where designs are kept.")] = Path("runs/.networks"),
@@ -124,17 +124,16 @@ def _show(composition: Composition) -> None:
             table.add_row(*row)
     to.print(table)
     spent = sorted(composition.time_us.items(), key=lambda one: -one[1])
-    widened = composition.fronts.network.widened
     facts = {
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
-        "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
+        "by cause": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
         **({} if resources else {"simulated": _simulated(composition)}),
         **({} if resources or not composition.launches else {"runtime": _runtime(composition)}),
         **({"driver": composition.overdue} if composition.overdue else {}),
         **({"streams": composition.streamed} if composition.streamed else {}),
         **({"on the host": _host(composition)} if composition.host_us else {}),
         **({"strided": composition.strided} if composition.strided else {}),
-        **({"widened": f"narrower in the model: weights of {', '.join(widened)}"} if widened else {}),
+        **({"widened": f"narrower in the model: weights of {', '.join(own)}"} if (own := composition.widened) else {}),
         "rate": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
         **({"accuracy": composition.in_words} if types else {}),
         "proved": composition.certificate,

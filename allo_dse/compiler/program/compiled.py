@@ -14,9 +14,9 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from numbers import Integral
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import Array, Frozen, Ints, collection_text, hashed_once, replace
-from allo_dse.lang.types import DType
 
 from .tensors import (
     Construct,
@@ -41,6 +40,9 @@ from .tensors import (
     Tensor,
     TensorPort,
 )
+
+if TYPE_CHECKING:
+    from allo_dse.lang.types import DType
 
 # Kernels: a mesh of tasks, and the class of each task.
 
@@ -210,7 +212,6 @@ class TaskClass(Frozen):
         return any(not op.blocking for op in self.stream_ops)
 
 
-@lru_cache(maxsize=1 << 10)
 def _unique_names(loops: tuple[SourceLoop, ...]) -> tuple[str, ...]:
     alike: dict[str, dict[tuple[object, ...], int]] = {}
     places = [(loop.name, (loop.location, loop.function, loop.call, loop.band)) for loop in loops]
@@ -376,7 +377,7 @@ class Decisions(Frozen):
 ADDERS = "adders"
 """The kind of directives about the operators of floating-point sums; they are about the whole program."""
 DATAFLOW, STREAM = "dataflow", "stream"
-"""The kinds of directives about nests that run at once: of which function (or loop), and which arrays are FIFOs."""
+"""The kinds of directives about concurrent nests: their function or loop, and the arrays that are FIFOs."""
 
 
 @hashed_once

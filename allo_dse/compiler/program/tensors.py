@@ -8,13 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.records import Array, Frozen, Ints
-from allo_dse.lang.types import DType
+
+if TYPE_CHECKING:
+    from allo_dse.lang.types import DType
 
 
 class SourceLocation(Frozen):
@@ -272,8 +274,8 @@ class LayoutUse(Frozen):
 
 
 def piece_grids(ports: Iterable[TensorPort]) -> dict[str, Grid]:
-    """By tensor, the fewest pieces along each dimension such that every tile of every port is made of whole pieces: the
-    tiles themselves where all ports cut it alike."""
+    """Return by tensor the fewest pieces along each dimension that all tiles of all ports are unions of: the tiles
+    themselves where all ports cut it alike."""
     found: dict[str, Grid] = {}
     for port in ports:
         name, own = port.tensor.name, _grid(port)

@@ -135,7 +135,7 @@ class Frame(Struct, eq=False):
     slots: tuple[Variable | Buffer, ...] | None = None
 
 
-class Loop(Struct, eq=False):
+class LoopWork(Struct, eq=False):
     """The contents of a loop: its own scalar work and stream polls, and other loops.
 
     Attributes:
@@ -264,7 +264,7 @@ class Task(Struct, eq=False):
         wanted: the declarations of which that was found; when it is more than `shares`, the tasks are compiled again.
         shared: those arrays, as further parameters of the body.
         declared_at: where each local array was declared, by the name of its buffer.
-        memories: where arrays are kept, of those of which the program says it, by the names of their buffers.
+        memories: the declared memories of arrays, by the names of their buffers.
         spreads: per local array what its tiles are parts of (see `expressions.tiles`).
         warnings: code that is valid but probably unintended; without repetitions.
         constructs: code that not every target builds; without repetitions.
@@ -303,7 +303,7 @@ class Task(Struct, eq=False):
     writes: set[int] = set()
     path: list[str] = []
     mutable: list[frozenset[str]] = []
-    loops: list[Loop] = field(default_factory=lambda: [Loop()])
+    loops: list[LoopWork] = field(default_factory=lambda: [LoopWork()])
     guards: int = 0
     facts: list[Form] = []
     calls: list[str] = []
@@ -599,10 +599,10 @@ class Task(Struct, eq=False):
         self.loops[-1].polls = True
 
     @contextmanager
-    def loop(self) -> Iterator[Loop]:
+    def loop(self) -> Iterator[LoopWork]:
         """A run-time loop."""
         self.loops[-1].has_loops = True
-        self.loops.append(Loop())
+        self.loops.append(LoopWork())
         yield self.loops[-1]
         self.loops.pop()
 

@@ -213,10 +213,6 @@ class Session:
                     options = {"initiation_interval": number} if kind == "pipeline" else {"factor": number}
                     self._add(loop_directive(kind, Found(body, loop), options))
 
-    @property
-    def _context(self) -> ir.Context:
-        return self._bodies[0].module.context
-
     # -- queries -----------------------------------------------------------------------------------------------------
 
     @property
@@ -268,7 +264,7 @@ class Session:
         return found
 
     def _carry_out(self, primitive: Primitive) -> Any:
-        with self._context, ir.Location.unknown():
+        with self._bodies[0].module.context, ir.Location.unknown():
             carry_out = getattr(self, f"_apply_{primitive.name}", None)
             if carry_out is None:
                 raise ProgramError(f"{primitive.name}: there is no such primitive yet")
@@ -305,7 +301,7 @@ class Session:
     def _apply_tile(self, *given: object) -> None:
         axes, factors = given[: len(given) // 2], given[len(given) // 2 :]
         if not axes or len(axes) != len(factors):
-            raise ProgramError("tile takes as many factors as loops", hint='s.tile("i", "j", 8, 4)')
+            raise ProgramError("tile takes one factor per loop", hint='s.tile("i", "j", 8, 4)')
         for axis, factor in zip(axes, factors, strict=True):
             self._apply_split(axis, factor)
         self._apply_reorder(*(_part(axis, part) for part in ("outer", "inner") for axis in axes))

@@ -41,7 +41,7 @@ def check_fifo(nodes: Sequence[Node], array: str, shape: Sequence[int], dims: Se
     one, other = (_text(array, int(found[place]), shape) for found in (entering, leaving))
     raise ProgramError(
         f"`{array}` cannot be a FIFO: {other} is read where {one} comes out",
-        hint="elements are read in the order in which they are written; reorder the loops of one of the nests",
+        hint="a FIFO is read in the order of its writes; reorder the loops of one of the nests",
     )
 
 

@@ -36,7 +36,7 @@ from ..model.index_forms import variable
 from ..model.source_file import statements_in
 from ..model.values import Buffer, Const, Meta, PendingGet, Scalar, TileExpr, Tuple, Value, Variable, Walk, integer_of
 from ..program.tensors import SourceLoop
-from ..regions.task_state import Count, Frame, Loop, Mask, Task
+from ..regions.task_state import Count, Frame, LoopWork, Mask, Task
 
 
 class JumpsOf(Frozen):
@@ -46,7 +46,6 @@ class JumpsOf(Frozen):
     skips: bool
 
 
-@lru_cache(maxsize=4096)
 def _jumps_in(body: tuple[ast.stmt, ...]) -> JumpsOf:
     own, returns = set(), False
     todo = [(statement, True) for statement in body]
@@ -188,7 +187,6 @@ def result_of(task: Task, frame: Frame, node: ast.FunctionDef, call: ast.AST) ->
     return items[0] if len(items) == 1 else Tuple(items)
 
 
-@lru_cache(maxsize=4096)
 def decides(loop: ast.For | ast.With, name: str) -> bool:
     """Return whether a compile-time condition in a loop depends on the variable `name`."""
     calls = (item.context_expr for part in ast.walk(loop) if isinstance(part, ast.With) for item in part.items)
@@ -243,7 +241,6 @@ def _call_of(statement: ast.stmt) -> ast.Call | None:
     return expression if isinstance(expression, ast.Call) else None
 
 
-@lru_cache(maxsize=4096)
 def _tested(statement: ast.stmt) -> ast.expr | None:
     """The argument of `with f(argument):`, if it is made of names, numbers and operators."""
     call = _call_of(statement)
@@ -287,7 +284,7 @@ _FOR_SCHEDULES = ("name", "pipeline", "unroll")
 
 
 def _grid_name(call: ast.Call) -> str:
-    """The `name=` of a grid, by which schedules can refer to its loops."""
+    """Return the `name=` of a grid; schedules refer to its loops with it."""
     names = (k.value for k in call.keywords if k.arg == "name")
     return next((str(value.value) for value in names if isinstance(value, ast.Constant)), "")
 
@@ -479,7 +476,7 @@ def _body(task: Task, node: ast.For | ast.While, frame: Frame) -> None:
     task.dead = False
 
 
-def _price(task: Task, loop: Loop, node: ast.AST) -> None:
+def _price(task: Task, loop: LoopWork, node: ast.AST) -> None:
     """One iteration of an innermost loop of scalar work, or of one that looks at streams, which must take time."""
     if loop.polls or (loop.has_scalar_work and not loop.has_loops):
         task.price("loop", (), (), node)

@@ -144,8 +144,7 @@ _DONE_IN_DASH = (
     ("table", "cellClicked"),
     ("url", "search"),
 )
-"""Properties whose change is a gesture, of which gestures.js says what it means; those of buttons and plots come from
-the browser."""
+"""Properties whose change is a gesture, as gestures.js defines it; those of buttons and plots come from the browser."""
 
 
 def register(app: Dash, context: Context) -> None:

@@ -19,7 +19,7 @@ from allo_dse.tune.results.importance import importances, weighed
 
 from .runs import Board, Ref
 from .selection import label, text
-from .table import REASONS, RunTable
+from .table import RunTable
 
 DECIDING = ("objective", "parameter", "mapping")
 
@@ -125,7 +125,7 @@ def status_text(board: Board, ref: Ref) -> str:
     table = board.table(ref)
     verification = table.verified.get(table.keys[ref.row])
     if verification is not None and not verification.ok:
-        return REASONS[verification.verdict]
+        return verification.words
     if not table.ok[ref.row]:
         failed = table.columns["status"].value(ref.row) == "failed"
         return f"{'failed' if failed else 'infeasible'}: {table.columns['reason'].value(ref.row)}"
@@ -149,13 +149,6 @@ def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
     rows = [[label(n), *(text(metrics.get(n)) for metrics in found)] for n in names]
     ranges = [latency_range_words(metrics) for metrics in found]
     return head, [*rows, ["How good it is", *ranges]] if any(ranges) else rows
-
-
-def range_percent(metrics: Mapping[str, Any]) -> float:
-    """Return the per cent within which nine of ten predicted latencies of a design's kind lie; 0 if unknown."""
-    found = metrics.get("latency_range")
-    percent = found.get("percent") if isinstance(found, Mapping) else None
-    return float(percent) if isinstance(percent, int | float) else 0.0
 
 
 def fastest_words(table: RunTable, row: int) -> str:

@@ -295,7 +295,7 @@ def _number_text(value: float, integral: bool) -> str:
 
 
 def _text(value: object) -> str:
-    """A value among texts. A number is written the same whether it was taken for a column of numbers before or not."""
+    """Write a value of a column of texts. A number is written as a column of numbers writes it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return _number_text(float(value), True) if is_number(value) else str(value)

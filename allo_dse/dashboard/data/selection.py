@@ -83,7 +83,7 @@ class Selection(Frozen):
     """Designs that satisfy everything that is given; without anything given, nothing is selected.
 
     Attributes:
-        ranges: per column the intervals of which a value must be in one.
+        ranges: per column intervals; a value must lie in one of them.
         keys: the designs themselves, as `Board.text` writes them.
     """
 

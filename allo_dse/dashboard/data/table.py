@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import JsonObject
 from allo_dse.eval.evaluator import COST_DIGITS, is_cost
-from allo_dse.tune.search.pareto_front import Front, knee, pareto_positions
+from allo_dse.tune.search.pareto_front import ParetoFront, knee, pareto_positions
 from allo_dse.tune.store.log import sensible
 from allo_dse.tune.store.record import Entry, Record, Revaluation, Tick, Verification
 from allo_dse.tune.store.run_info import RunInfo, read_info
@@ -23,8 +23,6 @@ from .follow import CHUNK_BYTES, LogFollower, Where
 from .reading import KEY, OK, Intake, Item, NewDesigns, RuledOut
 
 Rows = NDArray[np.int64]
-REASONS = {"wrong": "wrong numbers", "deadlock": "deadlock", "not run": "could not be run"}
-"""Reasons why a feasible design does not count, by the verdict of its verification."""
 
 
 class RunTable:
@@ -53,7 +51,7 @@ class RunTable:
         """By key, what was found out about designs that have more than one entry."""
         self.ticks: list[Tick] = []
         self._where = Growing(np.empty((0, 2), np.int64))  # a design's first entry
-        self._front = Front(max(1, len(self.facts.objectives)))
+        self._front = ParetoFront(max(1, len(self.facts.objectives)))
         self._volumes: Growing[np.float64] = Growing(np.empty(0))
         # Losses by the first evaluator; NaN for designs that it found infeasible.
         self._first: Growing[np.float64] = Growing(np.empty((0, self._front.objectives)))
@@ -181,7 +179,7 @@ class RunTable:
         self.verified[entry.key] = entry
         row = self.row_of.get(entry.key)
         if row is not None and self.columns["status"].value(row) == OK:
-            self.columns["reason"].replace(row, REASONS.get(entry.verdict))
+            self.columns["reason"].replace(row, None if entry.ok else entry.words)
 
     def _revalue(self, entry: Revaluation) -> None:
         """Objectives that were changed between two runs in the same directory."""
@@ -209,7 +207,7 @@ class RunTable:
         if not self._stale:
             return
         self._stale = False
-        self._front = Front(max(1, len(self.facts.objectives)))
+        self._front = ParetoFront(max(1, len(self.facts.objectives)))
         self._volumes = Growing(np.empty(0))
         losses = self._first.values.copy()
         losses[self._wrong] = np.nan

@@ -198,7 +198,7 @@ def importance_figure(shares: dict[str, float], look: Theme) -> Figure:
 
 
 def _ranking(names: list[str], values: list[float], look: Theme, title: str, form: str) -> Figure:
-    """Bars with their names, of which lines may be too long to be shown but when one points at a bar."""
+    """Bars with their names; a line that is too long is shown in full on hover."""
     lines = [_plain(name).split("\n") for name in names]
     full = ["<br>".join(own) for own in lines]
     short = ["<br>".join(shortened(line, NAME) for line in own) for own in lines]

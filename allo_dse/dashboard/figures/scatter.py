@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from allo_dse.common.quoting import html_text
 from allo_dse.common.records import Frozen
+from allo_dse.tune.results.explain import range_percent
 from allo_dse.tune.store.run_info import shortened
 
-from ..data.analysis import difference_lines, known, range_percent, title_text
+from ..data.analysis import difference_lines, known, title_text
 from ..data.columns import Mask
 from ..data.progress import why_none
 from ..data.runs import Board, ColumnAxis, Ref

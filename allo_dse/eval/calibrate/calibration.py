@@ -26,7 +26,7 @@ from .robust_fit import FEW, FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_o
 
 FEWEST = 4
 SURPRISING = 0.1
-"""Chance of so many errors outside of ranges that hold nine of ten, or of one sign, below which few are fitted."""
+"""Probability of the errors outside the 90 % ranges, or of one sign; below it a few measurements are fitted."""
 FARTHEST = float(np.log(1000))
 UNEXPLAINED = 4.0  # scales from zero
 UNEXPLAINED_AT_LEAST = 0.1

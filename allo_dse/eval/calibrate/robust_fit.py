@@ -41,8 +41,6 @@ SMALL_STEP = 2e-3
 BENT = 0.7  # share of the scale below which a fit without one measurement is another minimum
 FEWEST_PER_PARAMETER = 2
 FEW = 8
-FEWEST_FOR_TWO = 8
-"""Below that, one number is fitted: two of them fit four measurements by chance, and mislead elsewhere."""
 PROBES = tuple(float(np.log(factor)) for factor in (0.2, 0.35, 0.6, 0.8, 1.25, 1.7, 3.0, 5.0))
 CANDIDATES = 3
 LEFT = 0.6  # share of the held-out error that may be left with another coordinate
@@ -298,7 +296,7 @@ def grow(problem: Problem, start: Vector, folds: IntArray) -> Fit:
     """
     residuals = problem.residuals_at(start)
     found = Fit.unchanged(start, residuals)
-    most = len(residuals) // FEWEST_PER_PARAMETER if len(residuals) >= FEWEST_FOR_TWO else 1
+    most = len(residuals) // FEWEST_PER_PARAMETER if len(residuals) >= FEW else 1
     while found.error(folds) > 2 * LEAST_SCALE:
         free = set(found.selection.free)
         closed = free if len(free - problem.whole) < most else set(range(len(start))) - (problem.whole - free)

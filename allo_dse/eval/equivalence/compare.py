@@ -40,9 +40,8 @@ from ..execute.observation import Inputs, arrays_of, sets_of
 from ..execute.run import Externals, Run, State, Wiring, compile_places, wiring_of
 from .data_values import TooMuchWork, Undecidable
 from .domains import OWN_WORDS, PRIME_BITS, Code, Constants, DegreeDomain, Domain, FieldDomain, Log, random_prime
-from .formulas import MOST_ENTRIES, FormulaDomain, FormulaLog, told_apart
-from .path_comparison import MOST_ENTRIES as MOST_PATH_ENTRIES
-from .path_comparison import PathDomain, PathLog
+from .formulas import FormulaDomain, FormulaLog, told_apart
+from .path_comparison import MOST_ENTRIES, PathDomain, PathLog
 from .rewrite import rewritten
 
 # Runs of a graph over a domain: engine, wiring and folds are those of any run, only the words differ.
@@ -414,7 +413,7 @@ def _run(
     found = [log.enter(word, numbers) for word, numbers in zip(words, given, strict=True)]
     counts = side.run(PathDomain(domain), found, key, seconds, most_operations, log, undefined)
     if log.is_full:
-        raise TooMuchWork(f"more than {MOST_PATH_ENTRIES:,} operations", hint="give smaller inputs")
+        raise TooMuchWork(f"more than {MOST_ENTRIES:,} operations", hint="give smaller inputs")
     if log.undefined_decides:
         raise _undefined(side, "the path")
     return [log.formulas(word) for word in found], counts

@@ -24,7 +24,6 @@ _INTEGER, _REAL, _ADD, _SUB, _MUL, _CHOOSE = range(1, 7)
 _FIXED = {"add": _ADD, "sub": _SUB, "mul": _MUL, "choose": _CHOOSE}
 _NOTHING = -(1 << 63)
 """Stands for an operand that an operation does not have. (0 is memory that was never written.)"""
-MOST_ENTRIES = 4_000_000
 _MOST_TEXT = 300
 _CUT = " ..."
 _SIGNS = {"arith.addf": "+", "arith.mulf": "*", "arith.divf": "/", "arith.divsi": "//", "arith.remsi": "%"}

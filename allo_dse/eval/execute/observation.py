@@ -1,4 +1,4 @@
-"""Running a program on given inputs to see what its tasks decide where that depends on data.
+"""Runs of a program on given inputs, which record the decisions that depend on data.
 
     program = observed(program, [{"X": x}, {"X": other}])      # program.runs has what was decided with each set
 

@@ -16,7 +16,7 @@ from allo_dse.compiler.program.tensors import BoolArray
 IntArray = NDArray[np.int64]
 
 
-class Asked(Frozen):
+class DataTest(Frozen):
     """A condition on data, in one copy of the unrolled loops around it.
 
     Attributes:
@@ -26,9 +26,9 @@ class Asked(Frozen):
     site: int
     copies: tuple[tuple[int, int], ...] = ()
 
-    def at(self, variable: int, value: int) -> Asked:
+    def at(self, variable: int, value: int) -> DataTest:
         """Return the same condition in another copy."""
-        return Asked(self.site, tuple((v, value if v == variable else n) for v, n in self.copies))
+        return DataTest(self.site, tuple((v, value if v == variable else n) for v, n in self.copies))
 
 
 class Observed:

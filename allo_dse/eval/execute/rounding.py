@@ -435,7 +435,7 @@ class _Rewriter:
             self._replace(op, number)
 
     def _by_exact(self) -> Value:
-        """Return the flag by which this run decides with exact values."""
+        """Return the flag of runs that decide with exact values."""
         own = memref.LoadOp(self._own, [_index(1)]).result
         return arith.TruncIOp(ir.IntegerType.get_signless(1), own).result
 
@@ -548,7 +548,7 @@ class _Helper:
         return self._rounded(n, w, terms, result, _LIBRARY if is_library else 1.0)
 
     def lift(self, type_: str) -> str:
-        """A number of which no more is known than its type says."""
+        """A number without known bounds beyond those of its type."""
         n = self._widened("%a0", type_)
         off = abs(n) * self._number(_unit(type_))
         return self._record_of(n, n, off, off * off, off * self._number(1 / min(SINGLE, _unit(type_))))

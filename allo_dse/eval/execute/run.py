@@ -13,13 +13,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import field
 
 from allo_dse.common.errors import CompileLimit, SimulationError
-from allo_dse.common.records import Array, Frozen, replace
+from allo_dse.common.records import Array, Frozen, Ints, replace
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray
@@ -27,7 +27,6 @@ from allo_dse.lang.externals import External, external
 from allo_dse.lang.storage import storage_dtype, stored
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.node_edges import tokens_of
-from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.ports import ClassTasks
 from allo_dse.simulator.codegen.signature import Body, Signature, Tiles
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
@@ -35,6 +34,38 @@ from allo_dse.simulator.engine.frames import repeated
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Labels as NetworkLabels
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Tasks
+
+if TYPE_CHECKING:
+    from allo_dse.mapper.fold.vmg import VMG
+
+
+class Folding(Frozen):
+    """Assignment of tasks to processes and of streams to FIFOs.
+
+    Attributes:
+        nodes: per process the tasks it executes, one after the other, as task ids.
+        fifo: per stream of the program, the number of its FIFO.
+        depth: per FIFO, the tokens it holds.
+        turn: per task, after how many others it comes; tiles of tensors that stay in DRAM move in this order.
+    """
+
+    nodes: tuple[Ints, ...]
+    fifo: Ints
+    depth: Ints
+    turn: Ints
+
+
+def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | None:
+    """Return the groups of tasks that share a process; None if each task has its own.
+
+    Raises:
+        SimulationError: for a stream that the program does not have, or a depth below 1.
+    """
+    if vmg.node_count == vmg.task_count:
+        return None
+    wiring = wiring_of(vmg, depths or {})
+    nodes = tuple(tuple(row) for group in vmg.groups for row in group.leaves.tasks().tolist())
+    return Folding(nodes, tuple(wiring.fifo.tolist()), tuple(wiring.depth.tolist()), tuple(vmg.uses.turns.tolist()))
 
 
 class State(Frozen):

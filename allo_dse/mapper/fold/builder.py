@@ -308,7 +308,7 @@ class Builder:
             )
 
     def _signature(self, row: Sequence[int]) -> list[tuple[dict[tuple[bool, int, int], int], ...]]:
-        """Per node of a tuple its inputs and outputs: how many streams of which type from and to whom."""
+        """Return the inputs and outputs of each node of a tuple: the number and type of streams by peer."""
         place = {node: position for position, node in enumerate(row)}
         result = []
         for node in row:

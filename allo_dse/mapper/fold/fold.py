@@ -18,7 +18,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from msgspec import to_builtins
 
@@ -28,7 +28,9 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 
 from ..axes import AxisRule, How
 from ..graph.kernel_graph import Chains, KernelGraph
-from ..graph.program_graph import ProgramGraph
+
+if TYPE_CHECKING:
+    from ..graph.program_graph import ProgramGraph
 
 Pattern = Literal["cyclic", "block"]
 

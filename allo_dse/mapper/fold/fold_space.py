@@ -482,7 +482,7 @@ class FoldSpace(Frozen, eq=False, dict=True):
         return (fold for layout in self.layouts() for fold in layout.folds())
 
     def layouts(self, nodes: int | None = None) -> Iterator[Layout]:
-        """Yield all folds, onto exactly so many nodes, by their nodes along each axis, in the order of iteration."""
+        """Yield all folds by their nodes along each axis, in the order of iteration."""
         for chains, units in zip(self.graph.partitions(), self._units_of_chains(), strict=True):
             names = tuple(tuple(self.kernels[k].kernel for k in members) for members in chains)
             for sizes in self._sizes(units, no_needs(self.bounds), nodes):

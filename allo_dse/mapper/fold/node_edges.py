@@ -312,7 +312,7 @@ class FoldUses:
                 found.update(port.tile.linear(program.pids(kernel, own)).tolist())
         return max(1, len(found))
 
-    @cached_property
+    @property
     def turns(self) -> IntArray:
         """The least number of tasks that each task comes after, one after the other: (task_count,).
 

@@ -260,7 +260,7 @@ class Made(Struct):
         return name
 
     def bundle(self, rows: Sequence[tuple[str, ...]], count: int) -> list[str]:
-        """The nodes that are made of so many rows of alike ones."""
+        """Bundle rows of alike nodes, and return the nodes that result."""
         self.primitives.append(("bundle", list(rows) if len(rows[0]) > 1 else [row[0] for row in rows]))
         names = [bundle_name(name, count) for name in rows[0]]
         self.first_task.update(zip(names, map(self.first_task.__getitem__, rows[0]), strict=True))

@@ -155,7 +155,7 @@ class TaskGraph:
 
     @cached_property
     def _computed(self) -> set[str]:
-        """Arrays of which some task computes at run time which stream it uses."""
+        """Arrays with streams that a task selects at run time."""
         return {name for cls in self.program.task_classes for name in computed_arrays(cls)}
 
     @cached_property

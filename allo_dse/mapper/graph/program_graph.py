@@ -113,7 +113,7 @@ class ProgramGraph(TaskGraph, Shared):
     def _groups(self) -> dict[Hashable, tuple[NodeGroup, ...]]:
         return {}
 
-    @cached_property
+    @property
     def _most_groups(self) -> int:
         """Folds of a single kernel have all of their groups, or none, in common; others recur with other kernels'."""
         if len(self.program.kernels) == 1:

@@ -281,9 +281,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=what, parents=[_own_options()])
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
     parser.add_argument("--build-only", action="store_true", help="stop when it is built")
-    parser.add_argument(
-        "--repetitions", type=int, default=20, help="timed calls of a kernel, of which the median counts"
-    )
+    parser.add_argument("--repetitions", type=int, default=20, help="timed calls per kernel; the median counts")
     parser.add_argument("--xclbin", help="run on the card, configured with this file")
     return parser.parse_args()
 

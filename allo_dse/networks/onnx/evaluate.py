@@ -23,7 +23,7 @@ class NotComputed(StudyError):
     """Nodes that no evaluator here computes."""
 
 
-class Session(Protocol):
+class ModelSession(Protocol):
     """A model that can be run, as both evaluators have it."""
 
     def run(self, output_names: Any, input_feed: Any) -> Any: ...
@@ -47,7 +47,7 @@ def model_of(
     return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION)
 
 
-def session_of(model: ModelProto) -> Session:
+def session_of(model: ModelProto) -> ModelSession:
     """Return what runs a model.
 
     Raises:
@@ -60,7 +60,7 @@ def session_of(model: ModelProto) -> Session:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session: Session = onnxruntime.InferenceSession(
+        session: ModelSession = onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         return session
@@ -71,7 +71,7 @@ def session_of(model: ModelProto) -> Session:
     from onnx.reference import ReferenceEvaluator
 
     try:
-        made: Session = ReferenceEvaluator(model)
+        made: ModelSession = ReferenceEvaluator(model)
         return made
     except Exception as error:
         raise NotComputed(f"ONNX's reference evaluator: {error}{why}") from None

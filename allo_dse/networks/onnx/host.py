@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from allo_dse.common.records import replace
 
 from ..network import Host, Network, Step
-from .evaluate import Session, model_of, session_of
+from .evaluate import ModelSession, model_of, session_of
 from .graph import Graph, Node
 
 Array = NDArray[np.generic]
@@ -47,7 +47,7 @@ class OnnxHost:
         return bytes(model.SerializeToString())
 
     @cached_property
-    def _session(self) -> Session:
+    def _session(self) -> ModelSession:
         from onnx import ModelProto
 
         return session_of(ModelProto.FromString(self.model))

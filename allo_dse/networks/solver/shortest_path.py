@@ -35,7 +35,7 @@ class ByLaunches:
     problem: Problem
     known: dict[str, Solved] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def whole(self) -> int:
         return (1 << self.problem.steps) - 1
 

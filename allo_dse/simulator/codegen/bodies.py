@@ -34,7 +34,7 @@ from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
 LONG_ROUNDS = 1 << 22
 """Rounds of all loops of a nest, together, that no one waits for: milliseconds."""
 PIECE_ROUNDS = 1 << 16
-"""Rounds between two questions, which cost nothing beside so many."""
+"""Rounds between two checks, whose cost is then negligible."""
 PIECE_TURNS = 256
 """Turns of the scheduler that a piece counts as: about as long."""
 ASSUMED_TRIPS = 1 << 10

@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """End this process after so many more seconds of processor time."""
+    """End this process after `seconds` more of processor time."""
     usage, (_, most) = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)
     soft = math.ceil(usage.ru_utime + usage.ru_stime + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (soft if most == resource.RLIM_INFINITY else min(soft, most), most))

@@ -212,7 +212,7 @@ def _affine(expression: ir.AffineExpr, operands: list[int], dims: int) -> int:
 
 
 def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
-    """The value of an index or integer, of which only constants, known loop indices and numbers of tasks are told."""
+    """Return the value of an index or integer made of constants, known loop indices and numbers of tasks."""
     if value in known:
         return known[value]
     if isinstance(value, ir.BlockArgument):

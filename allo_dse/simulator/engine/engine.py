@@ -34,7 +34,7 @@ CACHED_ENGINES = 64
 FIRST_TURNS = 4_000
 """Turns before compiled code first returns to Python; then as many as its speed allows."""
 FEW_ELEMENTS = 1 << 22
-"""Code that is not optimized takes about 10 ms longer for so many; a program's bodies are compiled 50 ms sooner."""
+"""Elements that unoptimized code takes about 10 ms longer for; bodies are compiled 50 ms sooner."""
 SLICE_SECONDS = 0.05
 """Compiled code returns to Python about this often, for Ctrl-C, time limits and progress."""
 
@@ -91,9 +91,8 @@ class Engine:
         Args:
             payload: compute values. Without, cycles are the same, but arrays hold nothing of use after the run: where
                 the steps of all tasks are known, they run as operation tables.
-            record: keep every operation, for `RunResult.timeline` and `explain`; a number: at most so many, 29 bytes
-                each (`MAX_EVENTS` for True). The first recorded run compiles the task bodies once more; others are not
-                slowed down.
+            record: keep every operation, for `RunResult.timeline` and `explain`; a number limits them, at
+                29 bytes each (`MAX_EVENTS` for True). The first recorded run compiles the task bodies once more.
             window: of a recorded run, the cycles from which and up to which to keep operations. The run ends there; its
                 result has not finished, and its timeline and critical path are those of that time. Where there are
                 more operations than may be kept, the window ends earlier, which its timeline says.
@@ -167,7 +166,7 @@ class Engine:
             return self._steps[key]
 
     def limited(self, network: Network, turns: int) -> RunResult:
-        """Time a network within so many turns of the scheduler, a limit that is the same on every machine.
+        """Time a network within `turns` of the scheduler, a limit that is the same on every machine.
 
         Raises:
             TimeLimitError: if it takes more.

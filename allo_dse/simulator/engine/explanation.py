@@ -15,10 +15,11 @@ from allo_dse.common.records import Frozen
 
 from ..network.network import IntArray, Labels, node_label
 from ..run_time.records import State
-from .timeline import Rows, Timeline
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from .timeline import Rows, Timeline
 
 # The critical path is the chain of work, tokens, room and service that determines the run's last clock. It is exact:
 # starting at the last event, each step goes back to the cause of a time. That is the put of an awaited token, the get
@@ -178,7 +179,7 @@ class Explanation:
         named: list[tuple[Where, Any, Any]] = [
             ("node", path.cycles_by(("work",), network.task_node[path.task], network.node_count), self._node),
             ("stream", path.cycles_by(("token", "room"), path.on, network.stream_count), self.labels.stream),
-            ("resource", path.cycles_by(("service",), path.on, network.resources), self._resource),
+            ("resource", path.cycles_by(("service",), path.on, network.resources), self.labels.resource),
         ]
         total = max(1, self.timeline.cycles)
         found = [
@@ -190,9 +191,6 @@ class Explanation:
 
     def _node(self, node: int) -> str:
         return node_label(self.labels, self.timeline.network, node)
-
-    def _resource(self, resource: int) -> str:
-        return self.labels.resource(resource)
 
     @property
     def bottleneck(self) -> Bottleneck | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.records import Array, Frozen
 
-from ..network.memory_image import Arena
 from ..network.network import IntArray, Network
 from ..run_time.records import STATE_BITS, WORD, Code, Event, Header, Node, Op, State, Stream
+
+if TYPE_CHECKING:
+    from ..network.memory_image import Arena
 
 BUFFER_EVENTS = 1 << 15
 """Events between two visits to Python: 1.3 MB, which a processor's cache holds."""

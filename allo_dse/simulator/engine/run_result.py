@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +20,54 @@ from .explanation import Explanation, explain
 from .recording import Events, Samples, Window, operation_numbers
 from .timeline import Timeline
 
+
+@runtime_checkable
+class SimResult(Protocol):
+    """Times and counts of one simulation, in cycles; per processing element (process) and per stream."""
+
+    @property
+    def cycles(self) -> int:
+        """The makespan."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """True if everything has run to its end; otherwise `deadlock` says why not."""
+        ...
+
+    @property
+    def deadlock(self) -> Deadlock | None:
+        """Blocked tasks, and the cycle of tasks that wait for each other; None for a finished run."""
+        ...
+
+    @property
+    def stall_get(self) -> IntArray:
+        """Per processing element the cycles it waited for tokens."""
+        ...
+
+    @property
+    def stall_put(self) -> IntArray:
+        """Per processing element the cycles it waited for room."""
+        ...
+
+    @property
+    def occupancy(self) -> IntArray:
+        """Per stream the most tokens it held at one time."""
+        ...
+
+    def require_finished(self) -> None:
+        """Raises DeadlockError, naming who waits for whom and what clears it, if the simulation did not finish."""
+        ...
+
+    def summary(self) -> dict[str, object]:
+        """The totals as plain data."""
+        ...
+
+    def by_stream(self) -> list[dict[str, object]]:
+        """One row per stream: name, depth, tokens and occupancy, and what else is known."""
+        ...
+
+
 MAX_DEPTH = 1 << 20
 SEARCH_WORK = 20_000_000
 """Turns of the scheduler, and tasks and streams set up for runs, that a search may cost: about two seconds' work."""
@@ -27,7 +76,7 @@ OUT_OF_WORK = "no depth that helps was found within the work allowed"
 
 
 Rerun = Callable[[Network, int], "RunResult"]
-"""Runs a network for at most so many turns of the scheduler."""
+"""Runs a network for at most the given turns of the scheduler."""
 
 
 def _groups(network: Network, arrays: Sequence[object] | None) -> IntArray:
@@ -296,15 +345,10 @@ class RunResult:
         parts = self._arena.log_first
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    @cached_property
-    def log_count(self) -> IntArray:
-        """Per table process the number of its entries in `log`."""
-        return self._arena.log_counts()
-
     def process_log(self, process: int) -> IntArray:
         """The clocks that the table process at position `process` (counting table processes only) noted."""
         first = int(self.log_first[process])
-        return self._arena.log[first : first + int(self.log_count[process])]
+        return self._arena.log[first : first + int(self._arena.log_counts()[process])]
 
     def by_node(self, labels: Labels | None = None) -> list[dict[str, object]]:
         """One row per processing element: name, end and stalls."""

@@ -454,7 +454,7 @@ def is_long(network: Network) -> bool:
 
 
 def looks_pay(rounds: float, entries: int) -> bool:
-    """Return whether so many rounds of loops take longer than looks at so many nodes and tokens."""
+    """Return whether simulating these rounds takes longer than comparing states of this many nodes and tokens."""
     return rounds > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * entries
 
 
@@ -475,7 +475,7 @@ def rounds_of(network: Network) -> float:
 
 
 def without_logs(network: Network) -> Network:
-    """The same network; its processes note no clocks, of which extrapolation would leave some out."""
+    """Return the network without the processes' logs of clocks, which extrapolation would leave incomplete."""
     groups = [replace(g, log_limit=np.zeros_like(g.log_limit)) for g in network.groups if isinstance(g, Processes)]
     return replace(network, groups=tuple(groups))
 
@@ -499,10 +499,10 @@ class Extrapolator:
         self.jumps = 0
 
     @cached_property
-    def _searches(self) -> list[_Search]:
+    def _searches(self) -> list[_PeriodSearch]:
         parts = parts_of(self._network, self._arena)
         size = self._network.node_count + int(self._network.depth.sum())
-        return [_Search(part, 20_000 + 64 * size, self._until) for part in parts if part.longest >= WORTHWHILE]
+        return [_PeriodSearch(part, 20_000 + 64 * size, self._until) for part in parts if part.longest >= WORTHWHILE]
 
     @property
     def is_waiting(self) -> bool:
@@ -537,7 +537,7 @@ class Extrapolator:
         return WITHOUT_LOOKS
 
 
-class _Search:
+class _PeriodSearch:
     """The search for periods in one part of a network.
 
     Looks are taken when a certain node has begun another round of a certain repeat, the outermost that it comes to in

@@ -245,7 +245,7 @@ class NetworkBuilder:
         return self._streams - 1
 
     def array(self, banks: int = 2, *, array_bytes: int = 0) -> ArrayStreams:
-        """Add a channel that is a whole array, of so many banks (2: a ping-pong buffer); see `ArrayStreams`.
+        """Add a channel that is a whole array of `banks` banks (2: a ping-pong buffer); see `ArrayStreams`.
 
         Args:
             array_bytes: what a token of the stream `filled` carries, for bodies that hand the array over in it.

@@ -26,7 +26,7 @@ from ..network.network import SHIFT_REGISTER_DEPTH, Labels, read_latency
 from .trace_data import PUT, IntArray, TraceData, TraceError
 
 WORTH_TURNS = 4
-"""Ports that take turns so many times in a row, in the mean, are worth a look at where that ends."""
+"""Mean length of a run of alternating ports from which a search for its end pays off."""
 SAFE_32_BIT = 1 << 30
 """Times stay below this where 32-bit arithmetic is used."""
 
@@ -282,7 +282,7 @@ class AlikeStreams:
         """Return the plan to replay, with one stream for several alike ones.
 
         Args:
-            depths: clipped, int64[streams] or several such vectors, for all of which it holds.
+            depths: clipped, int64[streams] or several such vectors; the plan holds for all.
         """
         order, alike = self._order
         ordered = depths[..., order]
@@ -297,10 +297,6 @@ class AlikeStreams:
                 self._kept.popitem(last=False)
         return merged
 
-    @cached_property
-    def _unmerged(self) -> Merged:
-        return Merged(self.plan, np.arange(self.plan.streams), np.arange(len(self.plan.port) + 1))
-
     def _merged(self, same: IntArray) -> Merged:
         plan, (order, _) = self.plan, self._order
         leader = np.arange(plan.streams)
@@ -308,7 +304,7 @@ class AlikeStreams:
         leader[order] = order[np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))]
         leads = leader == np.arange(plan.streams)
         if int((plan.puts + plan.gets)[leads].sum()) * WORTH_MERGING >= len(plan.port):
-            return self._unmerged
+            return Merged(self.plan, np.arange(self.plan.streams), np.arange(len(self.plan.port) + 1))
         kept = np.flatnonzero(np.tile(leads, 2)[plan.port])
         tokens = np.where(leads, np.diff(plan.offset), 0)
         offset = ends_of(tokens)

@@ -23,7 +23,7 @@ from allo_dse.common.records import Frozen
 from ..engine.timeline import END, START, Timeline
 from ..network.network import BANK_LATENCY, BY_DEPTH, ArrayStreams, Labels, filled, node_label
 from ..run_time.records import State
-from .trace_data import GET, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop, check_trace
+from .trace_data import GET, PUT, IntArray, LoopOp, StreamOperations, TraceData, TraceError, TraceLoop, check_trace
 
 
 class Get(Frozen):
@@ -120,7 +120,7 @@ def build_trace(
         streams=tuple(depths),
         stream_depth=np.array([_integer(d, f"depth of stream {s}") for s, d in depths.items()], np.int64),
         loops=tuple(loops),
-        listed=Events(*table),
+        listed=StreamOperations(*table),
         latency=np.array([BY_DEPTH] * len(streams) + [BANK_LATENCY] * (2 * len(arrays))) if arrays else None,
         arrays=tuple(ArrayStreams(numbers[name], numbers[filled(name)]) for name in arrays),
         occupancy_dependent=frozenset(names.index(process) for process in looks_at_occupancy),
@@ -192,7 +192,7 @@ def _ops(loop: Loop, numbers: Mapping[str, int], process: str) -> tuple[LoopOp, 
 def _listed(
     events: Sequence[Event], loop: TraceLoop, number: int, numbers: Mapping[str, int], process: str
 ) -> IntArray:
-    """The five columns of `Events`."""
+    """The five columns of `StreamOperations`."""
     kinds = {"get": GET, "put": PUT}
     rows = []
     for kind, stream, iteration in events:
@@ -236,7 +236,7 @@ def recorded_trace(timeline: Timeline, labels: Labels, polling_nodes: Collection
         streams=_unique([labels.stream(s) for s in range(network.stream_count)]),
         stream_depth=network.depth.copy(),
         loops=tuple(TraceLoop(n, 1, 0, int(cycles) + 1, tail=0) for n, cycles in enumerate(end.tolist())),
-        listed=Events(
+        listed=StreamOperations(
             node[order], kind[order], events.on[event][order].astype(np.int64), due[order], np.zeros_like(due)
         ),
         occupancy_dependent=frozenset(polling_nodes),

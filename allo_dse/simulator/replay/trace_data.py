@@ -101,7 +101,7 @@ class TraceLoop(Frozen):
         return max([self.last_stage, *(op.stage for op in self.ops or ())])
 
 
-class Events(Frozen):
+class StreamOperations(Frozen):
     """Stream operations one by one, equally long arrays; those of one process in program order.
 
     Attributes:
@@ -118,9 +118,9 @@ class Events(Frozen):
     def __len__(self) -> int:
         return len(self.loop)
 
-    def select(self, which: NDArray[np.bool_] | IntArray) -> Events:
+    def select(self, which: NDArray[np.bool_] | IntArray) -> StreamOperations:
         """Some of the events."""
-        return Events(*(column[which] for column in astuple(self)))
+        return StreamOperations(*(column[which] for column in astuple(self)))
 
 
 class TraceData(Frozen, dict=True):
@@ -145,7 +145,7 @@ class TraceData(Frozen, dict=True):
     streams: tuple[str, ...]
     stream_depth: IntArray
     loops: tuple[TraceLoop, ...]
-    listed: Events
+    listed: StreamOperations
     occupancy_dependent: frozenset[int] = field(default_factory=frozenset)
     start: int = 0
     latency: IntArray | None = None
@@ -202,7 +202,7 @@ class TraceData(Frozen, dict=True):
         return bases, end
 
     @cached_property
-    def events(self) -> Events:
+    def events(self) -> StreamOperations:
         """All events, those of regular loops included; events of one process are in program order.
 
         Raises:
@@ -217,7 +217,7 @@ class TraceData(Frozen, dict=True):
                 hint="extrapolate() times traces of regular loops without listing their events",
             )
         parts = [self.listed, *(_expand(i, self.loops[i]) for i in regular)]
-        joined = Events(*map(np.concatenate, zip(*map(astuple, parts), strict=True)))
+        joined = StreamOperations(*map(np.concatenate, zip(*map(astuple, parts), strict=True)))
         return joined.select(np.argsort(joined.loop, kind="stable"))
 
     @cached_property
@@ -256,11 +256,11 @@ class TraceData(Frozen, dict=True):
         return {name: i for i, name in enumerate(self.streams)}
 
 
-def _expand(number: int, loop: TraceLoop) -> Events:
+def _expand(number: int, loop: TraceLoop) -> StreamOperations:
     ops = np.array([(op.kind, op.stream, op.stage) for op in loop.ops or ()], np.int64).reshape(-1, 3)
     kind, stream, stage = (np.tile(column, loop.trip) for column in ops.T)
     iteration = np.repeat(np.arange(loop.trip, dtype=np.int64), len(ops))
-    return Events(np.full(len(kind), number, np.int64), kind, stream, iteration, stage)
+    return StreamOperations(np.full(len(kind), number, np.int64), kind, stream, iteration, stage)
 
 
 LARGEST = 1 << 40

@@ -23,7 +23,18 @@ from allo_dse.common.files import whole_file
 from allo_dse.common.records import Array, Frozen
 
 from ..network.network import ArrayStreams
-from .trace_data import GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop, check_trace
+from .trace_data import (
+    GET,
+    KINDS,
+    PUT,
+    IntArray,
+    LoopOp,
+    StreamOperations,
+    TraceData,
+    TraceError,
+    TraceLoop,
+    check_trace,
+)
 
 COLUMNS = ("loop", "kind", "stream", "iteration")
 MOST_WRITTEN = 1 << 24
@@ -149,7 +160,7 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
         claimed, held = math.prod(shape) * dtype.itemsize, entry.file_size - stream.tell()
         # Deflate expands a byte to at most 1032.
         if dtype.hasobject or claimed != held or entry.file_size > 1032 * entry.compress_size + 1032:
-            what = "Python objects" if dtype.hasobject else f"{claimed:,} bytes, of which {held:,} are there"
+            what = "Python objects" if dtype.hasobject else f"{claimed:,} bytes but has {held:,}"
             raise ValueError(f"{entry.filename} claims to hold {what}")
     with archive.open(entry) as stream:
         return np.lib.format.read_array(stream, allow_pickle=False)
@@ -187,7 +198,7 @@ def _from_arrays(arrays: dict[str, Array], stem: str) -> TraceData:
     )
 
 
-def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> Events:
+def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> StreamOperations:
     """The events of loops without `ops`."""
     columns = {name: _integers(arrays[name], name) for name in COLUMNS}
     lengths = {name: len(column) for name, column in columns.items()}
@@ -202,7 +213,7 @@ def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> Events:
         raise TraceError(f"event {outside[0]} has loop {loop[outside[0]]}, there are {len(loops)}")
     if "stage" not in columns:
         columns["stage"] = _default_stage(loops, loop, kind)
-    events = Events(loop, kind, columns["stream"], columns["iteration"], columns["stage"])
+    events = StreamOperations(loop, kind, columns["stream"], columns["iteration"], columns["stage"])
     regular = np.array([entry.ops is not None for entry in loops], bool)
     return events.select(~regular[loop]) if regular.any() and len(events) else events
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 
 from msgspec import Struct
 
@@ -214,13 +213,11 @@ def _order(kernel: KernelOptions, suggest: Suggest) -> tuple[int, ...]:
     return _orders(rank)[suggest(f"fold.{kernel.kernel}.order", _order_gene(rank))]
 
 
-@cache
 def _orders(rank: int) -> list[tuple[int, ...]]:
     """Return all orders of a kernel's axes; a gene holds the position of one."""
     return list(itertools.permutations(range(rank)))
 
 
-@cache
 def _order_gene(rank: int) -> Gene:
     labels = tuple(" ".join(map(str, order)) for order in _orders(rank))
     return Gene(0, len(labels) - 1, "categorical", labels)

@@ -24,9 +24,6 @@ from .folds import Fold, FoldChoice
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
 
-MOST_KEPT = 10_000
-"""Cached folds: late in a search most proposals are repeats."""
-
 
 class KernelFolds(FoldChoice):
     """Folds of whole kernels by the mapper's rules.
@@ -103,7 +100,7 @@ class KernelFolds(FoldChoice):
         key = (program, tuple(plans))
         if key in self._decided:  # proposals repeat those of the last generations
             return self._decided[key]
-        return keep(self._decided, key, self._fold(program, plans), MOST_KEPT)
+        return keep(self._decided, key, self._fold(program, plans))
 
     def _fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
         space = self.space(program)
@@ -125,7 +122,7 @@ class KernelFolds(FoldChoice):
         key = (program, fold)
         if key in self._respelled:
             return self._respelled[key]
-        return keep(self._respelled, key, self._respell(program.vmg.graph, fold, self._device), MOST_KEPT)
+        return keep(self._respelled, key, self._respell(program.vmg.graph, fold, self._device))
 
     def plans(self, fold: Fold) -> list[KernelPlan]:
         if not isinstance(fold, MeshFold):

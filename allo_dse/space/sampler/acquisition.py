@@ -322,7 +322,7 @@ def log_gain(means: Floats, deviations: Floats, front: Floats, reference: Floats
 
 
 def _improvement(share: Floats) -> Floats:
-    """Expected improvement in standard deviations, by which the mean is better than the best value by `share`."""
+    """Expected improvement in standard deviations, if the mean is better than the best value by `share` of them."""
     share = np.maximum(share, -MOST_DEVIATIONS)
     found: Floats = share * np.exp(log_normal(share)) + np.exp(-(share**2) / 2) / math.sqrt(2 * math.pi)
     return found

@@ -19,7 +19,6 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
 from numbers import Integral
 from typing import Literal, TypeVar
 
@@ -71,7 +70,7 @@ class EvolutionParameters(Struct, frozen=True, dict=True):
     wild: float = 0.05
     modelled: int = 256
 
-    @cached_property
+    @property
     def _phases(self) -> list[tuple[int, int, int]]:
         """First proposal, first generation and generation size of each phase, the last one first.
 
@@ -519,7 +518,6 @@ class Variation:
         return found
 
 
-@cache
 def _group(name: str) -> str:
     """Genes that cross over together: those of one mesh axis."""
     return name.rpartition(".")[0] if name.startswith("fold.") else name

@@ -21,9 +21,9 @@ from allo_dse.eval.evaluator import (
     reported_metrics,
     takes_a_design,
 )
+from allo_dse.space.choices.parameters import parameters_of
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
-from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Candidate, Space
 
 from ..search.lower_bounds import LowerBounds
@@ -80,7 +80,7 @@ class StudySpec:
         reference: Callable[..., Any] | None = None,
         verify_with: Callable[[Any], Mapping[str, Any]] | None = None,
         output_depths: Sequence[int] = (1, 2),
-        schedules: str | Sequence[Any] = (),
+        schedules: str | Sequence[Any] | None = None,
         kernels: Sequence[str] = (),
         evaluator: Evaluator | Callable[[], Evaluator] | Callable[[Design], Any] | None = None,
         check: Callable[[Design], Sequence[Any]] | None = None,
@@ -170,7 +170,7 @@ class StudySpec:
 
         return observed(program, sets_of(self.inputs, program))
 
-    @cached_property
+    @property
     def folds(self) -> FoldChoice:
         """Choice of legal folds of a program.
 
@@ -200,12 +200,13 @@ class StudySpec:
     @property
     def asked(self) -> Asked:
         """The choices beside parameters and folds."""
-        return Asked(self.output_depths, self.schedules, self.kernels)
+        # An evaluator of the study's own need not look at schedules: they would be genes without effect.
+        schedules = () if self.schedules is None and self._evaluator else self.schedules
+        return Asked(self.output_depths, schedules, self.kernels)
 
-    @property
-    def advice(self) -> str:
-        """A hint about choices that the study leaves out; empty if there is none."""
-        return backend_of(self.device).advice(self.asked)
+    def advice(self, program: Program) -> str:
+        """Return a hint about choices that the study leaves out; empty if there is none."""
+        return backend_of(self.device).advice(self.asked, program)
 
     @cached_property
     def space(self) -> Space:

@@ -116,14 +116,8 @@ class BestDesign(Frozen, eq=False, dict=True):
 
     def explain(self) -> str:
         """The design in words."""
-        return "; ".join(filter(None, (explain(self.design, self.record.metrics or {}), self.near, self._checked)))
-
-    @property
-    def _checked(self) -> str:
-        if self.verification is None:
-            return ""
-        verdict = {"yes": "checked", "wrong": "WRONG"}.get(self.verification.verdict, self.verification.verdict)
-        return f"{verdict}: {self.verification.message}".removesuffix(": ")
+        verified = self.verification.explain() if self.verification is not None else ""
+        return "; ".join(filter(None, (explain(self.design, self.record.metrics or {}), self.near, verified)))
 
     def export(self, directory: str | Path) -> list[Path]:
         """Write everything needed to build the design into a directory; returns the files.

@@ -52,13 +52,20 @@ def latency_range_words(metrics: Mapping[str, Any]) -> str:
         cycles = inputs["latency_cycles"]
         others = f" (the slowest of {len(cycles)} sets; the fastest takes {min(cycles):,} cycles)"
         return f"latency of the study's inputs{others if len(cycles) > 1 else ''}: data decides on it"
-    known = metrics.get("latency_range")
+    known, percent = metrics.get("latency_range"), range_percent(metrics)
     if not isinstance(known, Mapping):
         return ""
     if not known.get("measurements"):
-        wide = f": +-{known['percent']:.0f} %" if known.get("percent") else ""
+        wide = f": +-{percent:.0f} %" if percent else ""
         return f"latency not measured for this board, kernel library and program{wide}"
-    return f"latency +-{known['percent']:.0f} %, {known['measurements']} measurements"
+    return f"latency +-{percent:.0f} %, {known['measurements']} measurements"
+
+
+def range_percent(metrics: Mapping[str, Any]) -> float:
+    """Return the per cent within which nine of ten predicted latencies of a design's kind lie; 0 if unknown."""
+    known = metrics.get("latency_range")
+    percent = known.get("percent") if isinstance(known, Mapping) else None
+    return float(percent) if isinstance(percent, int | float) else 0.0
 
 
 def timed_on_words(metrics: Mapping[str, Any]) -> str:
@@ -78,8 +85,8 @@ def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str
         latencies_us: of all designs that satisfy everything, the fastest included.
     """
     known = metrics.get("latency_range") or {}
-    percent, most = known.get("percent"), metrics.get("latency_us", 0.0)
-    if percent is None or not known.get("measurements"):
+    percent, most = range_percent(metrics), metrics.get("latency_us", 0.0)
+    if not percent or not known.get("measurements"):
         return "how good predicted latencies are here is not known: nothing measured was compared" if known else ""
     others = sum(most <= us <= most * (1 + percent / 100) for us in latencies_us) - 1
     if others < 1:

@@ -131,7 +131,7 @@ class Result:
         """Causes that rule out designs, each with the choice most associated with it."""
         return causes_in(self.run_dir)
 
-    @cached_property
+    @property
     def importances(self) -> dict[str, float]:
         """Share of each parameter and part of the mapping in reaching good values of the first objective.
 

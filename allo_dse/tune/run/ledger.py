@@ -14,8 +14,8 @@ from allo_dse.common.processes import no_collections
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import Correction, correction_of
 from allo_dse.eval.evaluator import Evaluator, full_name
+from allo_dse.space.choices.parameters import parameters_of
 from allo_dse.space.regions import regions_with
-from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec

@@ -33,7 +33,7 @@ class RunOptions:
         trials: Designs to evaluate in all, those of earlier runs included.
         time: Time budget of this run: seconds, or 90s, 5m, 1h30m.
         target: Values that one design must reach to end the run, by objective; `--target latency_us=100`.
-        patience: End the search after so many trials without a better design.
+        patience: End the search after this number of trials without a better design.
         gap: End the search when no design can be better than the best by more than this share (5%), proven by bounds.
         workers: 1 evaluates in this process, more in worker processes. [default: 1; with a Ray cluster one per CPU]
         seed: Same seed and one worker: same trials. [default: the earlier run's, or 0]

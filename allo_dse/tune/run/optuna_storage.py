@@ -31,8 +31,7 @@ from ..store.run_info import first_line
 
 R = TypeVar("R")
 
-OPEN_TRIAL_SECONDS = 60.0  # for a design of the front to stay open: most that replace it come sooner
-CLOSE_SECONDS = 60.0  # for the last designs to be copied
+OPEN_TRIAL_SECONDS = 60.0  # for a better design to replace one of the front, and for the last copies
 OPEN_ATTEMPTS, OPEN_SECONDS = 3, 0.5
 MAKING_SECONDS = 60.0  # for another run to create the tables; a remote database is slow at each
 JOURNAL = "journal"
@@ -168,7 +167,7 @@ class StorageCopy:
     def close(self) -> None:
         """Copy the remaining designs."""
         self._waiting.put(None)
-        self._thread.join(CLOSE_SECONDS)
+        self._thread.join(OPEN_TRIAL_SECONDS)
         if self._thread.is_alive():
             self.problem = self.problem or "the storage is too slow: the rest is copied when the run is resumed"
 

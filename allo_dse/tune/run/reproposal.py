@@ -45,7 +45,7 @@ class Reproposal:
         return {**self.__dict__, "skipped": dict(self.skipped)}
 
 
-class _Run(Struct, frozen=True):
+class _LoggedRun(Struct, frozen=True):
     """One run of a log: how it proposed, the lines before it, and its own records."""
 
     how: Session | None
@@ -83,13 +83,13 @@ def propose_again(study: StudySpec, lines: Sequence[bytes], stop_requested: Call
     return found
 
 
-def _runs(lines: Sequence[bytes]) -> Iterator[_Run]:
-    run = _Run(None, [], [], [])
+def _runs(lines: Sequence[bytes]) -> Iterator[_LoggedRun]:
+    run = _LoggedRun(None, [], [], [])
     for position, line in enumerate(lines):
         entry = decode_entry(line)
         if isinstance(entry, Session):
             yield run
-            run = _Run(entry, lines[:position], [], [])
+            run = _LoggedRun(entry, lines[:position], [], [])
         elif isinstance(entry, Record) and not entry.evaluated:
             run.violations.append(entry)
         elif isinstance(entry, Record) and not entry.rung:
@@ -97,7 +97,9 @@ def _runs(lines: Sequence[bytes]) -> Iterator[_Run]:
     yield run
 
 
-def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_requested: Callable[[], str]) -> None:
+def _repeat(
+    study: StudySpec, run: _LoggedRun, how: Session, found: Reproposal, stop_requested: Callable[[], str]
+) -> None:
     """Make the proposals of one run again."""
     scorer = Scorer(study.objectives, study.constraints)
     violations: list[str] = []

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, correction_of
+from allo_dse.space.choices.parameters import parameters_of
 from allo_dse.space.genes import Genes
-from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Space
 
 from ..search.proposer import Outcome

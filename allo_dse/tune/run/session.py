@@ -483,11 +483,8 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
             ledger.write([found])
             verified[best.key] = found
             if not found.ok:
-                what = _VERDICTS.get(found.verdict, "WRONG RESULT")
-                reporter.note(f"{what}: design {best.key} is removed from the front: {found.message}", alarm=True)
-
-
-_VERDICTS = {"deadlock": "DEADLOCK", "not run": "NOT VERIFIED"}
+                words = found.words.upper()
+                reporter.note(f"{words}: design {best.key} is removed from the front: {found.message}", alarm=True)
 
 
 def _verified(study: StudySpec, design: Any, seed: int) -> Verification:

@@ -10,13 +10,13 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.space.sampler.acquisition import REFERENCE_MARGIN
 from allo_dse.space.sampler.pareto import beaten
 
 Points = NDArray[np.float64]
 
 REFERENCE_AFTER = 20  # feasible designs that fix the reference point
 BLOCK = 256  # designs that are compared with the front at once
-REFERENCE_MARGIN = 0.1  # distance beyond the worst of them, as a share of their magnitude
 
 
 def pareto_positions(losses: Points, costs: Points | None = None) -> list[int]:
@@ -72,7 +72,7 @@ def _exclusive(point: NDArray[np.float64], others: Points, reference: NDArray[np
 
 
 @dataclass
-class Front:
+class ParetoFront:
     """The non-dominated designs so far.
 
     Attributes:
@@ -126,7 +126,7 @@ class Front:
         history[done:] = np.nan if self.hypervolume is None else self.hypervolume
         return history
 
-    def volume_up_to(self, reference: Front) -> float | None:
+    def volume_up_to(self, reference: ParetoFront) -> float | None:
         """The hypervolume up to the reference point of another front; None until that is fixed."""
         if reference.reference is None:
             return None
@@ -175,7 +175,7 @@ class Front:
         self._first = []
 
     def _scale(self, points: Points) -> Points:
-        """Losses such that the reference point is 1 everywhere, and 0 lies one magnitude of it below."""
+        """Scale losses: 1 is the reference point in every objective, and 0 lies one magnitude of it below."""
         assert self.reference is not None
         reference = np.array(self.reference)
         found: Points = 1 - (reference - points) / np.maximum(np.abs(reference), 1e-30)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from functools import cached_property
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -28,7 +27,7 @@ class Scorer(Struct, frozen=True, dict=True):
     objectives: Sequence[Objective]
     constraints: Sequence[Constraint]
 
-    @cached_property
+    @property
     def _pick(self) -> Callable[[dict[str, float]], tuple[float, ...]]:
         """Return a function that picks the objective values of a record, at least one."""
         first, *more = [objective.name for objective in self.objectives]

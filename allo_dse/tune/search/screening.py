@@ -11,9 +11,9 @@ import numpy as np
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.eval.backend import with_rewrite
 from allo_dse.mapper.violation import Violation
+from allo_dse.space.choices.parameters import parameters_of
 from allo_dse.space.design import Design
 from allo_dse.space.genes import Genes, Suggest, random_suggest, suggest_from
-from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Candidate, Space
 
 from .early_stop import UNMET

@@ -12,7 +12,7 @@ from allo_dse.eval.calibrate.correction import Correction
 
 from ..store.record import Record
 from .objectives import Objective
-from .pareto_front import Front
+from .pareto_front import ParetoFront
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Tally:
     values: dict[str, tuple[float, ...]] = field(default_factory=dict)
     rungs: dict[int, dict[str, tuple[float, ...] | None]] = field(default_factory=dict)
     best: dict[str, str] = field(default_factory=dict)
-    front: Front = field(init=False)
+    front: ParetoFront = field(init=False)
     statuses: Counter[str] = field(default_factory=Counter)
     infeasible: Counter[str] = field(default_factory=Counter)
     evaluator_seconds: float = 0.0
@@ -45,7 +45,7 @@ class Tally:
     _row: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.front = Front(len(self.objectives), [o.most_loss for o in self.objectives])
+        self.front = ParetoFront(len(self.objectives), [o.most_loss for o in self.objectives])
 
     def add(self, record: Record, values: tuple[float, ...] | None) -> None:
         """Count an evaluated design; `values` are its objective values if it is feasible."""

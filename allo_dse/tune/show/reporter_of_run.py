@@ -92,7 +92,6 @@ def make_reporter(progress: Any) -> Reporter:
     return known[progress]()
 
 
-LIVE_SECONDS = 0.25
 MAX_KILLERS = 5
 
 
@@ -116,7 +115,7 @@ class LiveReporter(QuietReporter):
         self._live.start()
 
     def update(self, view: RunView, last: bool = False) -> None:
-        if self._due(LIVE_SECONDS, last):
+        if self._due(SECONDS, last):
             self._live.update(render(view), refresh=True)
         if last:
             self._live.stop()

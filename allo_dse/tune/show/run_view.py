@@ -209,7 +209,7 @@ def front_table(
         title: what follows the number of designs.
         names: of the objectives, the parameters and the other columns.
         rows: per design a mark such as "knee", the objectives' values, the parameters, and the other cells.
-        designs: on the front, of which the rows may be the first.
+        designs: on the front; the rows may be the first of them.
     """
     objectives, parameters, others = names
 

@@ -159,6 +159,15 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
         return cls(**_fields_of(cls, values))
 
 
+VERDICTS = {
+    "yes": "verified",
+    "wrong": "wrong numbers",
+    "deadlock": "deadlock",
+    "not run": "could not be run",
+}
+"""Results of a verification in words, by `Verification.verdict`."""
+
+
 class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_field="type"):
     """Result of running a design and comparing its numbers.
 
@@ -180,8 +189,16 @@ class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_fiel
 
     @property
     def verdict(self) -> str:
-        """ "yes", "wrong" for wrong numbers, "deadlock" or "not run"."""
+        """A name in `VERDICTS`."""
         return "yes" if self.ok else self.kind or ("deadlock" if self.message.startswith("deadlock") else "wrong")
+
+    @property
+    def words(self) -> str:
+        return VERDICTS.get(self.verdict, self.verdict)
+
+    def explain(self) -> str:
+        """The verdict in words with the details."""
+        return f"{self.words}: {self.message}".removesuffix(": ")
 
     def __str__(self) -> str:
         """The verdict with the rounding error, for a column of a table."""

@@ -24,8 +24,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from allo_dse.common.errors import StudyError
 from allo_dse.common.processes import collect_rarely
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
-from allo_dse.space.choices.parameters import Meaning
-from allo_dse.space.shared_programs import SharedPrograms, learn
+from allo_dse.space.choices.parameters import Meaning, SharedPrograms, learn
 
 from ..declare.pickled_study import PickledStudy
 from ..declare.spec import StudySpec

@@ -13,7 +13,7 @@ import allo_dse as dse
 from allo_dse.backends.fpga.hls.project import emit_kernel
 from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.processes import folding_of
+from allo_dse.eval.execute.run import folding_of
 from allo_dse.mapper.fold.fold_space import fold_choices
 
 from ...support.operator_tables import region

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from allo_dse.backends.npu.evaluator import NpuSimulator
 from allo_dse.backends.npu.launches import ends_together
 from allo_dse.device.device import NpuDevice
-from allo_dse.eval.launches import Part
+from allo_dse.eval.launches import LaunchedDesign
 from allo_dse.space.design import Design
 
 from ...eval.designs import gemm_design, gemm_fold
@@ -36,10 +36,10 @@ def test_two_at_once_take_no_less_than_alone_and_no_more_than_in_turn(
     device = DEVICE.with_options(dram_gb_s=dram_gb_s)
     designs = [_design(which, dram_gb_s) for which in (one, other)]
     alone = [_alone_us(design) for design in designs]
-    ends = ends_together([Part(d, 4 * at, (), 0.0) for at, d in enumerate(designs)], device)
+    ends = ends_together([LaunchedDesign(d, 4 * at, (), 0.0) for at, d in enumerate(designs)], device)
     assert all(end >= us * (1 - 1e-6) for end, us in zip(ends, alone, strict=True))
     assert max(ends) <= sum(alone)
-    in_turn = ends_together([Part(designs[0], 0, (), 0.0), Part(designs[1], 4, (0,), 7.0)], device)
+    in_turn = ends_together([LaunchedDesign(designs[0], 0, (), 0.0), LaunchedDesign(designs[1], 4, (0,), 7.0)], device)
     assert in_turn == pytest.approx([alone[0], sum(alone) + 7.0], rel=1e-5)
 
 
@@ -49,5 +49,5 @@ def test_where_the_dram_is_slow_it_is_what_both_wait_for() -> None:
         design, device = _design(LARGE, dram_gb_s), DEVICE.with_options(dram_gb_s=dram_gb_s)
         # The board's own part of a call is not shared.
         run_us = _alone_us(design) - DEVICE.board.launch_us
-        ends = ends_together([Part(design, 0, (), 0.0), Part(design, 4, (), 0.0)], device)
+        ends = ends_together([LaunchedDesign(design, 0, (), 0.0), LaunchedDesign(design, 4, (), 0.0)], device)
         assert least <= (max(ends) - DEVICE.board.launch_us) / run_us <= most

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.backends.fpga.hls import emit_project
-from allo_dse.eval.processes import folding_of
+from allo_dse.eval.execute.run import folding_of
 from allo_dse.mapper.fold.node_edges import tokens_of
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.budget import SIGNALS, Budget, StepLeft, StopSignals, parse_duration, parse_share
 from allo_dse.tune.search.objectives import maximize, minimize
-from allo_dse.tune.search.pareto_front import Front, hypervolume
+from allo_dse.tune.search.pareto_front import ParetoFront, hypervolume
 from allo_dse.tune.search.promotion import Rung
 
 from ...support.values import present
@@ -209,7 +209,7 @@ def test_a_search_ends_when_its_gap_is_proven(tmp_path: Path) -> None:
 
 
 def test_thresholds_bound_the_front_and_its_hypervolume() -> None:
-    front, rng = Front(2, [0.5, np.inf]), np.random.default_rng(0)
+    front, rng = ParetoFront(2, [0.5, np.inf]), np.random.default_rng(0)
     points = rng.random((60, 2)) + np.array((0.6, 0.0))
     for n, point in enumerate(points[:30]):
         front.add(f"out {n}", point)

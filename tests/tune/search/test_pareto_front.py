@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.common.records import Array
-from allo_dse.tune.search.pareto_front import REFERENCE_AFTER, Front, hypervolume, knee, pareto_positions
+from allo_dse.tune.search.pareto_front import REFERENCE_AFTER, ParetoFront, hypervolume, knee, pareto_positions
 
 POINTS = st.integers(1, 4).flatmap(
     lambda d: st.lists(st.tuples(*[st.integers(0, 5)] * d), min_size=1, max_size=25).map(lambda p: np.array(p, float))
@@ -56,7 +56,7 @@ def test_hypervolume_counts_the_dominated_cells(points: Array) -> None:
 
 @given(POINTS)
 def test_the_front_kept_step_by_step_is_the_front_of_all(points: Array) -> None:
-    front = Front(points.shape[1])
+    front = ParetoFront(points.shape[1])
     for number, point in enumerate(points):
         front.add(str(number), point)
     assert sorted(map(int, front.keys)) == brute_force_front(points)
@@ -64,7 +64,7 @@ def test_the_front_kept_step_by_step_is_the_front_of_all(points: Array) -> None:
 
 @given(st.lists(st.tuples(*[st.integers(1, 50)] * 3), min_size=REFERENCE_AFTER, max_size=60))
 def test_incremental_hypervolume_equals_the_direct_one(rows: Any) -> None:
-    front = Front(3)
+    front = ParetoFront(3)
     for number, row in enumerate(rows):
         front.add(str(number), row)
     reference = np.array(front.reference)
@@ -75,7 +75,7 @@ def test_incremental_hypervolume_equals_the_direct_one(rows: Any) -> None:
 
 @given(st.lists(st.tuples(*[st.integers(1, 50)] * 2), min_size=REFERENCE_AFTER, max_size=40), st.randoms())
 def test_fronts_of_the_same_designs_have_the_same_volume_up_to_one_reference(rows: Any, order: Any) -> None:
-    one, other = Front(2), Front(2)
+    one, other = ParetoFront(2), ParetoFront(2)
     assert one.volume_up_to(other) is None
     for number, row in enumerate(rows):
         one.add(str(number), row)
@@ -99,7 +99,7 @@ def test_empty_front() -> None:
 def test_many_at_once_enter_as_they_would_one_by_one(points: Array, block: Any) -> None:
     points = np.concatenate([points] * (REFERENCE_AFTER // len(points) + 2))
     keys = [str(n) for n in range(len(points))]
-    singly, together = Front(points.shape[1]), Front(points.shape[1])
+    singly, together = ParetoFront(points.shape[1]), ParetoFront(points.shape[1])
     for key, point in zip(keys, points, strict=True):
         singly.add(key, point)
     for start in range(0, len(points), block):

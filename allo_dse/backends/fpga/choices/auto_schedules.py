@@ -15,16 +15,26 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import Frozen
+from allo_dse.common.records import MOST_KEPT, Frozen
 from allo_dse.compiler.program.compiled import REGION, CompiledProgram, Directive
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.space.choice import Answer, Ask, Question
 
-from .nests import BANKS, INTERVALS, MINOR, MOST_COPIES, SHARES, Copies, KernelChains, Nests, Use, needed_banks, uses_of
+from .nests import (
+    BANKS,
+    INTERVALS,
+    MINOR,
+    MOST_COPIES,
+    SHARES,
+    Copies,
+    KernelChains,
+    NestAccess,
+    Nests,
+    needed_banks,
+    uses_of,
+)
 from .schedules import (
     ADDERS_BY,
-    DECIDED_KEPT,
-    PROGRAMS_KEPT,
     Decided,
     DeclaredSchedules,
     ScheduleChoice,
@@ -46,7 +56,7 @@ class _Facts(Frozen):
     """
 
     chains: Sequence[KernelChains]
-    uses: Mapping[str, Sequence[Sequence[Use]]]
+    uses: Mapping[str, Sequence[Sequence[NestAccess]]]
     written: frozenset[str]
     adds_floats: bool
 
@@ -87,9 +97,9 @@ class AutoSchedules(ScheduleChoice[_Answers]):
         super().__init__()
         self._device = device
         self._declared = declared
-        self._facts = lru_cache(PROGRAMS_KEPT)(lambda program: _Facts.of(program, device))
-        self._banks = lru_cache(DECIDED_KEPT)(self._banks_for)
-        self._widths = lru_cache(DECIDED_KEPT)(self._widths_of)
+        self._facts = lru_cache(MOST_KEPT)(lambda program: _Facts.of(program, device))
+        self._banks = lru_cache(MOST_KEPT)(self._banks_for)
+        self._widths = lru_cache(MOST_KEPT)(self._widths_of)
         self.names_kernels = declared is not None and declared.names_kernels
 
     def describe(self) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TypeAlias
 
 from allo_dse.common.records import Frozen
@@ -49,7 +49,6 @@ completely is inside, and the one around it is pipelined.
 """
 
 
-@lru_cache(maxsize=1 << 12)
 def options(levels: tuple[Level, ...], most: int) -> tuple[Copies, ...]:
     """The numbers of copies that a nest can have, ascending; `levels` begin with the outermost loop."""
     found: dict[int, Copies] = {}
@@ -61,7 +60,6 @@ def options(levels: tuple[Level, ...], most: int) -> tuple[Copies, ...]:
     return tuple(sorted(found.values())) or ((1, 0, 1),)
 
 
-@lru_cache(maxsize=1 << 14)
 def at_most(levels: tuple[Level, ...], wanted: int, most: int) -> Copies:
     """Return the option with the most copies up to `wanted`.
 
@@ -253,7 +251,7 @@ class Spread(Frozen):
     dims: tuple[tuple[Linear, frozenset[int]] | None, ...]
 
 
-class Use(Frozen, eq=False, dict=True):
+class NestAccess(Frozen, eq=False, dict=True):
     """An access to an array, with the loops around it, outermost first, and their names."""
 
     array: Array
@@ -302,7 +300,7 @@ def _copies_of(form: Linear | None, unrolled: Unrolled) -> tuple[Linear, frozens
     return None if parts is None else (parts[1], frozenset(addresses_of([parts[0]], unrolled)[:, 0].tolist()))
 
 
-def uses_of(kernel: Kernel) -> tuple[tuple[Use, ...], ...]:
+def uses_of(kernel: Kernel) -> tuple[tuple[NestAccess, ...], ...]:
     """Return the accesses to elements of named arrays, by class."""
     found = []
     for task_class in kernel.classes:
@@ -315,7 +313,7 @@ def uses_of(kernel: Kernel) -> tuple[tuple[Use, ...], ...]:
 
         found.append(
             tuple(
-                Use(array(op.access.array), nest.arrays[op.access.array].shape, op.access.index, loops)
+                NestAccess(array(op.access.array), nest.arrays[op.access.array].shape, op.access.index, loops)
                 for op, loops in _accesses(nest.body, names, ())
                 if op.access is not None and op.access.index and not op.block and "." not in op.access.array
             )
@@ -337,7 +335,7 @@ def _accesses(
             yield node, loops
 
 
-def needed_banks(uses: Iterable[Use], copies: CopiesByLoop) -> dict[Array, dict[int, int]]:
+def needed_banks(uses: Iterable[NestAccess], copies: CopiesByLoop) -> dict[Array, dict[int, int]]:
     """Per array, the banks per dimension (1-based) that spread the accesses of a round.
 
     As many banks as elements where rounds always use the same elements: a window, or a line buffer's lines.
@@ -372,7 +370,6 @@ def _banks(extent: int, rounds: Sequence[Sequence[tuple[Linear, Set[int]]]]) -> 
     return _least_factor(extent, tuple(frozenset(indices) for alike in several for _, indices in alike))
 
 
-@lru_cache(maxsize=1 << 12)
 def _least_factor(extent: int, rounds: tuple[frozenset[int], ...]) -> int:
     """Return the least divisor of an extent for which no two indices of a round have the same remainder.
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import MOST_KEPT, Frozen, replace
 from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import (
     ADDERS,
@@ -37,8 +37,6 @@ from .nests import is_chain
 
 Decided = tuple[tuple[Directive, ...], tuple[tuple[str, int], ...]]
 """Directives, and stream depths by array name."""
-PROGRAMS_KEPT = 256  # whose facts are
-DECIDED_KEPT = 1024
 
 
 A = TypeVar("A", bound=Hashable)
@@ -51,7 +49,7 @@ class ScheduleChoice(QuestionChoice, Generic[A]):
     writes = frozenset({"schedule", "depths"})
 
     def __init__(self) -> None:
-        self._decided = lru_cache(DECIDED_KEPT)(self.decided)
+        self._decided = lru_cache(MOST_KEPT)(self.decided)
 
     @abstractmethod
     def asked(self, program: CompiledProgram, ask: Ask) -> A:
@@ -123,7 +121,7 @@ def pipeline(loop: str, intervals: Parameter | Sequence[int] = (1,)) -> Schedule
 
 
 def unroll(loop: str, factors: Parameter | Sequence[int]) -> ScheduleParameter:
-    """Unroll a loop by one of these factors, of which those count that divide its trips; 1 leaves it as it is."""
+    """Unroll a loop by one of these factors. Only divisors of its trips are offered; 1 leaves it as it is."""
     return ScheduleParameter("unroll", loop, "factor", _numbers(factors, 1, f"unroll({loop})"))
 
 
@@ -209,10 +207,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
         super().__init__()
         self._parameters = tuple(parameters)
         self._device = device
-        self._questions = lru_cache(PROGRAMS_KEPT)(
-            lambda program: tuple(self._question(p, program) for p in parameters)
-        )
-        self._said = lru_cache(None)(ScheduleParameter.directive)  # one for each value of each parameter
+        self._questions = lru_cache(MOST_KEPT)(lambda program: tuple(self._question(p, program) for p in parameters))
         self.names_kernels = any(":" in p.target for p in parameters)
         names = [p.name for p in parameters]
         for name in names:
@@ -228,7 +223,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
             if parameter.kind == "depth":
                 depths.append((parameter.target, int(value)))
             elif not _is_neutral(parameter.kind, value) or (parameter.kind == INTERFACE and parameter.options):
-                directives.append(self._said(parameter, value))
+                directives.append(parameter.directive(value))
         return tuple(directives), tuple(sorted(depths))
 
     def _question(self, parameter: ScheduleParameter, program: CompiledProgram) -> Question:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
+from allo_dse.simulator.depths.front import LOSSES
 from allo_dse.space.choice import Ask, Question, QuestionChoice
 from allo_dse.space.design import Draft
 
-SLOWDOWNS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+SLOWDOWNS = (0.0, *LOSSES)
 
 
 class StreamDepths(QuestionChoice):

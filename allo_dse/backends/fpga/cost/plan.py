@@ -81,7 +81,6 @@ def place_of(task_class: TaskClass, loop: int | None = None, op: int | None = No
 
 
 Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
-_STORAGES_KEPT = 4096
 WIDTHS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
 
 
@@ -209,7 +208,7 @@ class Planner(Frozen, eq=False):
         """Return an array as its directives shape it: one object per outcome, so that caches on it are shared."""
         array = self.nest.arrays[name]
         whole = Storage(array, (None,) * len(array.shape))
-        return once(self._storages, (name, said), lambda: reduce(_stored, said, whole), _STORAGES_KEPT)
+        return once(self._storages, (name, said), lambda: reduce(_stored, said, whole))
 
     def _is_about(self, scope: str) -> bool:
         """Return whether directives of a scope concern the class."""

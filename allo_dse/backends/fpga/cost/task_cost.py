@@ -23,11 +23,11 @@ from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskC
 from allo_dse.compiler.program.tensors import SourceLoop
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.eval.execute.observed_control import Asked, Observed
+from allo_dse.eval.execute.observed_control import DataTest, Observed
 
 from .body_walk import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
 from .loops.control import DELAYED, address_logic, counter_control, fsm, loop_control, port_muxes
-from .loops.effects import Footprint
+from .loops.effects import ArrayUse
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.loop_round import KnownRounds
 from .loops.pipeline import Flat, Pipelined, build, flatten
@@ -36,7 +36,7 @@ from .loops.schedule import Walk
 from .memory import MOST_COPIES, Memories, Storage, addresses_of, copies_of
 from .operators import Unit
 from .plan import Item, Plan, Planned, Planner, place_of, planned, refusal
-from .simplify import simplified
+from .simplify import PACKED, simplified
 
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
 
@@ -310,9 +310,14 @@ class Called(Frozen):
     """
 
     loop: int
-    footprint: Footprint
+    footprint: ArrayUse
     parts: tuple[Part, ...]
     early: int = 0
+
+
+def _needs_ports(item: Any) -> bool:
+    """Return whether an item accesses memory many times, so that ports count."""
+    return isinstance(item, Planned) or (isinstance(item, Op) and item.name in PACKED)
 
 
 class _Task:
@@ -404,7 +409,7 @@ class _Task:
                 assert isinstance(item, Op)
                 assert item.access is not None
                 array = frozenset((item.access.array,))
-                footprint = Footprint(array, array if item.access.write else frozenset(), array | {""})
+                footprint = ArrayUse(array, array if item.access.write else frozenset(), array | {""})
                 run.append(Called(id(item), footprint, tuple(self._moved(item))))
             else:
                 parts += self._in_turn(run, variables, state)
@@ -420,7 +425,7 @@ class _Task:
     def _in_turn(self, run: Sequence[Any], variables: Mapping[int, int], state: Hashable) -> list[Part]:
         """Return the parts of operations, and pipelined loops between them, from a state on."""
         straight = [item for item in run if not isinstance(item, Called)]
-        ordered = any(isinstance(item, Planned) or any(stream_ops(item)) for item in straight)
+        ordered = any(_needs_ports(item) or any(stream_ops(item)) for item in straight)
         if self.device.hls.overlaps_loops and not ordered:
             return self._scheduled(run, variables, state)
         parts: list[Part] = []
@@ -436,7 +441,7 @@ class _Task:
         """
         loops = [item for item in run if isinstance(item, Called)]
         place = tuple(item.loop if isinstance(item, Called) else id(item) for item in run)
-        if any(isinstance(item, Planned) for item in run):  # memory ports count
+        if any(map(_needs_ports, run)):
             if place not in self._pipelines:
                 self._pipelines[place] = build(self._once(run), self.storages, fabric=self.plan.fabric)
             return Rounds(self.task_class, variables, self.observed).parts(self._pipelines[place])
@@ -457,7 +462,7 @@ class _Task:
         for (unit, at), count in walk.started.items():
             self._use([(unit, count)], (place, at) if at or not unit.is_shared else state, (place, at))
         self._states[place] = states - 2 * len(set(starts))
-        answers: dict[Asked, bool] = {}
+        answers: dict[DataTest, bool] = {}
         happens = [event for event in walk.events if self._holds(event, variables, answers)]
         if happens:
             return [Pipe(1, 1, walk.finish + 1, tuple((event.stage, event.kind, event.stream) for event in happens))]
@@ -567,11 +572,11 @@ class _Task:
         body = tuple(items)
         return Flat((Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of((), (), body, ()))
 
-    def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[Asked, bool]) -> bool:
+    def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[DataTest, bool]) -> bool:
         """Return whether a stream operation outside loops happens; `answers` caches the outcome of tests."""
         known = {**variables, **dict(event.copies)}
         for test, side in event.tests:
-            if isinstance(test, Asked):
+            if isinstance(test, DataTest):
                 if test not in answers and self.observed is not None:
                     answers[test] = bool(self.observed.holds(test.site, 1)[0])
                 found = answers.get(test)
@@ -585,10 +590,10 @@ class _Task:
         return True
 
     def _moved(self, op: Op) -> list[Part]:
-        """A block between array and stream, an element per cycle."""
+        """A block of several words between array and stream, an element per cycle."""
         assert op.stream is not None
         assert op.direction is not None
-        cycles = op.block + self.device.hls.loop_extra
+        cycles = math.prod(op.block) + self.device.hls.loop_extra
         move: list[Part] = [Wait(cycles)]
         token = Pipe(1, 1, 1, ((0, op.direction, op.stream),))
         self._states[id(op)] = 2

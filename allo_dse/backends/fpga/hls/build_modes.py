@@ -100,7 +100,7 @@ class CSimulation:
     def __init__(self, project: HlsProject, *, compiler: str | None = None, seconds: float = 60.0) -> None:
         if project.externals:
             raise SimulationError(
-                f"C simulation: {project.top} calls vendor kernels, for which there is no C++ here",
+                f"C simulation: {project.top} calls vendor kernels, which have no C++ here",
                 hint="compile the written project together with their sources",
             )
         self.project = project

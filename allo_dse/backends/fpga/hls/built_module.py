@@ -7,7 +7,7 @@ from typing import Any
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.built_module import Built, missing_results, returned_values, show_warnings
-from allo_dse.eval.processes import folding_of
+from allo_dse.eval.execute.run import folding_of
 from allo_dse.mapper.program import load_program
 
 from .build_modes import CSIM, CSimulation, check_mode, run_mode

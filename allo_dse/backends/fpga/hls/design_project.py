@@ -11,9 +11,9 @@ from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.observation import Inputs
+from allo_dse.eval.execute.run import folding_of
 from allo_dse.eval.golden_data import golden_data
 from allo_dse.eval.inputs import Smaller
-from allo_dse.eval.processes import folding_of
 from allo_dse.eval.tolerances import tolerances_of
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design

@@ -266,7 +266,7 @@ def rounds(subject: Subject) -> Iterator[Violation]:
     seconds = sum((len(own) - 1) * max(own) ** 3 for own in rounds.values()) * SECONDS_PER_ROUNDS_CUBED
     if seconds > MOST_COMPARING_S:
         most = max(map(max, rounds.values()))
-        detail = f"Allo compares nodes round by round, of which there are up to {most:,}; use larger tiles"
+        detail = f"Allo compares every two rounds of a tensor's nodes, up to {most:,} rounds each; use larger tiles"
         yield Violation("allo_rounds", "tensors", math.ceil(seconds), MOST_COMPARING_S, detail)
 
 

@@ -282,7 +282,7 @@ def _run(rows: list[list[Stream]], number: int) -> Adjacent:
 
 
 def _step(one: Stream, other: Stream, along: int | None) -> tuple[int | None, tuple[int, ...]] | None:
-    """Return the dimension and distance by which a stream continues another at all times; None if it does not."""
+    """Return the dimension and distance at which a stream always continues another; None if it does not."""
     first, second = one[0], other[0]
     if first.tiles.shape != second.tiles.shape or {i.node for i in one} & {i.node for i in other}:
         return None

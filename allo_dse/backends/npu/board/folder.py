@@ -20,13 +20,12 @@ from allo_dse.eval.inputs import asked, directions
 from allo_dse.eval.tolerances import limits_of, tolerances_of
 from allo_dse.space.design import Design
 
+from ..allo.rules import FIFO_DEPTH
 from ..movement.layout_plan import layouts_on
 from . import build, folding
 from .program_source import NotCut, program_files
 
 BUILD, FOLDING, GOLDEN, LIMITS = "build.py", "allo_folding.py", "golden.npz", "limits.npz"
-ALLO_FIFO_DEPTH = 2
-"""Depth of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
 
 
 def allo_artifacts(design: Design, sources: Sources) -> Artifacts:
@@ -90,6 +89,6 @@ def _not_taken(design: Design) -> list[str]:
     notes = []
     depths = design.buffering
     for what, depth in (("input", depths.input_depth), ("output", depths.output_depth)):
-        if depth != ALLO_FIFO_DEPTH:
-            notes.append(f"object FIFOs of {what} tensors of depth {depth}: Allo makes {ALLO_FIFO_DEPTH}")
+        if depth != FIFO_DEPTH:
+            notes.append(f"object FIFOs of {what} tensors of depth {depth}: Allo makes {FIFO_DEPTH}")
     return [*notes, "the placement in placement.json: Allo places by itself"]

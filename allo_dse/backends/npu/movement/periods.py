@@ -114,7 +114,7 @@ class PeriodTable:
         return tuple(self.schedule(group, periods) for group in groups)
 
     def schedule(self, group: NodeGroup, periods: int) -> GroupSchedule:
-        """The schedule of one group with so many periods."""
+        """Return the schedule of one group with this number of periods."""
         return group.once(self._schedule, periods)
 
     def _most_periods(self, group: NodeGroup) -> int:

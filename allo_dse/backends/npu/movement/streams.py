@@ -71,7 +71,7 @@ class Step(Frozen):
 
     Attributes:
         parts: the channels it gets from, and those that it puts to then; again where another get follows a put.
-        ticks: of the work, all of which comes before it puts anything.
+        ticks: of the work, which ends before its first put.
     """
 
     parts: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]

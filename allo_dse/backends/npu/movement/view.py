@@ -1,18 +1,196 @@
-"""Data that checks and plans derive from a folded graph, whatever the device."""
+"""Channels, links, periods and stream depths that checks and plans derive from a folded graph, whatever the device."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
+import numpy as np
+
 from allo_dse.common.records import Frozen, replace
-from allo_dse.eval.token_exchange import NeededDepths, exchange_depths
+from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.eval.token_exchange import NeededDepths, exchange_depths, smallest_depths
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.groups import NodeGroup
+from allo_dse.mapper.graph.program_graph import ProgramGraph
+from allo_dse.mapper.graph_algorithms import DisjointSets
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.run_result import RunResult
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
 
 from .flows import GroupTiles
 from .links import StreamLinks, link_streams
+from .movement import Channel
 from .periods import GroupSchedule, period_table
-from .stream_depths import is_forest, known_depths, needed_depths
-from .streams import Links, stream_links
+from .streams import LeafUses, Links, Steps, leaf_steps, slots, stream_links, write_steps
+
+PERIODS = 3
+"""A period leaves every FIFO as it found it, or hands on to the next what that one hands on too."""
+
+
+def needed_depths(
+    schedules: Sequence[GroupSchedule], links: Links, known: dict[bytes, NeededDepths] | None = None
+) -> NeededDepths:
+    """The smallest depths at which the graph runs, none less than declared; arrays are lowered one after the other.
+
+    Args:
+        known: what other graphs need, by what their nodes exchange: many folds exchange the same tokens.
+    """
+    search, known = _Search.of(schedules, links), {} if known is None else known
+    found = _known(search.one_of_alike(), known)
+    # Nodes that wait for each other are reported for the whole graph.
+    return _known(search, known) if found.blocked else found
+
+
+def known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
+    """Start the table of needed depths by what nodes exchange, as `ProgramGraph.once` keeps it."""
+    return {}
+
+
+def _known(search: _Search, known: dict[bytes, NeededDepths]) -> NeededDepths:
+    if search.key not in known:
+        known[search.key] = smallest_depths(search)
+    return known[search.key]
+
+
+def is_forest(channels: Iterable[Channel]) -> bool:
+    """Return whether at most one path connects any two nodes, so that no FIFO can block another path."""
+    sets = DisjointSets[int]()
+    return all(sets.join(source, target) for source, target, _ in channels)
+
+
+class _Exchange(Frozen, eq=False, dict=True):
+    """Operations of a node on its channels over a number of periods.
+
+    Attributes:
+        digest: equal for nodes that do the same.
+        kinds: the leaves' distinct steps.
+        codes: per leaf, its position in `kinds`.
+    """
+
+    digest: bytes
+    kinds: list[list[tuple[Steps, int]]]
+    codes: IntArray
+    periods: int
+
+    @cached_property
+    def table(self) -> Table:
+        table, codes = Table(), self.codes
+        starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+        lengths = np.diff(np.append(starts, len(codes)))
+        with table.repeat(self.periods):
+            table.wait(1)
+            for code, length in zip(codes[starts].tolist(), lengths.tolist(), strict=True):
+                with table.repeat(length):
+                    write_steps(table, 0, self.kinds[code])
+        return table
+
+
+class _Search(Frozen, dict=True):
+    """Runs of the graph's token exchange at different depths.
+
+    Every FIFO is a pair of streams, as in the timing model: full slots one way and free slots the other way, so that a
+    step holds its slots from its gets to its puts.
+
+    Attributes:
+        channels: the FIFOs.
+        processes: what each node does, and the positions of its channels.
+        declared: depth of every stream array; arrays are lowered in this order.
+        most_tokens: no FIFO has to hold more.
+    """
+
+    channels: Sequence[Channel]
+    processes: Sequence[tuple[_Exchange, list[int]]]
+    declared: Mapping[str, int]
+    most_tokens: int
+
+    @staticmethod
+    def of(schedules: Sequence[GroupSchedule], links: Links) -> _Search:
+        numbers = {channel: number for number, channel in enumerate(sorted(links.depth))}
+        processes: list[tuple[_Exchange, list[int]]] = []
+        most_tokens = 0
+        for schedule, own in zip(schedules, links.groups, strict=True):
+            periods = min(schedule.periods, PERIODS)
+            exchange = schedule.group.once(_exchange, own.uses, periods)
+            most_tokens = max(most_tokens, own.uses.tokens * periods)
+            processes += [(exchange, [numbers[channel] for channel in channels]) for channels in own.channels]
+        declared = {name: depth for (_, _, name), depth in links.depth.items()}
+        return _Search(list(numbers), processes, declared, most_tokens)
+
+    def one_of_alike(self) -> _Search:
+        """Return one of the graph's equal parts without common FIFOs, else the whole graph.
+
+        The needs of one such part are the needs of all.
+        """
+        nodes = [(exchange, own) for exchange, own in self.processes if own]  # others never wait
+        sets = DisjointSets[int]()
+        for _, own in nodes:
+            for channel in own:
+                sets.join(own[0], channel)
+        groups = sets.groups()
+        place = {channel: (part, at) for part, own in enumerate(groups) for at, channel in enumerate(own)}
+        parts: list[list[tuple[_Exchange, list[int]]]] = [[] for _ in groups]
+        for exchange, own in nodes:
+            parts[place[own[0]][0]].append((exchange, [place[channel][1] for channel in own]))
+        names = [[self.channels[channel][2] for channel in own] for own in groups]
+        does = [[(exchange.digest, own) for exchange, own in part] for part in parts]
+        if not groups or any((part, own) != (does[0], names[0]) for part, own in zip(does, names, strict=True)):
+            return self
+        channels = [self.channels[n] for n in groups[0]]
+        return replace(self, channels=channels, processes=parts[0])
+
+    @cached_property
+    def key(self) -> bytes:
+        """Key that is equal for graphs whose nodes, in order, exchange the same tokens through equally deep FIFOs."""
+        number: dict[bytes, int] = {}
+        processes = [(number.setdefault(one.digest, len(number)), channels) for one, channels in self.processes]
+        names = [name for _, _, name in self.channels]
+        text = repr((list(number), processes, names, list(self.declared.items()), self.most_tokens))
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+    @cached_property
+    def _network(self) -> Network:
+        """The network at depths of 1."""
+        builder = NetworkBuilder()
+        builder.streams(np.ones(2 * len(self.channels), np.int64), latency=0)
+        for exchange, channels in self.processes:
+            builder.process(exchange.table, [stream for n in channels for stream in (2 * n, 2 * n + 1)])
+        return builder.build()
+
+    def run(self, depth: Mapping[str, int]) -> RunResult:
+        depths, initial = slots([depth[name] for _, _, name in self.channels])
+        found = table_engine().rerun(self._network.at(depths, initial), self._last.get("run"))
+        self._last["run"] = found
+        return found
+
+    @cached_property
+    def _last(self) -> dict[str, RunResult]:
+        """The last run, whose memory the next one uses."""
+        return {}
+
+    def full(self, result: RunResult) -> set[str]:
+        return {name for _, (_, _, name) in self._waiting(result, room=True)}
+
+    def blocked(self, result: RunResult) -> tuple[str, ...]:
+        return tuple(f"core {node} waits for {name}" for node, (_, _, name) in self._waiting(result))
+
+    def _waiting(self, result: RunResult, *, room: bool = False) -> list[tuple[int, Channel]]:
+        """The nodes that wait for each other; `room`: those that wait for a free slot."""
+        assert result.deadlock is not None
+        waiting = result.deadlock.cycle or result.deadlock.blocked
+        return [(b.node, self.channels[b.stream // 2]) for b in waiting if not room or b.stream % 2]
+
+
+def _exchange(_: NodeGroup, uses: LeafUses, periods: int) -> _Exchange:
+    """Return the operations of a group's nodes on their channels over a number of periods."""
+    every = [leaf_steps(0, own) for own in uses.kinds]
+    kinds = [own for at, own in enumerate(every) if own not in every[:at]]
+    # Leaves that use channels in another order may do the same.
+    codes = np.array([kinds.index(own) for own in every])[uses.codes]
+    text = repr((kinds, periods)).encode()
+    return _Exchange(hashlib.blake2b(codes.tobytes() + text, digest_size=16).digest(), kinds, codes, periods)
 
 
 class MappingView(Frozen, eq=False, dict=True):

@@ -21,7 +21,7 @@ from ..movement.movement import LOCKS_PER_END, WORD_BYTES
 from .array import FIRST_CORE_ROW, MEMORY_ROW, SHIM_ROW, Link, Tile
 from .placed_design import Infeasible, PlacedDesign
 from .preferences import wire_costs
-from .problem import Placement, Problem
+from .problem import Assignment, Problem
 from .router import Net, Tree, nets_of, numbered, route, routed
 
 # Placement as a constraint model for CP-SAT: which tile each node is on, which streams run through shared memory.
@@ -153,7 +153,7 @@ class PlacementModel:
             for excess in self.excesses
         )
 
-    def read(self, solver: cp_model.CpSolver, columns: Sequence[int]) -> Placement:
+    def read(self, solver: cp_model.CpSolver, columns: Sequence[int]) -> Assignment:
         """The solution that a solver found."""
         tiles = tuple(next(tile for tile, here in places.items() if solver.boolean_value(here)) for places in self.on)
         owners: list[Tile | None] = []
@@ -162,7 +162,7 @@ class PlacementModel:
                 owners.append(None)
             else:
                 owners.append(tiles[stream.source if solver.boolean_value(self.at_source[number]) else stream.target])
-        return Placement(tiles, tuple(columns), tuple(owners))
+        return Assignment(tiles, tuple(columns), tuple(owners))
 
 
 MAX_REASONS = 8
@@ -175,7 +175,7 @@ _WORK = 20.0  # for a full search; about as many seconds on an idle machine
 _REASONS = 1.0
 
 
-def search(problem: Problem, start: Placement | None, deadline: float) -> PlacedDesign | Infeasible:
+def search(problem: Problem, start: Assignment | None, deadline: float) -> PlacedDesign | Infeasible:
     """Tiles, columns and routes, or the limits in the way.
 
     Args:
@@ -200,7 +200,7 @@ def search(problem: Problem, start: Placement | None, deadline: float) -> Placed
 
 def _quick(
     model: PlacementModel, deadline: float, work: float = _WORK
-) -> tuple[cp_model.CpSolverStatus, Placement | None]:
+) -> tuple[cp_model.CpSolverStatus, Assignment | None]:
     """A placement with short wires, with the columns of the plan.
 
     Args:
@@ -217,7 +217,7 @@ def _quick(
     return status, model.read(solver, [transfer.column for transfer in model.problem.transfers])
 
 
-def _exact(problem: Problem, start: Placement | None, deadline: float) -> PlacedDesign | Infeasible:
+def _exact(problem: Problem, start: Assignment | None, deadline: float) -> PlacedDesign | Infeasible:
     model = JointModel(problem)
     if start is not None:
         model.hint(start)
@@ -432,7 +432,7 @@ class JointModel(PlacementModel):
 
     # -- solutions ----------------------------------------------------------------------------------------------------
 
-    def hint(self, placement: Placement) -> None:
+    def hint(self, placement: Assignment) -> None:
         """Start the search from a placement that could not be routed."""
         for places, tile in zip(self.on, placement.tiles, strict=True):
             for other, literal in places.items():

@@ -131,7 +131,7 @@ class PlacedDesign(Pictured):
             parts.append(f"{_several(len(self.owners) - routed, 'stream')} in shared memory, {routed} routed")
         return ", ".join([*parts, f"{self.link_count} wires between switches"])
 
-    @cached_property
+    @property
     def link_count(self) -> int:
         """Links between switches that are used, counted once per route."""
         return sum(hop.target.side != "dma" for route in self.routes for hop in route.hops)

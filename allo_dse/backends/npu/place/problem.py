@@ -97,7 +97,7 @@ class Problem(Frozen, dict=True):
         return [flow.tensor for flow in self.flows_of[node][direction == "out"]]
 
 
-class Placement(Frozen):
+class Assignment(Frozen):
     """An answer without routes.
 
     Attributes:

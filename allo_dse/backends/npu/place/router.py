@@ -18,7 +18,7 @@ from allo_dse.mapper.graph.ports import Direction
 from ..movement.movement import Transfer
 from .array import MEMORY_ROW, OPPOSITE, SHIM_ROW, Link, Tile
 from .placed_design import Hop, PlacedDesign, Port, Route, RouteKind
-from .problem import Placement, Problem
+from .problem import Assignment, Problem
 
 Tree = tuple[Link, ...]
 """The links of a route in an order in which each one starts at the source or at the end of an earlier one."""
@@ -55,7 +55,7 @@ class _Wires:
 
 
 def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | None:
-    """A tree for each net such that no link carries more than it can; None when none was found."""
+    """Return a tree for each net within the capacity of all links; None when none was found."""
     wires = _Wires(capacity)
     for link in capacity:
         wires.by_tile.setdefault(link.source, []).append(link)
@@ -133,7 +133,7 @@ def _back(tile: Tile, came: Mapping[Tile, Link]) -> list[Link]:
 _End = tuple[str, str, int]
 
 
-def nets_of(problem: Problem, placement: Placement) -> list[Net]:
+def nets_of(problem: Problem, placement: Assignment) -> list[Net]:
     """Return the nets to route: transfers, flows, then streams; a stream in shared memory has no target."""
     nets = []
     for transfer, column in zip(problem.transfers, placement.columns, strict=True):
@@ -160,7 +160,7 @@ class _Numbers:
         return self.taken[key]
 
 
-def numbered(problem: Problem, placement: Placement, trees: Sequence[Tree]) -> PlacedDesign | None:
+def numbered(problem: Problem, placement: Assignment, trees: Sequence[Tree]) -> PlacedDesign | None:
     """Number the channels and ports of routed nets; None when a memory tile's banks do not hold the descriptors.
 
     Cores and shim tiles have one bank of descriptors, and a switch connects any port with any other: only the channels
@@ -264,7 +264,7 @@ def _ends(number: int, transfer: Transfer) -> list[tuple[str, str, int, int]]:
 # Heuristic routes and channels of a placement.
 
 
-def routed(problem: Problem, placement: Placement) -> PlacedDesign | None:
+def routed(problem: Problem, placement: Assignment) -> PlacedDesign | None:
     """Routes and channels for a placement, when its memory and shim tiles hold and the quick router finds routes."""
     if not _columns_hold(problem, placement):
         return None
@@ -272,7 +272,7 @@ def routed(problem: Problem, placement: Placement) -> PlacedDesign | None:
     return None if trees is None else numbered(problem, placement, trees)
 
 
-def _columns_hold(problem: Problem, placement: Placement) -> bool:
+def _columns_hold(problem: Problem, placement: Assignment) -> bool:
     """Return whether the shim channels, bytes and locks of every column suffice; numbering channels checks the
     banks."""
     limits = problem.limits

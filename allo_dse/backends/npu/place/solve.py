@@ -15,7 +15,7 @@ from allo_dse.mapper.violation import Violation
 
 from .placed_design import Infeasible, PlacedDesign
 from .preferences import cheapest
-from .problem import Placement, Problem
+from .problem import Assignment, Problem
 from .router import routed
 
 # Limits that depend on the placement of nodes and transfers; all others hold for any placement.
@@ -54,9 +54,9 @@ def solve(problem: Problem, *, time_limit_s: float = 10.0) -> PlacedDesign | Inf
     return search(problem, start, deadline)
 
 
-def _apart(problem: Problem) -> Placement | None:
+def _apart(problem: Problem) -> Assignment | None:
     """Place nodes on the cores that suit their flows best; None if there are streams, or a core lacks something."""
     limits = problem.limits.core_limits
     if problem.streams or any(needs[what] > limits[what] for needs in problem.needs for what in needs):
         return None
-    return Placement(cheapest(problem), tuple(transfer.column for transfer in problem.transfers), ())
+    return Assignment(cheapest(problem), tuple(transfer.column for transfer in problem.transfers), ())

@@ -32,7 +32,6 @@ from ...data.analysis import (
 from ...data.progress import why_none
 from ...data.runs import Board, Ref
 from ...data.selection import label, text
-from ...data.table import REASONS
 from ...exports import exported, reproduce_text
 from ...figures.design import bound_figure, resources_figure
 from ...figures.style import Figure, Theme, theme
@@ -49,10 +48,6 @@ _EXPORTS = (
     ("json", "JSON", "Everything the log says about the design"),
     ("build", "Build files", "Mapping, parameters, metrics and a build script, zipped"),
 )
-
-
-_VERDICTS = {"yes": ("verified", "good"), **{verdict: (words, "bad") for verdict, words in REASONS.items()}}
-"""Words and colour of what a verification found."""
 
 
 def register(app: Dash, context: Context) -> None:
@@ -275,8 +270,8 @@ def _title(board: Board, ref: Ref) -> list[Component]:
     verification = run.verified.get(key)
     checked: Component = html.Span("not verified", className="badge plain")
     if verification is not None:
-        words, how = _VERDICTS[verification.verdict]
-        checked = html.Span(words, className=f"badge {how}", title=verification.message)
+        how = "good" if verification.ok else "bad"
+        checked = html.Span(verification.words, className=f"badge {how}", title=verification.message)
     where = f"{board.names[ref.run]} · trial {run.columns['number'].value(ref.row)} · {run.facts.device_name}"
     badge = html.Span(state, className=f"badge {kind}")
     return [html.H2(["Design ", html.Code(key)]), badge, checked, html.Span(where, className="hint")]

@@ -18,7 +18,7 @@ from allo_dse.backends.fpga.hls.build_modes import load_results, save_arguments
 from allo_dse.common.errors import AlloDseError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.processes import folding_of
+from allo_dse.eval.execute.run import folding_of
 from allo_dse.lang.schedule import build
 from allo_dse.mapper.fold.fold_space import fold_choices
 from allo_dse.mapper.fold.vmg import VMG

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.fpga.hls.report_trace import timed_by_report
-from allo_dse.backends.fpga.hls.retime import _function
+from allo_dse.backends.fpga.hls.retime import _function, timed_by_report
 from allo_dse.backends.fpga.report import Cycles, HlsLoop, HlsReport, Module
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import replace

@@ -101,6 +101,6 @@ def test_nodes_with_more_rounds_than_allo_compares_in_minutes() -> None:
 
     assert refused(8, 1024) == []
     (reason,) = refused(8, 2048)
-    assert reason.startswith("time in which Allo compares nodes on tensors: needs 542 s, has 120 s")
+    assert reason.startswith("time that Allo takes to compare nodes on tensors: needs 542 s, has 120 s")
     assert "up to 2,048" in reason
     assert refused(1, 8192) == []

@@ -10,7 +10,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.npu.mapping import NpuMapping
-from allo_dse.backends.npu.movement.stream_depths import _Search, needed_depths
+from allo_dse.backends.npu.movement.view import _Search, needed_depths
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.token_exchange import NeededDepths, smallest_depths
 from allo_dse.lang import install

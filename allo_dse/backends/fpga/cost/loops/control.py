@@ -21,7 +21,7 @@ DELAYED = 3
 
 
 def bits_for(count: int) -> int:
-    """Return the width of a counter of so many values."""
+    """Return the width of a counter up to `count`, in bits."""
     return max(1, count.bit_length())
 
 

@@ -55,7 +55,7 @@ class Effects(Frozen):
         return tuple(array for array in arrays if array in self.stored)
 
 
-class Footprint(Frozen):
+class ArrayUse(Frozen):
     """Arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
 
     used: Set[str] = frozenset()

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.affine import Test, decided
-from allo_dse.eval.execute.observed_control import Asked
+from allo_dse.eval.execute.observed_control import DataTest
 
-Guard = tuple[Test | Asked, bool]
+Guard = tuple[Test | DataTest, bool]
 """A condition, and the side of it."""
 
 
@@ -37,7 +37,7 @@ class StreamEvent(Frozen):
 def may_happen(event: StreamEvent) -> bool:
     """Return whether conditions on the variables of unrolled loops allow a stream operation in its copy."""
     copies = dict(event.copies)
-    return all(isinstance(test, Asked) or decided(test, copies) in (None, side) for test, side in event.tests)
+    return all(isinstance(test, DataTest) or decided(test, copies) in (None, side) for test, side in event.tests)
 
 
 # Timing of a task as nested parts: waits, pipelined loops, repetitions.

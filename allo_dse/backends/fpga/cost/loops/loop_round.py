@@ -24,7 +24,7 @@ from ..memory import Accesses, Memories, Storage, Unrolled, addresses_of, busies
 from ..plan import Item, Plan, Planned, planned, sources_in, substituted
 from ..simplify import simplified
 from .binding import Addresses, by_array
-from .effects import Effects, Element, Footprint, Use, effects_of
+from .effects import ArrayUse, Effects, Element, Use, effects_of
 from .events import may_happen
 from .schedule import Walk
 from .sums import Time
@@ -209,8 +209,8 @@ class _Writer(Frozen):
     """Writer of the copies of some loops: each is a loop of one round, with its variable as a constant inside.
 
     Attributes:
-        cuts: by variable, the values with which another part of a loop begins. every: the variables of loops of which
-            each copy is a part.
+        cuts: by variable, the values at which another part of a loop begins.
+        every: the variables of loops whose copies are parts of their own.
     """
 
     cuts: Mapping[int, Set[int]]
@@ -256,8 +256,6 @@ class _Writer(Frozen):
 
 Level = tuple[Item, ...]
 _Made = TypeVar("_Made")
-_NESTS_KEPT = 4096
-"""Cached nests of one program, in all schedules."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,11 +288,11 @@ class Round:
         return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after)))
 
     @cached_property
-    def footprint(self) -> Footprint:
+    def footprint(self) -> ArrayUse:
         """Arrays that all its levels use; loops with streams, as memory of no name, follow one another."""
         used = {op.access.array for op, _ in self.whole.uses if op.access is not None}
         streams = {"" for op in ops_of(self.everything) if op.direction}
-        return Footprint(used, self.whole.stored, self.accesses.keys() | streams)
+        return ArrayUse(used, self.whole.stored, self.accesses.keys() | streams)
 
     @cached_property
     def _updated(self) -> frozenset[str]:
@@ -335,7 +333,7 @@ class Round:
         """Return the memories of its arrays."""
         return Memories.of({array: storages[array] for array in self.arrays}, self.device)
 
-    @cached_property
+    @property
     def _copies(self) -> int:
         """Loads and stores of all copies."""
         return sum(copies_of(unrolled) for _, unrolled in accesses(self.everything, {}))
@@ -372,7 +370,7 @@ class Round:
             return False
         return all(form is not None and not form.variables & moving for form in index)
 
-    @cached_property
+    @property
     def early_addresses(self) -> Mapping[str, Accesses]:
         """Loads that are done before the loop, by array."""
         return by_array(self.early)
@@ -387,7 +385,7 @@ class Round:
         """The same as different addresses."""
         return {array: Addresses.of(group) for array, group in self.accesses.items()}
 
-    @cached_property
+    @property
     def _loads(self) -> Mapping[str, Accesses]:
         return by_array(use for use in self._inside if not (use[0].access and use[0].access.write))
 
@@ -466,7 +464,7 @@ class KnownRounds:
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
         """Return the cached result of `made` for a loop that `planned` returned; other loops are made each time."""
         # The loop is kept, and so its number, as well.
-        return cast(_Made, once(self._of_loops, id(loop), lambda: (loop, made()), _NESTS_KEPT)[1])
+        return cast(_Made, once(self._of_loops, id(loop), lambda: (loop, made()))[1])
 
     def planned(self, task_class: TaskClass, plan: Plan, pids: Mapping[int, int]) -> tuple[Item, ...]:
         """Return the result of `planned` for a task of the class, cached by nest.
@@ -481,6 +479,6 @@ class KnownRounds:
             said = tuple((number, plan.loops[number]) for number in sources if number in plan.loops)
             key = (own, place, said, tuple(pids.values()))
             made = partial(planned, (node,), plan, pids, self.device.hls.pipeline_loops)
-            nest: tuple[Item, ...] = once(self._nests, key, made, _NESTS_KEPT)
+            nest: tuple[Item, ...] = once(self._nests, key, made)
             found += nest
         return tuple(found)

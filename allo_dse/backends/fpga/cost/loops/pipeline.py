@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,9 +25,11 @@ from ..plan import Item, Planned
 from .binding import Addresses, muxes
 from .effects import Effects, Element, Index, Use
 from .events import StreamEvent
-from .loop_round import KnownRounds, Round
 from .schedule import Walk
 from .sums import Time
+
+if TYPE_CHECKING:
+    from .loop_round import KnownRounds, Round
 
 # Values carried between rounds of a pipelined loop, and the interval that they allow.
 
@@ -378,7 +381,7 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int])
 def _is_loop_like(item: Item) -> bool:
     """Return whether an item needs a loop of its own: blocks move between array and stream element by element."""
     return any(
-        inner.block > 0 if isinstance(inner, Op) else isinstance(inner, Planned) and inner.mode != "unroll"
+        bool(inner.block) if isinstance(inner, Op) else isinstance(inner, Planned) and inner.mode != "unroll"
         for inner in walk((item,))
     )
 

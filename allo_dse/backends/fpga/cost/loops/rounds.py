@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,13 @@ from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.affine import everywhere, forms_of
 from allo_dse.compiler.program.compiled import TaskClass
-from allo_dse.eval.execute.observed_control import Asked, Observed
+from allo_dse.eval.execute.observed_control import DataTest, Observed
 
 from ..plan import place_of, refusal
 from .events import Again, Guard, Part, Pipe, StreamEvent, Wait
-from .pipeline import Pipelined
+
+if TYPE_CHECKING:
+    from .pipeline import Pipelined
 
 MOST_OPERATIONS = 1 << 18
 """Stream operations of one repetition that are told apart."""
@@ -98,11 +100,11 @@ class Rounds(Frozen):
         for event in reversed(alike.values()):
             first = min(first, event.level + 1)
             for test, _ in event.tests:
-                if isinstance(test, Asked) and self.observed is None:
+                if isinstance(test, DataTest) and self.observed is None:
                     raise refusal(
                         "whether this stream operation happens depends on data", place_of(self.task_class, op=event.op)
                     )
-                if isinstance(test, Asked):
+                if isinstance(test, DataTest):
                     first = 0
                     continue
                 used = {variable for form in forms_of(test) for variable in form.variables}
@@ -129,19 +131,19 @@ class Rounds(Frozen):
             for n in inside:
                 test, side = events[n].tests[depth]
                 known = {**grid, **dict(events[n].copies)}
-                holds_there = answers[test] if isinstance(test, Asked) else everywhere(test, known)
+                holds_there = answers[test] if isinstance(test, DataTest) else everywhere(test, known)
                 reached[n] = reached[n] & (np.asarray(holds_there) == side)
         return reached
 
-    def _answers(self, guards: list[tuple[Guard, NDArray[np.bool_]]]) -> dict[Asked, NDArray[np.bool_]]:
+    def _answers(self, guards: list[tuple[Guard, NDArray[np.bool_]]]) -> dict[DataTest, NDArray[np.bool_]]:
         """Return the rounds in which data-dependent conditions held. A round decides all copies that it reaches, in
         order.
         """
-        sites: dict[int, dict[Asked, NDArray[np.bool_]]] = {}
+        sites: dict[int, dict[DataTest, NDArray[np.bool_]]] = {}
         for (test, _), reached in guards:
-            if isinstance(test, Asked):
+            if isinstance(test, DataTest):
                 sites.setdefault(test.site, {})[test] = reached
-        found: dict[Asked, NDArray[np.bool_]] = {}
+        found: dict[DataTest, NDArray[np.bool_]] = {}
         for site, copies in sites.items():
             assert self.observed is not None
             ordered = sorted(copies, key=lambda asked: [value for _, value in asked.copies])

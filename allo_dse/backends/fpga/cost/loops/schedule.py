@@ -20,12 +20,12 @@ from allo_dse.compiler.ir.affine import decided
 from allo_dse.compiler.ir.nest import Access, Branch, Op
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
-from allo_dse.eval.execute.observed_control import Asked
+from allo_dse.eval.execute.observed_control import DataTest
 
 from ..memory import Memories
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
-from .effects import Element, Footprint, Shape, apart, shape_of
+from .effects import ArrayUse, Element, Shape, apart, shape_of
 from .events import Guard, StreamEvent
 from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
 
@@ -188,7 +188,7 @@ class Walk:
         self._take(rest, cycle)
         self._hold(op, cycle, kept=1)
 
-    def call(self, loop: Footprint, least: int) -> int:
+    def call(self, loop: ArrayUse, least: int) -> int:
         """Return the state that starts a pipelined loop, a module that the next state awaits.
 
         Args:
@@ -373,7 +373,7 @@ class Walk:
         ends, outcomes, clocks, lasts, last, finishes = [], [], [], [], dict(self.last), [self.finish]
         # In a copy of an unrolled loop its variable is a constant, and only one side remains.
         taken = decided(branch.test, dict(self.copies))
-        test = Asked(branch.site, self.copies) if branch.test is None else branch.test
+        test = DataTest(branch.site, self.copies) if branch.test is None else branch.test
         for number, side in enumerate(branch.sides):
             self.tests = (*outer, (test, number == 0))
             self.path = (*path, (branch.condition, number == 0))
@@ -493,7 +493,7 @@ class Walk:
         last = self.events[len(self.events) - per_copy :]
         previous = self.events[len(self.events) - 2 * per_copy : len(self.events) - per_copy]
         steps = [event.stage - earlier.stage for event, earlier in zip(last, previous, strict=True)]
-        asked = [any(isinstance(test, Asked) for test, _ in event.tests) for event in last]
+        asked = [any(isinstance(test, DataTest) for test, _ in event.tests) for event in last]
         place = len(self.copies)  # of this loop's variable among those of the loops around an event
         for copy in range(3, loop.trips):
             value = (loop.variable, loop.first + copy * loop.step)
@@ -502,7 +502,7 @@ class Walk:
                 copies = (*event.copies[:place], value, *event.copies[place + 1 :])
                 tests = event.tests
                 if asks:
-                    tests = tuple((t.at(*value) if isinstance(t, Asked) else t, side) for t, side in tests)
+                    tests = tuple((t.at(*value) if isinstance(t, DataTest) else t, side) for t, side in tests)
                 self.events.append(
                     StreamEvent(
                         stage, event.kind, event.stream, event.op, tests, copies, event.level, event.after, event.path

@@ -16,7 +16,8 @@ from allo_dse.lang.types import DType
 
 
 NATIVE_BITS = (8, 16, 32, 64)
-INDEX_BITS = 32
+INT_BITS = 32
+"""Width of `int`: of indices, and of a number written alone."""
 _FLOATS = {16: "half", 32: "float", 64: "double"}
 
 
@@ -62,7 +63,7 @@ class Element(Frozen):
 
 
 BOOL = Element("bool", 1)
-INDEX = Element("int", INDEX_BITS)
+INDEX = Element("int", INT_BITS)
 
 
 def element_of(type_: ir.Type) -> Element:
@@ -104,8 +105,6 @@ _PRECEDENCE |= {"==": 8, "!=": 8, "&": 7, "^": 6, "|": 5, "&&": 4, "||": 3, "?":
 RING = frozenset({"+", "-", "*", "&", "|", "^"})
 """Operators whose low bits depend on the low bits of their operands only."""
 _LONGEST = 90
-INT_BITS = 32
-"""Width of a number written alone."""
 _INT32 = range(-(1 << 31) + 1, 1 << 31)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import StreamArray, StreamPort
 from allo_dse.compiler.schedule.edges import EDGE_DEPTH
-from allo_dse.eval.processes import Folding
+from allo_dse.eval.execute.run import Folding
 
 from ...linear import IndexSum
 from ..cpp.expressions import LOCALS, Names, element_of_dtype
@@ -70,7 +70,7 @@ class _Node:
         return self.known[key]
 
 
-class _Task(Frozen, eq=False, dict=True):
+class _UnfoldedTask(Frozen, eq=False, dict=True):
     plan: ClassPlan
     function: TaskFunction
     pid: tuple[int, ...]
@@ -104,7 +104,7 @@ class _Folded(Frozen):
 
     top: Top
     folding: Folding
-    tasks: dict[int, _Task]
+    tasks: dict[int, _UnfoldedTask]
     fifos: dict[int, _Fifo]
     written: frozenset[str]
     tiles: Mapping[tuple[str, str], TileMover]
@@ -155,7 +155,7 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: Ed
     return [*streamed, *edges("put"), *texts]
 
 
-def _tile_movers(folding: Folding, tasks: Mapping[int, _Task]) -> dict[tuple[str, str], TileMover]:
+def _tile_movers(folding: Folding, tasks: Mapping[int, _UnfoldedTask]) -> dict[tuple[str, str], TileMover]:
     """Return the movers of tiles of tensors that stay in DRAM, by tensor and "in" or "out"."""
     movers: dict[tuple[str, str], TileMover] = {}
     for number, members in enumerate(folding.nodes):
@@ -169,7 +169,7 @@ def _tile_movers(folding: Folding, tasks: Mapping[int, _Task]) -> dict[tuple[str
     return movers
 
 
-def _tasks(top: Top, plans: Sequence[ClassPlan]) -> dict[int, _Task]:
+def _tasks(top: Top, plans: Sequence[ClassPlan]) -> dict[int, _UnfoldedTask]:
     """The tasks that do something, by task id."""
     program, found = top.program, {}
     first = {kernel.name: start for kernel, start in zip(program.kernels, program.first_task, strict=False)}
@@ -177,7 +177,7 @@ def _tasks(top: Top, plans: Sequence[ClassPlan]) -> dict[int, _Task]:
         if plan.symbol in top.functions:
             for pid in plan.members.tolist():
                 local = int(np.ravel_multi_index(tuple(pid), plan.kernel.mesh))
-                task = _Task(plan, top.functions[plan.symbol], tuple(pid), local)
+                task = _UnfoldedTask(plan, top.functions[plan.symbol], tuple(pid), local)
                 found[first[plan.kernel.name] + local] = task
     return found
 
@@ -224,7 +224,7 @@ def _declare(folded: _Folded) -> None:
             fifo.place = f"{name}[{position}]" if dims else name
 
 
-def _value(folded: _Folded, node: _Node, task: _Task, parameter: Parameter) -> str | int | Slot:
+def _value(folded: _Folded, node: _Node, task: _UnfoldedTask, parameter: Parameter) -> str | int | Slot:
     """An argument of a task's call inside its node."""
     if parameter.kind == "pid":
         return task.pid[parameter.number]
@@ -258,7 +258,7 @@ def _tile_stream(folded: _Folded, node: _Node, port: PortPlan, does: str) -> str
     return node.parameter((name, does), mover.streams, f"hls::stream< {port.word} > &{{}}", mover.stream(node.number))
 
 
-def _stream(folded: _Folded, node: _Node, task: _Task, binding: StreamPort | StreamArray) -> str:
+def _stream(folded: _Folded, node: _Node, task: _UnfoldedTask, binding: StreamPort | StreamArray) -> str:
     if isinstance(binding, StreamArray):
         carrier, name = folded.top.carriers[binding.name], folded.top.stream_names[binding.name]
         dims = "".join(f"[{n}]" for n in carrier.dims)

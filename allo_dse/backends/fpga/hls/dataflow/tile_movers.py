@@ -95,7 +95,7 @@ class TileMover:
         """
         name, moves = tensor_name(self.tensor), self._moves()
         if arrival.word != self.ports[0].word or arrival.words * arrival.lanes != math.prod(self.tensor.shape):
-            raise AlloDseError(f"HLS C++: {self.tensor.name} comes in other words than those in which it is loaded")
+            raise AlloDseError(f"HLS C++: {self.tensor.name} arrives in words of another size than it is loaded in")
         pointer = top.stream(self.tensor, argument, arrival, writes=False)
         receive, memory, there = (top.names.new(f"{one}_{name}") for one in ("receive", "memory", "there"))
         top.lines += [

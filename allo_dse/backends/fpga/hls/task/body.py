@@ -157,7 +157,7 @@ class Body:
         self.line(closing)
 
     def label(self, source: LoopSource) -> str:
-        """A label for a loop, by which reports name it."""
+        """Return a new label for a loop; reports use it."""
         label = self.labels.new(source.label)
         self.sources[label] = source
         return label
