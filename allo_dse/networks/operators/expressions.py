@@ -584,10 +584,6 @@ def _named(name: str, *operands: Expr) -> Expr:
     return (name, *operands)
 
 
-def _without_attributes(function: Callable[[Expr], Expr], x: Expr, _: Attribute) -> Expr:
-    return function(x)
-
-
 def _selu(x: Expr, number_of: Attribute) -> Expr:
     return _elu(x, number_of("alpha", 1.67326319217681884765625), number_of("gamma", 1.05070102214813232421875))
 
@@ -608,7 +604,7 @@ _PLAIN: dict[str, Callable[[Expr], Expr]] = {
     **{name.title(): partial(_named, name) for name in _FUNCTIONS},
 }
 UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
-    **{name: partial(_without_attributes, function) for name, function in _PLAIN.items()},
+    **{name: lambda x, _, of=function: of(x) for name, function in _PLAIN.items()},
     "Celu": lambda x, a: _celu(x, a("alpha", 1)),
     "Elu": lambda x, a: _elu(x, a("alpha", 1)),
     "Dequantize": lambda x, a: ("mul", ("sub", x, number(a("zero", 0))), number(a("scale", 1))),

@@ -315,11 +315,6 @@ class Called(Frozen):
     early: int = 0
 
 
-def _needs_ports(item: Any) -> bool:
-    """Return whether an item accesses memory many times, so that ports count."""
-    return isinstance(item, Planned) or (isinstance(item, Op) and item.name in PACKED)
-
-
 class _Task:
     """Builds one task.
 
@@ -425,7 +420,7 @@ class _Task:
     def _in_turn(self, run: Sequence[Any], variables: Mapping[int, int], state: Hashable) -> list[Part]:
         """Return the parts of operations, and pipelined loops between them, from a state on."""
         straight = [item for item in run if not isinstance(item, Called)]
-        ordered = any(_needs_ports(item) or any(stream_ops(item)) for item in straight)
+        ordered = any(isinstance(item, Planned) or any(stream_ops(item)) for item in straight)
         if self.device.hls.overlaps_loops and not ordered:
             return self._scheduled(run, variables, state)
         parts: list[Part] = []
@@ -441,7 +436,8 @@ class _Task:
         """
         loops = [item for item in run if isinstance(item, Called)]
         place = tuple(item.loop if isinstance(item, Called) else id(item) for item in run)
-        if any(map(_needs_ports, run)):
+        # Ports of memories count.
+        if any(isinstance(item, Planned) or (isinstance(item, Op) and item.name in PACKED) for item in run):
             if place not in self._pipelines:
                 self._pipelines[place] = build(self._once(run), self.storages, fabric=self.plan.fabric)
             return Rounds(self.task_class, variables, self.observed).parts(self._pipelines[place])
