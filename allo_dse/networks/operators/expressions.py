@@ -604,7 +604,7 @@ _PLAIN: dict[str, Callable[[Expr], Expr]] = {
     **{name.title(): partial(_named, name) for name in _FUNCTIONS},
 }
 UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
-    **{name: lambda x, _, of=function: of(x) for name, function in _PLAIN.items()},
+    **{name: partial(lambda of, x, _: of(x), function) for name, function in _PLAIN.items()},
     "Celu": lambda x, a: _celu(x, a("alpha", 1)),
     "Elu": lambda x, a: _elu(x, a("alpha", 1)),
     "Dequantize": lambda x, a: ("mul", ("sub", x, number(a("zero", 0))), number(a("scale", 1))),
