@@ -43,10 +43,10 @@ TILED = {"add", "sub", "mul", "div", "exp"}
 REDUCTIONS = ("row_sum", "row_max", "row_min")
 LOWEST, HIGHEST = "-3.4028234663852886e38", "3.4028234663852886e38"  # of float32
 
-_FUNCTIONS = ("exp", "log", "sqrt", "sin", "cos")
-_ARITHMETIC = {"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}"}
 _SCALARS = {
-    **_ARITHMETIC, **{name: f"allo.{name}({{0}})" for name in _FUNCTIONS},
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
+    "exp": "allo.exp({0})", "log": "allo.log({0})", "sqrt": "allo.sqrt({0})", "sin": "allo.sin({0})",
+    "cos": "allo.cos({0})",
     "round": "{0} + 12582912.0 - 12582912.0",  # 1.5 * 2**23: float32 has no fractions there
 }  # fmt: skip
 _CHOICES = {
@@ -55,9 +55,8 @@ _CHOICES = {
 }  # fmt: skip
 """The value, a condition, and the value if that is true."""
 _NUMPY = {
+    **{name: text.replace("allo", "np") for name, text in _SCALARS.items()},
     "round": "np.rint({0})",
-    **_ARITHMETIC,
-    **{name: f"np.{name}({{0}})" for name in _FUNCTIONS},
     **{"max": "np.maximum({0}, {1})", "min": "np.minimum({0}, {1})", "where": "np.where({0} > 0.5, {1}, {2})"},
     **{name: f"np.float32(1) * ({{0}} {sign} {{1}})" for name, sign in (("gt", ">"), ("ge", ">="), ("eq", "=="))},
     **{f"row_{name}": f"{{0}}.{name}(axis=1, keepdims=True)" for name in ("sum", "max", "min")},
@@ -580,10 +579,6 @@ def silu(x: Expr) -> Expr:
 Attribute = Callable[[str, float], float]
 
 
-def _named(name: str, *operands: Expr) -> Expr:
-    return (name, *operands)
-
-
 def _selu(x: Expr, number_of: Attribute) -> Expr:
     return _elu(x, number_of("alpha", 1.67326319217681884765625), number_of("gamma", 1.05070102214813232421875))
 
@@ -592,25 +587,19 @@ def _hard_sigmoid(x: Expr, slope: float, offset: float) -> Expr:
     return ("min", ("max", ("add", ("mul", x, number(slope)), number(offset)), number(0)), number(1))
 
 
-_PLAIN: dict[str, Callable[[Expr], Expr]] = {
-    "Abs": _abs,
-    "Erf": _erf,
-    "Gelu": gelu,
-    "Relu": relu,
-    "Sigmoid": sigmoid,
-    "Silu": silu,
-    "Softplus": _softplus,
-    "Tanh": tanh,
-    **{name.title(): partial(_named, name) for name in _FUNCTIONS},
-}
 UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
-    **{name: partial(lambda of, x, _: of(x), function) for name, function in _PLAIN.items()},
+    "Abs": lambda x, _: _abs(x),
     "Celu": lambda x, a: _celu(x, a("alpha", 1)),
+    "Cos": lambda x, _: ("cos", x),
     "Elu": lambda x, a: _elu(x, a("alpha", 1)),
+    "Erf": lambda x, _: _erf(x),
+    "Exp": lambda x, _: ("exp", x),
+    "Gelu": lambda x, _: gelu(x),
     "Dequantize": lambda x, a: ("mul", ("sub", x, number(a("zero", 0))), number(a("scale", 1))),
     "HardSigmoid": lambda x, a: _hard_sigmoid(x, a("alpha", 0.2), a("beta", 0.5)),
     "HardSwish": lambda x, _: ("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
     "LeakyRelu": lambda x, a: ("where", ("gt", x, number(0)), x, ("mul", x, number(a("alpha", 0.01)))),
+    "Log": lambda x, _: ("log", x),
     "Mish": lambda x, _: ("mul", x, tanh(_softplus(x))),
     "Neg": lambda x, _: ("mul", x, number(-1)),
     "Not": lambda x, _: ("sub", number(1), x),
@@ -619,30 +608,27 @@ UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     "Quantize": lambda x, a: (
         "add", quantized(x, *(number(a(one, 0)) for one in ("scale", "low", "high"))), number(a("zero", 0)),
     ),
+    "Relu": lambda x, _: relu(x),
     "Selu": _selu,
+    "Sigmoid": lambda x, _: sigmoid(x),
     "Sign": lambda x, _: ("sub", ("gt", x, number(0)), ("gt", number(0), x)),
+    "Silu": lambda x, _: silu(x),
+    "Sin": lambda x, _: ("sin", x),
+    "Softplus": lambda x, _: _softplus(x),
     "Softsign": lambda x, _: ("div", x, ("add", _abs(x), number(1))),
+    "Sqrt": lambda x, _: ("sqrt", x),
     "Swish": lambda x, a: ("mul", x, sigmoid(("mul", x, number(a("alpha", 1))))),
+    "Tanh": lambda x, _: tanh(x),
     "ThresholdedRelu": lambda x, a: ("where", ("gt", x, number(a("alpha", 1))), x, number(0)),
 }  # fmt: skip
 """ONNX's functions of an element, given how to read a number of the node."""
 
 _OPERATIONS = {
-    "Add": "add",
-    "And": "mul",
-    "Div": "div",
-    "Equal": "eq",
-    "Greater": "gt",
-    "GreaterOrEqual": "ge",
-    "Max": "max",
-    "Min": "min",
-    "Mul": "mul",
-    "Or": "max",
-    "Sub": "sub",
-    "Sum": "add",
+    **{"Add": "add", "And": "mul", "Div": "div", "Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge", "Max": "max"},
+    **{"Min": "min", "Mul": "mul", "Or": "max", "Sub": "sub", "Sum": "add"},
 }
 BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
-    **{name: partial(_named, operation) for name, operation in _OPERATIONS.items()},
+    **{name: partial(lambda op, a, b: (op, a, b), op) for name, op in _OPERATIONS.items()},
     "Less": lambda a, b: ("gt", b, a),
     "LessOrEqual": lambda a, b: ("ge", b, a),
     "PRelu": lambda a, b: ("where", ("gt", a, number(0)), a, ("mul", a, b)),
