@@ -376,24 +376,13 @@ def _beyond(mapping: FpgaMapping, parts: Mapping[str, Resources]) -> Iterator[Vi
 def partition_conflicts(mapping: FpgaMapping) -> list[str]:
     """Return sentences about tensors of at least two kernels whose partition does not serve all of them.
 
-    Each names the uses by kernel, those that wait last.
+    Each names the uses by kernel, those that wait last; of a kernel that of the class that waits longest.
 
     Raises:
         SimulationError: where control depends on data.
     """
-    found = []
-    for tensor, by_kernel in _uses(mapping).items():
-        uses = sorted(by_kernel.values(), key=lambda use: use[0] > 0)
-        if len(uses) > 1 and uses[-1][0]:
-            banks = max(banks for _, banks, _ in uses)
-            found.append(f"the {banks} bank{'s' * (banks > 1)} of {tensor} {', '.join(words for *_, words in uses)}")
-    return found
-
-
-def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, int, str]]]:
-    """By tensor and kernel the interval of the loop that waits longest for ports, 0 if none does, banks, and words."""
-    found: dict[str, dict[str, tuple[int, int, str]]] = {}
-    classes = {(k.name, c.name): (k, c, pid) for uses in mapping.vmg.uses.classes for k, c, pid in uses}
+    uses: dict[str, dict[str, tuple[int, int, str]]] = {}
+    classes = {(k.name, c.name): (k, c, pid) for own in mapping.vmg.uses.classes for k, c, pid in own}
     for kernel, task_class, pid in classes.values():
         place = f"{kernel.name} ({kernel.location})" if kernel.location is not None else kernel.name
         cost = mapping.cost(task_class, pid)
@@ -404,6 +393,12 @@ def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, int, str]]]:
                 ii, loop = max(slow, default=(0, ""))
                 waits = f"are too few for {place}, whose loop {loop} waits for their ports (interval {ii})"
                 own = ii, storage.banks, waits if ii else f"serve {place}"
-                uses = found.setdefault(tensors[storage.array.argument], {})
-                uses[kernel.name] = max(uses.get(kernel.name, own), own, key=lambda use: use[0])
+                of_tensor = uses.setdefault(tensors[storage.array.argument], {})
+                of_tensor[kernel.name] = max(of_tensor.get(kernel.name, own), own, key=lambda use: use[0])
+    found = []
+    for tensor, by_kernel in uses.items():
+        ordered = sorted(by_kernel.values(), key=lambda use: use[0] > 0)
+        if len(ordered) > 1 and ordered[-1][0]:
+            banks = max(banks for _, banks, _ in ordered)
+            found.append(f"the {banks} bank{'s' * (banks > 1)} of {tensor} {', '.join(words for *_, words in ordered)}")
     return found

@@ -457,7 +457,7 @@ class _Task:
             begun = start + 2
         for (unit, at), count in walk.started.items():
             self._use([(unit, count)], (place, at) if at or not unit.is_shared else state, (place, at))
-        self._states[place] = states - 2 * len(set(starts))
+        self._states[place] = states
         answers: dict[DataTest, bool] = {}
         happens = [event for event in walk.events if self._holds(event, variables, answers)]
         if happens:
@@ -603,8 +603,8 @@ class _Task:
         choices = 0
         for unit, states in self._used.items():
             parts.append((unit.resources, max(users.total() for users in states.values())))
-            needed = {user: n for users in states.values() for user, n in users.items()}
-            choices += sum(needed.values()) * (len(needed) > 1)
+            # A loop needs its operators in two states.
+            choices += sum(users.total() for users in states.values()) // 2 * (len(states) > 2)
         rules = self.device.hls
         control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
         for p in self._pipelines.values():
@@ -613,7 +613,7 @@ class _Task:
             control.append(address_logic(rules, once.early_addresses, self.storages))
         control += [counter_control(rules, trips) for trips in self._sequential.values()]
         # Each loop is a module that a state starts and one awaits.
-        control.append(fsm(rules, sum(self._states.values()) + sum(2 + p.early for p in self._pipelines.values())))
+        control.append(fsm(rules, sum(self._states.values()) + sum(p.early for p in self._pipelines.values())))
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
         # Operands of operators that several loops share are chosen.
         muxes += round(rules.mux_lut_per_input * 3 * choices)

@@ -58,9 +58,9 @@ class Effects(Frozen):
 class ArrayUse(Frozen):
     """Arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
 
-    used: Set[str] = frozenset()
-    stored: Set[str] = frozenset()
-    ported: Set[str] = frozenset()
+    used: Set[str]
+    stored: Set[str]
+    ported: Set[str]
 
 
 def effects_of(body: Iterable[Item], before: Iterable[Item] = (), after: Iterable[Item] = ()) -> Effects:
