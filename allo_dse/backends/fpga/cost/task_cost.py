@@ -178,7 +178,7 @@ class LoopCost(Frozen):
     Attributes:
         names: of the loops that were flattened into it, outermost first; "" for loops of tile operations.
         trips: rounds of one execution, of the longest where they differ; cycles: what it takes.
-        times: how often it is executed. rounds: of all executions together.
+        times: how often it is executed.
         limit: what its interval comes from.
         variable: value number of the innermost loop's variable.
     """
@@ -190,7 +190,6 @@ class LoopCost(Frozen):
     cycles: int
     times: int
     limit: str
-    rounds: int = 0
     variable: int = -1
 
 
@@ -419,9 +418,8 @@ class _Task:
 
     def _in_turn(self, run: Sequence[Any], variables: Mapping[int, int], state: Hashable) -> list[Part]:
         """Return the parts of operations, and pipelined loops between them, from a state on."""
-        straight = [item for item in run if not isinstance(item, Called)]
-        ordered = any(isinstance(item, Planned) or any(stream_ops(item)) for item in straight)
-        if self.device.hls.overlaps_loops and not ordered:
+        straight = (item for item in run if not isinstance(item, Called))
+        if self.device.hls.overlaps_loops and not any(isinstance(i, Planned) or any(stream_ops(i)) for i in straight):
             return self._scheduled(run, variables, state)
         parts: list[Part] = []
         for _, group in itertools.groupby(run, key=lambda item: isinstance(item, Called) and id(item)):
@@ -553,14 +551,10 @@ class _Task:
         flat, key = loop.flat, loop.flat.loops[-1].variable
         names = tuple(level.name for level in flat.loops)
         cycles = loop.cycles + self.device.hls.loop_extra
-        own = LoopCost(names, flat.trips, loop.ii, loop.depth, cycles, times, loop.limit, times * flat.trips, key)
+        own = LoopCost(names, flat.trips, loop.ii, loop.depth, cycles, times, loop.limit, key)
         other = self._loops.get(key, own)
         if other is not own:
-            own = replace(
-                max(own, other, key=lambda cost: cost.trips),
-                times=own.times + other.times,
-                rounds=own.rounds + other.rounds,
-            )
+            own = replace(max(own, other, key=lambda cost: cost.trips), times=own.times + other.times)
         self._loops[key] = own
 
     def _once(self, items: Sequence[Item]) -> Flat:

@@ -65,7 +65,7 @@ class Walk:
         load_cycles: by array the cycles until its ports deliver the next load.
         early: ids of loads that are done before the loop.
         held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
-        fused: by value, products that are part of an addition. macs, products: those that its DSP makes with registers,
+        fused: by value, the operators of products that are part of an addition. macs, products: those that its DSP makes with registers,
             and those that it may make instead.
         started: by operator and cycle, how many operations start.
         sums: by value, what is added up. handed: by element, what was stored last.
@@ -98,7 +98,7 @@ class Walk:
     tests: tuple[Guard, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     path: tuple[tuple[int, bool], ...] = ()
-    fused: dict[int, Op] = field(default_factory=dict)
+    fused: dict[int, Unit] = field(default_factory=dict)
     macs: dict[int, Op] = field(default_factory=dict)
     products: dict[int, Op] = field(default_factory=dict)
     started: Counter[tuple[Unit, int]] = field(default_factory=Counter)
@@ -133,8 +133,9 @@ class Walk:
 
     def _fuse(self, items: tuple[Item, ...]) -> None:
         """Remember products that only feed an addition: one DSP with its registers does both."""
-        self.fused.update(found := multiply_adds(items, self.device))
-        self.macs.update({v: op for v, op in found.items() if (mac := multiply_add(op, self.device)) and mac.latency})
+        found = multiply_adds(items, self.device)
+        self.fused.update((v, mac) for v, op in found.items() if (mac := multiply_add(op, self.device)))
+        self.macs.update((v, op) for v, op in found.items() if self.fused[v].latency)
 
     def _op(self, op: Op) -> None:
         if op.direction is not None:
@@ -164,8 +165,7 @@ class Walk:
             self._take(op.inputs, done[0] - unit.latency)
             self._hold(op, done[0], kept=int(unit.resources.dsp > 0 and float_name(op) is None))
             if op.outputs[0] not in self.fused:
-                part = next((self.fused[v] for v in op.inputs if v in self.fused), None)
-                built = (part and multiply_add(part, self.device)) or unit
+                built = next((self.fused[v] for v in op.inputs if v in self.fused), unit)
                 self.started[built, done[0] - unit.latency] += self._alike_copies
             if unit.latency:
                 self.pipelined.update(op.outputs)
