@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -280,16 +280,15 @@ def planned_cost(
     parts = task.whole(items, pids)
     if observed is not None:
         observed.require_used()
-    lost = tuple(_not_pipelined(items, {n for n, said in plan.loops.items() if said.interval is not None}))
+    asked = {number for number, said in plan.loops.items() if said.interval is not None}
+    loops = (one for one in walk(items) if isinstance(one, Planned) and one.mode == "sequential")
+    lost = tuple(
+        (loop.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled")
+        for loop in loops
+        if loop.source in asked
+        for inner in [next((one.name for one in outermost(loop.body) if one.varies), "")]
+    )
     return TaskCost(parts, task.loops, task.logic(), task.storages, task.operations, lost, task.interval)
-
-
-def _not_pipelined(items: Iterable[Item], asked: Set[int]) -> Iterator[tuple[str, str]]:
-    """Yield the loops of these numbers in the source that are not pipelined, each with the reason."""
-    for item in walk(items):
-        if isinstance(item, Planned) and item.source in asked and item.mode == "sequential":
-            inner = next((one.name for one in outermost(item.body) if one.varies), "")
-            yield item.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled"
 
 
 @lru_cache(maxsize=4096)
@@ -618,8 +617,8 @@ class _Task:
     def _users(self) -> dict[str, tuple[int, int, int]]:
         """Return by memory the loops, and pieces of code between them, that use it or store to it, and their ports."""
         found: dict[str, tuple[int, int, int]] = {}
-        rounds = [p.flat.round.whole for p in self._pipelines.values()]
-        pieces: list[Any] = [(Counter(op.access.array for op, _ in r.uses if op.access), r.stored) for r in rounds]
+        rounds = [p.flat.round for p in self._pipelines.values()]
+        pieces: list[Any] = [({a: len(uses) for a, uses in r.accesses.items()}, r.whole.stored) for r in rounds]
         pieces += [(walk.loads + walk.stores, walk.stores.keys()) for walk, *_ in self._walks.values()]
         for uses, stored in pieces:
             for array, count in uses.items():

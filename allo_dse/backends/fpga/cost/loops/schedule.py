@@ -65,8 +65,8 @@ class Walk:
         load_cycles: by array the cycles until its ports deliver the next load.
         early: ids of loads that are done before the loop.
         held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
-        fused: by value, the operators of products that are part of an addition. macs, products: those that its DSP makes with registers,
-            and those that it may make instead.
+        fused: by value, operators of products that are part of an addition. macs, products: those that its DSP makes
+            with registers, and those that it may make instead.
         started: by operator and cycle, how many operations start.
         sums: by value, what is added up. handed: by element, what was stored last.
         loads, stores: how many there are of each array. busy: by memory, the first cycle after its uses. free: by
