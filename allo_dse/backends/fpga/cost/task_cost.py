@@ -178,7 +178,7 @@ class LoopCost(Frozen):
     Attributes:
         names: of the loops that were flattened into it, outermost first; "" for loops of tile operations.
         trips: rounds of one execution, of the longest where they differ; cycles: what it takes.
-        times: how often it is executed.
+        times: how often it is executed. rounds: of all executions together.
         limit: what its interval comes from.
         variable: value number of the innermost loop's variable.
     """
@@ -190,6 +190,7 @@ class LoopCost(Frozen):
     cycles: int
     times: int
     limit: str
+    rounds: int = 0
     variable: int = -1
 
 
@@ -550,10 +551,11 @@ class _Task:
         flat, key = loop.flat, loop.flat.loops[-1].variable
         names = tuple(level.name for level in flat.loops)
         cycles = loop.cycles + self.device.hls.loop_extra
-        own = LoopCost(names, flat.trips, loop.ii, loop.depth, cycles, times, loop.limit, key)
+        own = LoopCost(names, flat.trips, loop.ii, loop.depth, cycles, times, loop.limit, times * flat.trips, key)
         other = self._loops.get(key, own)
         if other is not own:
-            own = replace(max(own, other, key=lambda cost: cost.trips), times=own.times + other.times)
+            longest, rounds = max(own, other, key=lambda cost: cost.trips), own.rounds + other.rounds
+            own = replace(longest, times=own.times + other.times, rounds=rounds)
         self._loops[key] = own
 
     def _once(self, items: Sequence[Item]) -> Flat:
