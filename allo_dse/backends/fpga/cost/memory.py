@@ -125,8 +125,8 @@ class Storage:
 
     def in_lutram(self, device: FpgaDevice) -> bool:
         """Return whether its banks are LUTRAM."""
-        small = self.place in ("auto", "onchip") and self.bank_words * self.array.bits <= device.arrays.lutram_bits
-        return small or self.place == "lutram"
+        small = self.bank_words * self.array.bits <= device.arrays.lutram_bits
+        return (small and self.place in ("auto", "onchip")) or self.place == "lutram"
 
     def resources(self, device: FpgaDevice, copies: int = 1) -> Resources:
         """Return its resources; `copies` is 2 for a double buffer."""

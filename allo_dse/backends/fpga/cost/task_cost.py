@@ -397,14 +397,13 @@ class _Task:
                 # Of loads that rounds have in common the first is in the state that ends the loop before; inside a loop
                 # it follows the state that tests the end of that, and the last one is awaited.
                 early = self._pipelines[flat.loops[-1].variable].early
-                early += (early > 0) * (-1 if outermost else 1)
+                early += early and (-1 if outermost else 1)
                 run.append(Called(flat.loops[-1].variable, flat.round.footprint, made, early))
             elif moved:
                 assert isinstance(item, Op)
                 assert item.access is not None
                 array = frozenset((item.access.array,))
-                footprint = ArrayUse(array, array if item.access.write else frozenset(), array | {""})
-                run.append(Called(id(item), footprint, tuple(self._moved(item))))
+                run.append(Called(id(item), ArrayUse(array, array, array | {""}), tuple(self._moved(item))))
             else:
                 parts += self._in_turn(run, variables, state)
                 run, state = [], id(item)
@@ -465,7 +464,7 @@ class _Task:
     def _walked(self, run: Sequence[Any]) -> tuple[Walk, list[int], int]:
         """Return the times of operations, the states that start the loops, and how many states there are."""
         walk = Walk(self.device, Memories.of(self.storages, self.device), self.plan.fabric)
-        starts = list[int]()
+        starts: list[int] = []
         for is_loop, group in itertools.groupby(run, key=lambda item: isinstance(item, Called)):
             if is_loop:
                 starts += [walk.call(loop.footprint, loop.early) for loop in group]
@@ -554,8 +553,8 @@ class _Task:
         own = LoopCost(names, flat.trips, loop.ii, loop.depth, cycles, times, loop.limit, times * flat.trips, key)
         other = self._loops.get(key, own)
         if other is not own:
-            longest, rounds = max(own, other, key=lambda cost: cost.trips), own.rounds + other.rounds
-            own = replace(longest, times=own.times + other.times, rounds=rounds)
+            times, rounds = own.times + other.times, own.rounds + other.rounds
+            own = replace(max(own, other, key=lambda cost: cost.trips), times=times, rounds=rounds)
         self._loops[key] = own
 
     def _once(self, items: Sequence[Item]) -> Flat:
