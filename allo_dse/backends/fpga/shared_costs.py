@@ -28,7 +28,6 @@ from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.observed_control import Observed
-from allo_dse.mapper.graph.ports import tasks_by_class
 from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
 
 from .cost.loops.loop_round import KnownRounds
@@ -153,7 +152,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
     device: FpgaDevice
     _schedules: dict[object, Scheduled] = field(default_factory=dict)
     _fifos: dict[Fifos, Resources] = field(default_factory=dict)
-    _bits: dict[Fifos, int] = field(default_factory=dict)
     _processing: dict[Hashable, Processing] = field(default_factory=dict)
     _alike: dict[int, tuple[AlikeTasks, ...]] = field(default_factory=dict)
 
@@ -204,7 +202,7 @@ class SharedCosts(Frozen, eq=False, dict=True):
         return once(self._alike, run, lambda: tuple(self._alike_tasks(run)))
 
     def _alike_tasks(self, run: int) -> Iterator[AlikeTasks]:
-        for cls, tasks, pids in tasks_by_class(self.graph.program):
+        for cls, tasks, pids in self.graph.program.tasks_by_class:
             if not self.differs(cls, run):
                 if len(tasks):
                     yield cls, (), tasks, pids
@@ -246,7 +244,7 @@ class SharedCosts(Frozen, eq=False, dict=True):
     def fifo_bits(self, fifos: Fifos) -> int:
         """The bits of memory that FIFOs are."""
         bits = (fifo_steps(self.device, bits, depth)[-1][1] * count for bits, depth, count in self._sizes(fifos))
-        return once(self._bits, fifos, lambda: sum(bits))
+        return sum(bits)
 
     def _sizes(self, fifos: Fifos) -> Iterator[tuple[int, int, int]]:
         """Bits of an element, depth in elements, and how many there are."""

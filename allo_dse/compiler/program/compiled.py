@@ -538,6 +538,17 @@ class CompiledProgram:
         local = tasks - self.first_task[kernel]
         return np.array(np.unravel_index(local, self.kernels[kernel].mesh), np.int64).T
 
+    @property
+    def tasks_by_class(self) -> Iterator[tuple[TaskClass, IntArray, IntArray]]:
+        """Every class with its tasks, and their process ids: (tasks,) and (tasks, mesh rank)."""
+        for position, kernel in enumerate(self.kernels):
+            tasks = np.arange(self.first_task[position], self.first_task[position + 1])
+            pids = self.pids(position, tasks)
+            classes = kernel.class_of(pids)
+            for number, task_class in enumerate(kernel.classes):
+                own = classes == number
+                yield task_class, tasks[own], pids[own]
+
     def task_name(self, task: int) -> str:
         kernel = next(i for i, end in enumerate(self.first_task[1:]) if task < end)
         pid = np.unravel_index(task - self.first_task[kernel], self.kernels[kernel].mesh)
@@ -649,20 +660,8 @@ def of_region(program: CompiledProgram, directives: Sequence[Directive]) -> tupl
     )
 
 
-class Conflict(Frozen):
-    """Two kernels that want one memory split in different ways along an axis.
-
-    Attributes:
-        uses: per kernel its place in the source, and its schedule's directive.
-    """
-
-    tensor: str
-    axis: int
-    uses: tuple[str, str]
-
-
-def conflicts(program: CompiledProgram, directives: Sequence[Directive]) -> Iterator[Conflict]:
-    """Yield the conflicts between schedules of two kernels that split a common tensor differently."""
+def conflicts(program: CompiledProgram, directives: Sequence[Directive]) -> Iterator[tuple[str, int, str]]:
+    """Yield tensors and axes that schedules of two kernels split differently, with both places and directives."""
     said: dict[tuple[str, int], dict[str, tuple[tuple[str, int], Directive]]] = {}
     for number, tensor in _owners(program, directives):
         directive = directives[number]
@@ -676,7 +675,7 @@ def conflicts(program: CompiledProgram, directives: Sequence[Directive]) -> Iter
         (first, (way, one)), *rest = by_kernel.items()
         for second, (other, two) in rest:
             if other != way:
-                yield Conflict(name, axis, (_use(program, first, one, way), _use(program, second, two, other)))
+                yield name, axis, f"{_use(program, first, one, way)}, {_use(program, second, two, other)}"
 
 
 def _use(program: CompiledProgram, kernel: str, directive: Directive, way: tuple[str, int]) -> str:
