@@ -86,7 +86,8 @@ def einsum_parts(proto: NodeProto, types: Mapping[str, TypeProto], same: Mapping
     a, b, *more = terms.split(",")
     if more and result and "." not in text:
         kept, made = "".join(one for one in dict.fromkeys(a + b) if one in "".join([*more, result])), Parts(proto)
-        both = made.step("Einsum", *names[:2], equation=f"{a},{b}->{kept}")
+        made.step("Einsum", *names[:2], equation=f"{a},{b}->{kept}")
+        made[0].output[0] = both = f"{made.stem}/of{len(more)}"  # the last node's parts are numbered from 0 as well
         made.step("Einsum", both, *names[2:], equation=f"{','.join([kept, *more])}->{result}")
         return made.done()
     alone = (set(a) ^ set(b)) - set(result)
