@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
 
-from allo_dse.common.records import Frozen
+from allo_dse.common.records import Frozen, once
 from allo_dse.compiler.program.tensors import IntArray, SourceLocation
 from allo_dse.mapper.fold.node_edges import FoldFifos
 from allo_dse.mapper.fold.vmg import VMG
@@ -57,15 +57,17 @@ def exchange_depths(vmg: VMG, depths: Mapping[str, int] | None = None) -> Needed
     orders = vmg.graph.token_orders
     if orders is None:
         return None
-    search, known = TokenExchange(vmg, orders, depths or {}), vmg.graph.once(_known_depths)
-    if search.key not in known:
-        known[search.key] = smallest_depths(search)
-    return known[search.key]
+    return least_depths(TokenExchange(vmg, orders, depths or {}), vmg.graph.once(known_depths))
 
 
-def _known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
+def known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
     """Start the table of depths by exchange, as `ProgramGraph.once` keeps it."""
     return {}
+
+
+def least_depths(search: DepthSearch, known: dict[bytes, NeededDepths]) -> NeededDepths:
+    """Return `smallest_depths`, found once for all graphs that exchange the same tokens."""
+    return once(known, search.key, partial(smallest_depths, search))
 
 
 def _never_waits(vmg: VMG) -> bool:
@@ -125,7 +127,7 @@ class TokenExchange(Frozen, eq=False, dict=True):
                     np.add.at(tokens, fifos[:, parameter - order.first], count)
         return int(tokens.max(initial=0))
 
-    @cached_property
+    @property
     def key(self) -> bytes:
         """Equal for folds of a program that execute the same tasks in the same order on the same FIFOs, as deep."""
         digest = hashlib.blake2b(digest_size=16)
@@ -260,6 +262,10 @@ class DepthSearch(Protocol):
 
     @property
     def most_tokens(self) -> int: ...
+
+    @property
+    def key(self) -> bytes:
+        """Equal for graphs that exchange the same tokens through equally deep FIFOs."""
 
     def run(self, depth: Mapping[str, int]) -> RunResult: ...
 

@@ -160,7 +160,7 @@ class SharedCosts(Frozen, eq=False, dict=True):
     @staticmethod
     def of(graph: ProgramGraph, device: FpgaDevice) -> SharedCosts:
         """Return the shared costs of a program's graph, which keeps them."""
-        return once(graph.once(_by_device), device.key, lambda: SharedCosts(graph, device))
+        return graph.once(SharedCosts, device)
 
     def scheduled(self, schedule: tuple[Directive, ...], rates: Mapping[str, float] | None = None) -> Scheduled:
         """Return the costs shared by all designs with one schedule.
@@ -429,11 +429,6 @@ class Scheduled(Frozen, eq=False, dict=True):
         copied = port.tensor.name not in self.onchip
         # Results that stay on the chip are in the memory of whoever reads them.
         return (port, copied and port.reads) if copied or port.reads else 0
-
-
-def _by_device(graph: ProgramGraph) -> dict[str, SharedCosts]:
-    """Start the table of shared costs by device, as `ProgramGraph.once` keeps it."""
-    return {}
 
 
 def _class_costs(graph: ProgramGraph) -> dict[frozenset[str], ClassCosts]:

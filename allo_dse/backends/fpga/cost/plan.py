@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import field
 
 from allo_dse.common.errors import StaticControlError
-from allo_dse.common.records import Frozen, once, replace
+from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once, replace
 from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
 from allo_dse.compiler.ir.nest import (
     BY_POWER,
@@ -208,7 +208,7 @@ class Planner(Frozen, eq=False):
         """Return an array as its directives shape it: one object per outcome, so that caches on it are shared."""
         array = self.nest.arrays[name]
         whole = Storage(array, (None,) * len(array.shape))
-        return once(self._storages, (name, said), lambda: reduce(_stored, said, whole))
+        return once(self._storages, (name, said), lambda: reduce(_stored, said, whole), MOST_SMALL_KEPT)
 
     def _is_about(self, scope: str) -> bool:
         """Return whether directives of a scope concern the class."""

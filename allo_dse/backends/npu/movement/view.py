@@ -10,10 +10,9 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import IntArray
-from allo_dse.eval.token_exchange import NeededDepths, exchange_depths, smallest_depths
+from allo_dse.eval.token_exchange import NeededDepths, exchange_depths, known_depths, least_depths
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup
-from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph_algorithms import DisjointSets
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
@@ -39,20 +38,9 @@ def needed_depths(
         known: what other graphs need, by what their nodes exchange: many folds exchange the same tokens.
     """
     search, known = _Search.of(schedules, links), {} if known is None else known
-    found = _known(search.one_of_alike(), known)
+    found = least_depths(search.one_of_alike(), known)
     # Nodes that wait for each other are reported for the whole graph.
-    return _known(search, known) if found.blocked else found
-
-
-def known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
-    """Start the table of needed depths by what nodes exchange, as `ProgramGraph.once` keeps it."""
-    return {}
-
-
-def _known(search: _Search, known: dict[bytes, NeededDepths]) -> NeededDepths:
-    if search.key not in known:
-        known[search.key] = smallest_depths(search)
-    return known[search.key]
+    return least_depths(search, known) if found.blocked else found
 
 
 def is_forest(channels: Iterable[Channel]) -> bool:
@@ -141,7 +129,7 @@ class _Search(Frozen, dict=True):
         channels = [self.channels[n] for n in groups[0]]
         return replace(self, channels=channels, processes=parts[0])
 
-    @cached_property
+    @property
     def key(self) -> bytes:
         """Key that is equal for graphs whose nodes, in order, exchange the same tokens through equally deep FIFOs."""
         number: dict[bytes, int] = {}
