@@ -587,13 +587,13 @@ def _hard_sigmoid(x: Expr, slope: float, offset: float) -> Expr:
     return ("min", ("max", ("add", ("mul", x, number(slope)), number(offset)), number(0)), number(1))
 
 
-_FUNCTIONS: dict[str, Callable[[Expr], Expr]] = {
-    **{op.title(): partial(lambda op, x: (op, x), op) for op in ("cos", "exp", "log", "sin", "sqrt")},
-    **{"Abs": _abs, "Erf": _erf, "Gelu": gelu, "Relu": relu, "Sigmoid": sigmoid, "Silu": silu, "Softplus": _softplus},
+_PLAIN: dict[str, Callable[[Expr], Expr]] = {
+    "Abs": _abs, "Erf": _erf, "Gelu": gelu, "Relu": relu, "Sigmoid": sigmoid, "Silu": silu, "Softplus": _softplus,
     "Tanh": tanh,
-}
+}  # fmt: skip
 UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
-    **{name: partial(lambda function, x, _: function(x), function) for name, function in _FUNCTIONS.items()},
+    **{name: partial(lambda of, x, _: of(x), of) for name, of in _PLAIN.items()},
+    **{op.title(): partial(lambda op, x, _: (op, x), op) for op in ("cos", "exp", "log", "sin", "sqrt")},
     "Celu": lambda x, a: _celu(x, a("alpha", 1)),
     "Elu": lambda x, a: _elu(x, a("alpha", 1)),
     "Dequantize": lambda x, a: ("mul", ("sub", x, number(a("zero", 0))), number(a("scale", 1))),
