@@ -5,6 +5,7 @@ The cost depends on the number of classes and ports only: two million tasks are 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -274,12 +275,10 @@ def _peers_at_same_place(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) 
     every peer that it can meet.
     """
     index = end.port.index
-    if end.computed or not index.is_affine:
+    place = None if end.computed else place_along(index, axis)
+    if place is None:
         return set()
-    moved = [d for d, row in enumerate(index.matrix) if row[axis]]
-    if len(moved) != 1 or sum(map(bool, index.matrix[moved[0]])) != 1:
-        return set()
-    (dim,) = moved
+    dim = place[0]
     found: set[Place] = set()
     for peer in peers:
         there = peer.port.index
@@ -293,6 +292,40 @@ def _peers_at_same_place(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) 
             return set()
         found.add((peer.kernel, axes[0]))
     return found
+
+
+def place_along(index: IndexMap, axis: int) -> Ints | None:
+    """Return the one dimension of an index that a mesh axis, and no other, decides, with its factor and offset."""
+    moved = [d for d, row in enumerate(index.matrix) if row[axis]]
+    if not index.is_affine or len(moved) != 1 or sum(map(bool, index.matrix[moved[0]])) != 1:
+        return None
+    return moved[0], index.matrix[moved[0]][axis], index.offset[moved[0]]
+
+
+def separate_axes(program: CompiledProgram, rules: Sequence[Sequence[AxisRule]], feeds: BoolArray) -> tuple[Ints, ...]:
+    """Per kernel the axes along which tasks exchange tokens with tasks at the same place only, of all kernels.
+
+    Kernels that exchange tokens have equally many, in one order.
+    """
+    sets: dict[object, dict[int, int]] = {}
+    for kernel, own in enumerate(rules):
+        for axis, rule in enumerate(own):
+            if rule.how == "bundle":
+                sets.setdefault((kernel, axis) if rule.link is None else rule.link, {})[kernel] = axis
+    found: list[Ints] = [()] * len(rules)
+    for axes in sets.values():
+        inside = np.isin(np.arange(len(rules)), list(axes))
+        ends = defaultdict[str, set[Ints | None]](set)
+        for kernel, axis in axes.items():
+            for task_class in program.kernels[kernel].classes:
+                for port in task_class.stream_ports:
+                    known = port.stream.name not in computed_arrays(task_class)
+                    ends[port.stream.name].add(place_along(port.index, axis) if known else None)
+        alike = all(len(own) == 1 and None not in own for own in ends.values())
+        if alike and not (feeds | feeds.T)[inside][:, ~inside].any():
+            for kernel, axis in axes.items():
+                found[kernel] += (axis,)
+    return tuple(found)
 
 
 def _can_meet(first: IndexMap, second: IndexMap) -> bool:
