@@ -25,7 +25,7 @@ from allo_dse.space.design import Design
 from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
 from .fronts import Fronts, launches_of
 from .launches import HOST, Launch, Run, in_turn
-from .network import Array, Arrays, Host, Network
+from .network import Array, Arrays, Host, Network, type_of
 from .operators.execute import Work, output_limits, run_program
 from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
@@ -72,7 +72,7 @@ class Composition:
     @property
     def types(self) -> dict[str, str]:
         """The element type that each operator writes, and of rounded weights, by its step's name."""
-        return {run.step.name: run.type for launch in self.launches for run in launch.runs}
+        return {run.step.name: type_of(run.writes, run.step) for launch in self.launches for run in launch.runs}
 
     @property
     def widened(self) -> list[str]:

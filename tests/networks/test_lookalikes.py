@@ -300,6 +300,15 @@ def test_sums_of_products_are_products_of_matrices(equation: str, kind: str) -> 
     assert set(_kinds(computed(model, host="never"))) - {"layout"} == {kind}
 
 
+def test_sums_of_three_products_multiply_two_of_them_first() -> None:
+    w = Writer()
+    known = w.weight(8, 6), w.weight(6, 3)
+    model = w.model(w("Einsum", "x", *known, equation="abc,cd,de->abe"), (2, 4, 8))
+    kinds = _kinds(computed(model, host="never"))
+    assert kinds.count("gemm") == 2
+    assert set(kinds) <= {"gemm", "layout"}
+
+
 def test_what_is_hidden_is_infinitely_low() -> None:
     """A mask of equal elements is a number, and infinities are numbers as well."""
     w = Writer()

@@ -73,14 +73,23 @@ def linear_parts(proto: NodeProto) -> list[NodeProto] | None:
 
 
 def einsum_parts(proto: NodeProto, types: Mapping[str, TypeProto], same: Mapping[str, str]) -> list[NodeProto] | None:
-    """Return a sum over products of two tensors as a product of matrices; None for any other node."""
+    """Return a sum over products of two tensors as a product of matrices; None for any other node.
+
+    Of more tensors, the first two are multiplied before the rest.
+    """
     names = [same.get(name, name) for name in proto.input]
     shapes = [shape_of(types[name]) if name in types else None for name in names]
-    if proto.op_type != "Einsum" or len(names) != 2 or None in shapes:
+    if proto.op_type != "Einsum" or len(names) < 2 or None in shapes:
         return None
     text = next(one.s.decode() for one in proto.attribute if one.name == "equation").replace(" ", "")
     terms, _, result = text.partition("->")
-    a, b = terms.split(",")
+    a, b, *more = terms.split(",")
+    if more and result and "." not in text:
+        kept, made = "".join(one for one in dict.fromkeys(a + b) if one in "".join([*more, result])), Parts(proto)
+        made.step("Einsum", *names[:2], equation=f"{a},{b}->{kept}")
+        made[0].output[0] = both = f"{made.stem}/of{len(more)}"  # the last node's parts are numbered from 0 as well
+        made.step("Einsum", both, *names[2:], equation=f"{','.join([kept, *more])}->{result}")
+        return made.done()
     alone = (set(a) ^ set(b)) - set(result)
     if not result or "." in text or alone or any(len(set(own)) < len(own) for own in (a, b, result)):
         return None

@@ -142,12 +142,12 @@ class _Conversion:
         if node.op not in ("MatMul", "Gemm", "Conv") or node.proto is None or len(node.inputs) < 2:
             return False
         own, weights = self.codes.get(node.inputs[0]), self.read.codes.get(node.inputs[1])
+        plain = node.number("alpha", 1) == 1 == node.number("beta", 1) and not node.number("transA", 0)
         if own is None:
-            return weights is not None and self._packs(node, weights)
+            return weights is not None and plain and self._packs(node, weights)
         if (other := self.codes.get(node.inputs[1])) is not None:
             return self._pairs(node, own, other)
         bias = self.read.known.get(node.inputs[2]) if len(node.inputs) > 2 else np.zeros(1, np.float32)
-        plain = node.number("alpha", 1) == 1 == node.number("beta", 1) and not node.number("transA", 0)
         if weights is None or bias is None or not plain:
             return False
         axis = 0 if node.op == "Conv" or node.number("transB", 0) else -1
@@ -167,8 +167,7 @@ class _Conversion:
 
     def _packs(self, node: Node, weights: Codes) -> bool:
         """Replace a product of floats and known codes by one that unpacks the codes."""
-        plain = node.number("alpha", 1) == 1 == node.number("beta", 1) and not node.number("transA", 0)
-        if weights.codes.ndim != 2 or not plain:
+        if weights.codes.ndim != 2:
             return False
         arrays = (one.T if node.number("transB", 0) else one for one in (weights.codes, weights.scale, weights.zero))
         found = weights_of(*arrays)

@@ -144,7 +144,7 @@ def element_type(name: str) -> object:
 
 def weight_bits(name: str) -> list[int]:
     """Return the bits that weights may be rounded to, of the types that `element_type` reads."""
-    return [bits for own, bits in WEIGHTS.items() if own in {one.strip() for one in name.split(",")}]
+    return [bits for own, bits in WEIGHTS.items() if own in name]
 
 
 Array = NDArray[np.generic]
