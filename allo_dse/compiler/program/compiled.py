@@ -551,11 +551,8 @@ class CompiledProgram:
 
     def task_name(self, task: int) -> str:
         kernel = next(i for i, end in enumerate(self.first_task[1:]) if task < end)
-        left, pid = task - self.first_task[kernel], list[int]()
-        for extent in reversed(self.kernels[kernel].mesh):
-            left, place = divmod(left, extent)
-            pid.insert(0, place)
-        return self.kernels[kernel].task_name(tuple(pid))
+        pid = np.unravel_index(task - self.first_task[kernel], self.kernels[kernel].mesh)
+        return self.kernels[kernel].task_name(tuple(int(p) for p in pid))
 
     def stream_name(self, stream: int) -> str:
         """The name of a stream, with its index in an array of streams."""
