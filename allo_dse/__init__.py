@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .backends.fpga.choices.schedules import adders as adders
     from .backends.fpga.choices.schedules import dataflow as dataflow
     from .backends.fpga.choices.schedules import interface as interface
+    from .backends.fpga.choices.schedules import lanes as lanes
     from .backends.fpga.choices.schedules import memory as memory
     from .backends.fpga.choices.schedules import pack as pack
     from .backends.fpga.choices.schedules import partition as partition
@@ -126,6 +127,7 @@ _names, __getattr__ = lazy_exports(
             "adders",
             "dataflow",
             "interface",
+            "lanes",
             "memory",
             "pack",
             "partition",
