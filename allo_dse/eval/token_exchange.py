@@ -18,7 +18,6 @@ from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.tensors import IntArray, SourceLocation
 from allo_dse.mapper.fold.node_edges import FoldFifos
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph.token_order import ClassOrder, count_tokens, exchange_table
 from allo_dse.mapper.graph_algorithms import DisjointSets
 from allo_dse.mapper.violation import Violation
@@ -57,15 +56,11 @@ def exchange_depths(vmg: VMG, depths: Mapping[str, int] | None = None) -> Needed
     orders = vmg.graph.token_orders
     if orders is None:
         return None
-    search, known = TokenExchange(vmg, orders, depths or {}), vmg.graph.once(_known_depths)
+    search = TokenExchange(vmg, orders, depths or {})
+    known: dict[bytes, NeededDepths] = vmg.graph.table("depths")
     if search.key not in known:
         known[search.key] = smallest_depths(search)
     return known[search.key]
-
-
-def _known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
-    """Start the table of depths by exchange, as `ProgramGraph.once` keeps it."""
-    return {}
 
 
 def _never_waits(vmg: VMG) -> bool:

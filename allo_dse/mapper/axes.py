@@ -12,7 +12,7 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, Ints, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
-from allo_dse.compiler.program.tensors import BoolArray, IndexMap, StreamArray, StreamPort
+from allo_dse.compiler.program.tensors import BoolArray, StreamArray, StreamPort
 
 from .graph_algorithms import DisjointSets
 
@@ -285,20 +285,15 @@ def _peers_at_same_place(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) 
         there = peer.port.index
         if peer.computed or not there.is_affine:
             return set()
-        if not _can_meet(index, there):
-            continue
+        rows = zip(index.matrix, there.matrix, index.offset, there.offset, strict=True)
+        if any(one != other and not any(a) and not any(b) for a, b, one, other in rows):
+            continue  # they differ in a dimension in which both are constant
         axes = [a for a, factor in enumerate(there.matrix[dim]) if factor]
         same = len(axes) == 1 and there.matrix[dim][axes[0]] == index.matrix[dim][axis]
         if not same or there.offset[dim] != index.offset[dim]:
             return set()
         found.add((peer.kernel, axes[0]))
     return found
-
-
-def _can_meet(first: IndexMap, second: IndexMap) -> bool:
-    """Return whether two indices agree in every dimension in which both are constant."""
-    rows = zip(first.matrix, second.matrix, first.offset, second.offset, strict=True)
-    return all(any(a) or any(b) or here == there for a, b, here, there in rows)
 
 
 def _is_one_task(program: CompiledProgram, ends: Sequence[_Endpoint]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import msgpack
@@ -18,7 +18,6 @@ from allo_dse.eval.evaluator import Bounds, Metrics
 from allo_dse.mapper.fold.fold import JointFold, MeshFold
 from allo_dse.mapper.fold.fold_space import Layout
 from allo_dse.mapper.graph.kernel_graph import node_sets
-from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
@@ -307,18 +306,13 @@ class NpuSimulator:
         """
         view, device = NpuMapping.of(design).view, NpuDevice.of(design.device)
         array = network_key(design.program, view.periods, view.channels, transport, device)
-        known = design.vmg.graph.once(_times)
+        known = design.vmg.graph.table("simulated times")
         blocks = []
         for periods, times in blocks_of(view.periods[0].periods, transport, device.board):
             key = array, periods
             timed = known.get(key) or keep(known, key, _simulated(design, transport, periods))
             blocks.append(_Block(periods, times, timed))
         return _metrics(design, view.periods, transport, blocks)
-
-
-def _times(graph: ProgramGraph) -> dict[Hashable, _Timed]:
-    """Start the table of simulated times by network, as `ProgramGraph.once` keeps it."""
-    return {}
 
 
 def _simulated(design: Design, transport: Transport, periods: int) -> _Timed:

@@ -81,7 +81,7 @@ class NpuMapping:
     @property
     def layouts(self) -> LayoutPlan:
         """Plan of the tensors' layout changes."""
-        return layouts_on(self.vmg.graph, self.device)
+        return self.vmg.graph.once(layouts_on, self.device)
 
     @cached_property
     def transport(self) -> Transport:

@@ -58,7 +58,8 @@ def processes(items: Sequence[Item], sources: Sequence[SourceLoop]) -> list[list
     waiting: list[Item] = []
     for item in items:
         waiting.append(item)
-        loop = next(_sourced(item), None)
+        sourced = (one.source for one in walk((item,)) if isinstance(one, Planned))
+        loop = next((source for source in sourced if source is not None), None)
         if loop is None:
             continue
         source = sources[loop]
@@ -152,11 +153,6 @@ def _values(form: Linear | None, extent: int, values: Mapping[int, range]) -> Co
     if copies_of(own) > MOST_COPIES:
         return range(extent)
     return set(addresses_of([form], own).ravel().tolist()) & set(range(extent))
-
-
-def _sourced(item: Item) -> Iterator[int]:
-    """The loops of the source in an item, outermost first."""
-    return (loop.source for loop in walk((item,)) if isinstance(loop, Planned) and loop.source is not None)
 
 
 _ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
@@ -335,10 +331,6 @@ class AtOnce(Frozen):
     footprint: ArrayUse = ArrayUse()
     parts: tuple[Part, ...] = ()
 
-    def may_join(self, footprint: ArrayUse, parts: Sequence[Part]) -> bool:
-        """Return whether a loop needs neither results of these, nor their streams, nor ports of their memories."""
-        return not self.footprint.meets(footprint) and not (uses_streams(parts) and uses_streams(self.parts))
-
     def joined(self, loops: tuple[int, ...], footprint: ArrayUse, parts: Sequence[Part]) -> AtOnce:
         """Return these and another one: those with streams, and the time that the others take beyond that."""
         longer, shorter = self.parts, tuple(parts)
@@ -441,7 +433,8 @@ class _Task:
                 assert item.access is not None
                 array = frozenset((item.access.array,))
                 made, footprint = self._moved(item), ArrayUse(array, array if item.access.write else set(), array)
-            if at_once.parts and not (self.device.hls.overlaps_loops and at_once.may_join(footprint, made)):
+            apart = at_once.footprint.meets(footprint) or (uses_streams(made) and uses_streams(at_once.parts))
+            if at_once.parts and (apart or not self.device.hls.overlaps_loops):
                 parts += at_once.parts
                 at_once = AtOnce()
             if before > early:

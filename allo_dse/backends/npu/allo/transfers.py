@@ -413,14 +413,9 @@ def longest_group(run: TransferRun) -> int:
     tiles = run.sample.tiles
     alike = ((tiles - tiles[:, :1]) == (tiles[0] - tiles[0, :1])).all()
     groups = tiles[:1] if alike else tiles
-    size = tuple(a * b for a, b in zip(run.size, _tile_size(run), strict=True))
+    tile = run.sample.port.tile_shape
+    size = tuple(a * b for a, b in zip(run.size, (1,) * (4 - len(tile)) + tile, strict=True))
     return max(request_count(map(tuple, group.tolist()), size) for group in groups)
-
-
-def _tile_size(run: TransferRun) -> Place:
-    """Return the elements of a tile in 4 dimensions; dimensions that count tiles are 1."""
-    shape = run.sample.port.tile_shape
-    return (1, 1, 1, *shape) if len(shape) == 1 else (1, 1, *shape)
 
 
 def request_count(places: Iterable[Place], size: Place) -> int:

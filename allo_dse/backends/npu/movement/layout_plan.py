@@ -29,16 +29,8 @@ _Key = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
 
 
 def layouts_on(graph: ProgramGraph, device: NpuDevice) -> LayoutPlan:
-    """Return the layout plan of a program on a device, which all of its folds share."""
-    plans = graph.once(_plans)
-    if device.key not in plans:
-        plans[device.key] = layout_plan(graph.program, device)
-    return plans[device.key]
-
-
-def _plans(graph: ProgramGraph) -> dict[str, LayoutPlan]:
-    """Start the table of layout plans by device, as `once` keeps it."""
-    return {}
+    """Return the layout plan of a program on a device; `graph.once` keeps it for all of its folds."""
+    return layout_plan(graph.program, device)
 
 
 def layout_plan(program: CompiledProgram, device: NpuDevice) -> LayoutPlan:

@@ -13,7 +13,6 @@ from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.token_exchange import NeededDepths, exchange_depths, smallest_depths
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup
-from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph_algorithms import DisjointSets
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
@@ -42,11 +41,6 @@ def needed_depths(
     found = _known(search.one_of_alike(), known)
     # Nodes that wait for each other are reported for the whole graph.
     return _known(search, known) if found.blocked else found
-
-
-def known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
-    """Start the table of needed depths by what nodes exchange, as `ProgramGraph.once` keeps it."""
-    return {}
 
 
 def _known(search: _Search, known: dict[bytes, NeededDepths]) -> NeededDepths:
@@ -230,13 +224,13 @@ class MappingView(Frozen, eq=False, dict=True):
             return exchange
         channels, deeper = self._declared_channels, exchange.depth
         channels = replace(channels, depth={c: deeper.get(c[2], depth) for c, depth in channels.depth.items()})
-        held = needed_depths(self.periods, channels, self.vmg.graph.once(known_depths))
+        held = needed_depths(self.periods, channels, self.vmg.graph.table("needed depths"))
         return replace(held, depth={**deeper, **held.depth})
 
     @cached_property
     def periods(self) -> tuple[GroupSchedule, ...]:
         """Schedules of the tiles that nodes need, for runs of nodes that are alike."""
-        return period_table(self.vmg.graph).schedules(self.vmg.groups)
+        return self.vmg.graph.once(period_table).schedules(self.vmg.groups)
 
     @cached_property
     def declared_links(self) -> StreamLinks:

@@ -111,7 +111,9 @@ class Walk:
 
     def _block(self, items: Iterable[Item]) -> None:
         items, around = tuple(items), self._replaced
-        self._fuse(items)
+        # Products that only feed an addition: one DSP with its registers does both.
+        found = multiply_adds(items, self.device).items()
+        self.macs.update({v: op for v, op in found if (mac := multiply_add(op, self.device)) and mac.latency})
         self._replaced = replaced_by_sums(items, self._once)
         for item in items:
             if isinstance(item, Planned):
@@ -121,11 +123,6 @@ class Walk:
             else:
                 self._op(item)
         self._replaced = around
-
-    def _fuse(self, items: tuple[Item, ...]) -> None:
-        """Remember products that only feed an addition: one DSP with its registers does both."""
-        found = multiply_adds(items, self.device).items()
-        self.macs.update({v: op for v, op in found if (mac := multiply_add(op, self.device)) and mac.latency})
 
     def _op(self, op: Op) -> None:
         if op.direction is not None:
