@@ -6,7 +6,6 @@ FpgaSimulator(depths="declared").evaluate(design)   # those that the program dec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -22,7 +21,7 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.space.design import Design
 
 from .bound_times import ProgramTimes
-from .cost.memory import fifo_resources
+from .cost.memory import fifo_resources, word_of
 from .depths.solver import frame_metrics, known_depths, timed_runs
 from .mapping import FpgaMapping
 from .network import NAME, SMALLEST_DEPTH, VERSION, FpgaNetwork
@@ -115,9 +114,9 @@ def _least_saved(mapping: FpgaMapping) -> dict[str, float]:
     found = dict.fromkeys(RESOURCES, 0.0) if mapping.fifos else {}
     for name, count in mapping.fifos:
         stream = mapping.shared.streams[name]
-        block = math.prod(stream.block)
-        built = fifo_resources(mapping.device, stream.dtype.bits, stream.depth * block)
-        fewest = _least_fifo(mapping.device, stream.dtype.bits, SMALLEST_DEPTH * block)
+        bits, words = word_of(stream)
+        built = fifo_resources(mapping.device, bits, stream.depth * words)
+        fewest = _least_fifo(mapping.device, bits, SMALLEST_DEPTH * words)
         for resource in RESOURCES:
             found[resource] += count * (fewest[resource] - getattr(built, resource))
     return found

@@ -432,11 +432,10 @@ def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, KernelUse]]]:
         tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports if port.tensor.shape}
         for name, storage in cost.storages.items():
             if storage.array.argument in tensors:
-                slow = [loop for loop in cost.loops if loop.limit == f"ports of {name}"]
-                worst = max(slow, key=lambda loop: loop.ii, default=None)
-                use = KernelUse(place, (worst.names[-1], worst.ii) if worst is not None else None)
-                uses = found.setdefault(tensors[storage.array.argument], {})
-                known = uses.get(kernel.name)
-                if known is None or (use.waiting or ("", 0))[1] > (known[1].waiting or ("", 0))[1]:
+                slow = [(loop.names[-1], loop.ii) for loop in cost.loops if loop.limit == f"ports of {name}"]
+                worst = max(slow, key=lambda one: one[1], default=None)
+                uses, use = found.setdefault(tensors[storage.array.argument], {}), KernelUse(place, worst)
+                _, known = uses.setdefault(kernel.name, (storage.banks, use))
+                if (use.waiting or ("", 0))[1] > (known.waiting or ("", 0))[1]:
                     uses[kernel.name] = storage.banks, use
     return found

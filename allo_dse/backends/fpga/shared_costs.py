@@ -34,7 +34,7 @@ from allo_dse.mapper.graph.ports import tasks_by_class
 from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
 
 from .cost.loops.loop_round import KnownRounds
-from .cost.memory import Storage, fifo_resources, fifo_steps
+from .cost.memory import Storage, fifo_resources, fifo_steps, word_of
 from .cost.plan import Plan, Planner
 from .cost.simplify import simplified
 from .cost.task_cost import TaskCost, deciding_pids, planned_cost
@@ -248,8 +248,8 @@ class SharedCosts(Frozen, eq=False, dict=True):
     def _sizes(self, fifos: Fifos) -> Iterator[tuple[int, int, int]]:
         """Bits of an element, depth in elements, and how many there are."""
         for name, count, depth in fifos:
-            stream = self.streams[name]
-            yield stream.dtype.bits, depth * math.prod(stream.block), count
+            bits, words = word_of(self.streams[name])
+            yield bits, depth * words, count
 
 
 class Scheduled(Frozen, eq=False, dict=True):

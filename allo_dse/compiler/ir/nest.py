@@ -8,7 +8,6 @@ that it is not one. Views of arrays are resolved to the arrays.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -79,7 +78,7 @@ class Op(Frozen):
         constant, factor: its result, and a factor of a product of integers or their divisor, where constants, loop
             variables and process ids alone decide them.
         stream: position of the stream argument, for stream operations; op: their number in the source.
-        block: elements of the token, for operations on blocks.
+        block: shape of the token, for operations on blocks.
     """
 
     name: str
@@ -91,7 +90,7 @@ class Op(Frozen):
     access: Access | None = None
     stream: int | None = None
     op: int = -1
-    block: int = 0
+    block: Ints = ()
     constant: Linear | Computed | None = None
     factor: Linear | Computed | None = None
 
@@ -328,7 +327,7 @@ class _Reader:
             name, base = self._views[operands[1]]
             access = Access(name, op.name == "df.get_block", base)
             bits = bits_of(block.element_type)
-            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=math.prod(block.shape))
+            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=tuple(block.shape))
         inputs = tuple(self._number(v) for v in operands[1:])
         outputs = tuple(self._number(v) for v in op.results)
         type_ = (operands[1] if inputs else op.results[0]).type

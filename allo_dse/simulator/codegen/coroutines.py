@@ -4,7 +4,7 @@
 operations. `to_coroutine` then cuts each block at each stream operation, so that
 
         ...                               ...
-        %t = "df.take"(%s)                cond_br can_get(%s), ^go, ^wait
+        %t = "df.take"(%s)                cond_br may_move(%s), ^go, ^wait
         ...                             ^wait:   register at %s; suspend, then ^go
                                         ^go:     take the token, advance the clock
                                         ...
@@ -273,7 +273,7 @@ def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir
     if c.record:
         _wait_for_log(c, e)
     go, wait = e.new_block(), e.new_block()
-    e.branch_if((fifo.can_get if getting else fifo.can_put)(e, stream), go, wait, odds=USUALLY)
+    e.branch_if(fifo.may_move(e, stream, getting=getting), go, wait, odds=USUALLY)
     e.go(wait)
     fifo.block(e, c.node, stream, state, number)
     suspend(c, e, go)
@@ -281,7 +281,7 @@ def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir
     before = e.get(c.clock)
     words = entry_words(storage_bytes(op.results[0].type))
     if c.moves is None:
-        now, token = (fifo.get if getting else fifo.put)(e, c.header, stream, before, words)
+        now, token = fifo.move(e, getting, c.header, stream, before, words)
     else:
         now, token = c.moves.call(e, getting, c.header, stream, before, words)
     stalled = e.sub(now, before)

@@ -54,8 +54,8 @@ def _in_rounds(network: Network, frames: int, restart: int) -> Network:
     """Each table once, and then frames - 1 times after a pause."""
     rows = network.rows.reshape(-1, Op.SIZE)
     level = nesting(network)
-    starts = np.concatenate(([0], np.flatnonzero(rows[:, Op.CODE] == Code.HALT)[:-1] + 1))
     ends = np.flatnonzero(rows[:, Op.CODE] == Code.HALT)
+    starts = np.concatenate(([0], ends[:-1] + 1))
     pause = np.array([[Code.WAIT, 0, restart, 0]], np.int64)
     parts, first, at = [], {}, 0
     # Pauses separate frames, with none after the last: body, then (pause, body) frames - 1 times.

@@ -54,13 +54,10 @@ def record(e: Emitter, streams: ir.Value, number: ir.Value) -> ir.Value:
     return e.field(streams, e.mul(e.from_index(number), int(Stream.SIZE)))
 
 
-def can_get(e: Emitter, stream: ir.Value) -> ir.Value:
-    return e.is_(e.load(stream, Stream.HEAD), "<", e.load(stream, Stream.TAIL))
-
-
-def can_put(e: Emitter, stream: ir.Value) -> ir.Value:
-    used = e.sub(e.load(stream, Stream.TAIL), e.load(stream, Stream.HEAD))
-    return e.is_(used, "<", e.load(stream, Stream.DEPTH))
+def may_move(e: Emitter, stream: ir.Value, *, getting: bool) -> ir.Value:
+    """Return whether a stream has a token to get, or room to put one."""
+    head, tail = e.load(stream, Stream.HEAD), e.load(stream, Stream.TAIL)
+    return e.is_(head, "<", tail) if getting else e.is_(e.sub(tail, head), "<", e.load(stream, Stream.DEPTH))
 
 
 def poll(
@@ -68,15 +65,9 @@ def poll(
 ) -> None:
     """Branch by whether a get, or a put, would go on at once; `unknown` where the other side has not come so far."""
     known = e.new_block()
-    e.branch_if((can_get if getting else can_put)(e, stream), known, unknown)
+    e.branch_if(may_move(e, stream, getting=getting), known, unknown)
     e.go(known)
-    if getting:
-        view = _view(e, stream, Stream.HEAD, Stream.TAIL, None)
-        soonest = e.add(e.load(view.entry(e, view.count), Entry.PUT), e.half(stream, Stream.FORMAT, 0))
-    else:
-        view = _view(e, stream, Stream.TAIL, Stream.HEAD, None)
-        freed = e.load(view.entry(e, e.sub(view.count, e.load(stream, Stream.DEPTH))), Entry.TAKEN)
-        soonest = e.add(freed, 1)
+    _, soonest = _soonest(e, _view(e, stream, getting, None), getting)
     e.branch_if(e.is_(soonest, "<=", clock), yes, no)
 
 
@@ -104,7 +95,8 @@ class _View(Frozen):
         return e.field(self.ring, e.mul(e.bits_and(token, self.mask), self.words))
 
 
-def _view(e: Emitter, stream: ir.Value, count: Stream, others: Stream, words: int | None) -> _View:
+def _view(e: Emitter, stream: ir.Value, getting: bool, words: int | None) -> _View:
+    count, others = (Stream.HEAD, Stream.TAIL) if getting else (Stream.TAIL, Stream.HEAD)
     return _View(
         stream,
         e.load(stream, count),
@@ -116,10 +108,17 @@ def _view(e: Emitter, stream: ir.Value, count: Stream, others: Stream, words: in
     )
 
 
-def get(
-    e: Emitter, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None = None
+def _soonest(e: Emitter, view: _View, getting: bool) -> tuple[ir.Value, ir.Value]:
+    """Return the entry of the token to get, or of the one whose slot a put takes, and the clock from which it may."""
+    entry = view.entry(e, view.count if getting else e.sub(view.count, e.load(view.stream, Stream.DEPTH)))
+    then = e.load(entry, Entry.PUT if getting else Entry.TAKEN)
+    return entry, e.add(then, e.half(view.stream, Stream.FORMAT, 0) if getting else 1)
+
+
+def move(
+    e: Emitter, getting: bool, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None = None
 ) -> tuple[ir.Value, ir.Value]:
-    """Take the oldest token of a stream that has one.
+    """Take the oldest token of a stream, or add one, whose bytes are yet to be written; there is one, or room for it.
 
     Args:
         words: words per ring entry, where known.
@@ -127,28 +126,14 @@ def get(
     Returns:
         The clock after it, and the address of the token's bytes.
     """
-    view = _view(e, stream, Stream.HEAD, Stream.TAIL, words)
-    entry = view.entry(e, view.count)
-    now = e.max(clock, e.add(e.load(entry, Entry.PUT), e.half(stream, Stream.FORMAT, 0)))
-    e.store(now, entry, Entry.TAKEN)
-    e.store(e.add(view.count, 1), stream, Stream.HEAD)
-    _observe_get(e, view, now)
-    _wake(e, header, stream, WAKE_WRITER)
-    return now, e.field(entry, Entry.TOKEN)
-
-
-def put(
-    e: Emitter, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None = None
-) -> tuple[ir.Value, ir.Value]:
-    """Add a token to a stream that has room; arguments and result as for `get`, the bytes are yet to be written."""
-    view = _view(e, stream, Stream.TAIL, Stream.HEAD, words)
-    freed = e.load(view.entry(e, e.sub(view.count, e.load(stream, Stream.DEPTH))), Entry.TAKEN)
-    now = e.max(clock, e.add(freed, 1))
-    entry = view.entry(e, view.count)
-    e.store(now, entry, Entry.PUT)
-    e.store(e.add(view.count, 1), stream, Stream.TAIL)
-    _observe_put(e, view, now)
-    _wake(e, header, stream, WAKE_READER)
+    view = _view(e, stream, getting, words)
+    entry, soonest = _soonest(e, view, getting)
+    now = e.max(clock, soonest)
+    entry = entry if getting else view.entry(e, view.count)
+    e.store(now, entry, Entry.TAKEN if getting else Entry.PUT)
+    e.store(e.add(view.count, 1), stream, Stream.HEAD if getting else Stream.TAIL)
+    _observe(e, view, now, getting)
+    _wake(e, header, stream, WAKE_WRITER if getting else WAKE_READER)
     return now, e.field(entry, Entry.TOKEN)
 
 
@@ -166,7 +151,7 @@ class Moves:
     def call(
         self, e: Emitter, getting: bool, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None
     ) -> tuple[ir.Value, ir.Value]:
-        """As `get` or `put`."""
+        """As `move`."""
         name = f"{self._prefix}{MOVE}{'get' if getting else 'put'}{words or ''}"
         results = [e.i64, e.ptr]
         if name not in self._defined:
@@ -174,7 +159,7 @@ class Moves:
             op = function(self._module, name, [e.ptr, e.ptr, e.i64], results)
             own_header, own_stream, own_clock = op.arguments
             own = Emitter(op.entry_block)
-            own.return_((get if getting else put)(own, own_header, own_stream, own_clock, words))
+            own.return_(move(own, getting, own_header, own_stream, own_clock, words))
         now, token = e.results_of(name, [header, stream, clock], results)
         return now, token
 
@@ -190,24 +175,17 @@ def _wake(e: Emitter, header: ir.Value, stream: ir.Value, wake: str) -> None:
 # tests the pair, and only pairs that would raise the maximum are tested: one comparison per operation.
 
 
-def _observe_get(e: Emitter, view: _View, now: ir.Value) -> None:
-    last = e.variable(e.add(view.count, view.most))
+def _observe(e: Emitter, view: _View, now: ir.Value, getting: bool) -> None:
+    further = e.add if getting else e.sub
+    at = e.variable(further(view.count, view.most))
     with e.forever() as (_, leave):
-        token = e.get(last)
-        e.leave_unless(e.is_(token, "<", view.others), leave, rare=True)
-        e.leave_unless(e.is_(e.load(view.entry(e, token), Entry.PUT), "<=", now), leave)
+        token = e.get(at)
+        there = e.is_(token, "<", view.others) if getting else e.is_below(token, view.others)
+        e.leave_unless(there, leave, rare=True)
+        other = e.load(view.entry(e, token), Entry.PUT if getting else Entry.TAKEN)
+        e.leave_unless(e.is_(other, "<=" if getting else ">=", now), leave)
         e.increase(view.stream, Stream.OCCUPANCY, 1)
-        e.set(last, e.add(token, 1))
-
-
-def _observe_put(e: Emitter, view: _View, now: ir.Value) -> None:
-    first = e.variable(e.sub(view.count, view.most))
-    with e.forever() as (_, leave):
-        token = e.get(first)
-        e.leave_unless(e.is_below(token, view.others), leave, rare=True)
-        e.leave_unless(e.is_(e.load(view.entry(e, token), Entry.TAKEN), ">=", now), leave)
-        e.increase(view.stream, Stream.OCCUPANCY, 1)
-        e.set(first, e.sub(token, 1))
+        e.set(at, further(token, 1))
 
 
 # Python empties the event log's buffer. When it is full, nodes begin no new operation and the run loop returns.

@@ -109,13 +109,13 @@ def _stream_op(frame: _Frame, row: ir.Value, state: State) -> None:
     if frame.record:
         _wait_for_log(frame)
     blocked, free = e.new_block(), e.new_block()
-    e.branch_if((fifo.can_get if getting else fifo.can_put)(e, stream), free, blocked)
+    e.branch_if(fifo.may_move(e, stream, getting=getting), free, blocked)
     e.go(blocked)
     fifo.block(e, frame.node, stream, state, e.address(row))
     _stop(frame)
     e.go(free)
     before = e.get(frame.clock)
-    now, _ = (fifo.get if getting else fifo.put)(e, frame.header, stream, before)
+    now, _ = fifo.move(e, getting, frame.header, stream, before)
     e.increase(frame.node, Node.STALL_GET if getting else Node.STALL_PUT, e.sub(now, before))
     e.set(frame.clock, now)
     if frame.record:

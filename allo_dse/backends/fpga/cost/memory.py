@@ -15,6 +15,7 @@ from allo_dse.common.records import Frozen, hashed_once
 from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.constants import Computed
 from allo_dse.compiler.ir.nest import Access, Array
+from allo_dse.compiler.program.tensors import StreamArray
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 
@@ -22,6 +23,16 @@ from allo_dse.device.fpga_model import Resources
 
 
 BRAM18_BITS = 18 * 1024
+
+
+WORD_BITS = 1024
+"""A block of at most so many bits moves as one word; a larger one element by element, as no FIFO is that wide."""
+
+
+def word_of(stream: StreamArray) -> tuple[int, int]:
+    """Return the bits of a word of a stream's FIFO, and the words of a token."""
+    size = math.prod(stream.block)
+    return (size * stream.dtype.bits, 1) if size * stream.dtype.bits <= WORD_BITS else (stream.dtype.bits, size)
 
 
 def fifo_resources(device: FpgaDevice, bits: int, depth: int) -> Resources:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import count, islice, product
 from typing import Any
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear
-from allo_dse.compiler.ir.nest import WIRING, Branch, Loop, Nest, Node, Op, ops_of, read_nest, walk
+from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Loop, Nest, Node, Op, ops_of, read_nest, walk
 
+from .memory import WORD_BITS
+
+PACKED = frozenset({"df.get_block", "df.put_block"})
+"""Operations that move blocks."""
+_FIRST_WORD = 1 << 32  # beyond the values of a body
 _MODULAR = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.andi", "arith.ori", "arith.xori"})
 _LOW_BITS = _MODULAR | {"arith.extsi", "arith.extui", "arith.trunci"}
 _ADDERS = 2  # non-zero signed digits of a constant that a product with it may have, to be built of an adder
@@ -20,7 +27,7 @@ _ADDERS = 2  # non-zero signed digits of a constant that a product with it may h
 def simplified(mlir: str) -> Nest:
     """Return a task body with the operations that the tool builds."""
     nest = read_nest(mlir)
-    body, tables = _without_copies(nest)
+    body, tables = _without_copies(replace(nest, body=tuple(_packed(nest.body, count(_FIRST_WORD)))))
     used = {op.access.array for op in ops_of(body) if op.access is not None}
     arrays = {name: array for name, array in nest.arrays.items() if name in used or not array.values}
     for name, values in tables.items():
@@ -30,6 +37,34 @@ def simplified(mlir: str) -> Nest:
     makers = {value: op for op in ops_of(body) for value in op.outputs}
     needed = _needed_bits(body)
     return replace(nest, body=tuple(_narrowed(node, needed, makers) for node in body), arrays=arrays)
+
+
+def _packed(nodes: Iterable[Node], numbers: Iterator[int]) -> Iterator[Node]:
+    """Yield nodes in which blocks of one word move at once."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield replace(node, body=tuple(_packed(node.body, numbers)))
+        elif isinstance(node, Branch):
+            yield replace(node, sides=tuple(tuple(_packed(side, numbers)) for side in node.sides))
+        elif node.name in PACKED and node.access and node.bits * math.prod(node.block) <= WORD_BITS:
+            yield from _word(node, node.access, numbers)
+        else:
+            yield node
+
+
+def _word(op: Op, block: Access, numbers: Iterator[int]) -> list[Op]:
+    """Return the operation on the word of a block, before the stores of its elements or after their loads."""
+    size, gets, lead = math.prod(op.block), block.write, len(block.index) - len(op.block)
+    values = (next(numbers),) * size if gets else tuple(islice(numbers, size))
+    moves = []
+    for value, place in zip(values, product(*map(range, op.block)), strict=True):
+        inside = (form and form + Linear((), at) for form, at in zip(block.index[lead:], place, strict=True))
+        access = replace(block, index=(*block.index[:lead], *inside))
+        moves.append(
+            Op("store" if gets else "load", (value,) * gets, (value,) * (not gets), "", op.bits, access=access)
+        )
+    whole = replace(op, bits=op.bits * size, access=None, block=())
+    return [replace(whole, outputs=values[:1]), *moves] if gets else [*moves, replace(whole, inputs=values)]
 
 
 def _without_copies(nest: Nest) -> tuple[tuple[Node, ...], Mapping[str, tuple[int, ...]]]:

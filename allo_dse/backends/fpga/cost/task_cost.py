@@ -32,7 +32,7 @@ from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
 from .plan import Item, Plan, Planned, Planner, place_of, planned, refusal
-from .simplify import simplified
+from .simplify import PACKED, simplified
 
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
 
@@ -531,7 +531,7 @@ class _Task:
         if not items:
             return []
         key = tuple(map(id, items))
-        unrolls = any(isinstance(item, Planned) for item in items)
+        unrolls = any(isinstance(item, Planned) or (isinstance(item, Op) and item.name in PACKED) for item in items)
         built = self._pipelines if unrolls else self._straight
         if key not in built:
             built[key] = build(self._once(items), self.storages, fabric=self.plan.fabric)
@@ -587,10 +587,10 @@ class _Task:
         return True
 
     def _moved(self, op: Op) -> list[Part]:
-        """A block between array and stream, an element per cycle."""
+        """A block of several words between array and stream, an element per cycle."""
         assert op.stream is not None
         assert op.direction is not None
-        cycles = op.block + self.device.hls.loop_extra
+        cycles = math.prod(op.block) + self.device.hls.loop_extra
         move: list[Part] = [Wait(cycles)]
         token = Pipe(1, 1, 1, ((0, op.direction, op.stream),))
         self._states[id(op)] = 2

@@ -21,10 +21,10 @@ from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.replay.trace_data import TraceError
 from allo_dse.space.design import Design
 
-from ..cost.memory import BRAM18_BITS, fifo_resources, fifo_steps
+from ..cost.memory import BRAM18_BITS, fifo_resources, fifo_steps, word_of
 from ..mapping import FpgaMapping
-from ..network import SMALLEST_DEPTH, FpgaNetwork, fpga_network
-from .solver import DepthSolver, hopeless, known_depths, most_tokens, solve_depths
+from ..network import SMALLEST_DEPTH, FpgaNetwork
+from .solver import DepthSolver, hopeless, known_depths, most_tokens, solve_depths, solvers_of
 
 DEFAULT_BITS = 32
 Bits = int | Mapping[str, int]
@@ -133,15 +133,13 @@ class DesignRuns:
         self.built = np.array([depths.get(s.name, s.depth) for s in self._arrays], np.int64)
         self.fixed: frozenset[int] = frozenset()
         self.tokens = np.array([self._most[name] for name in self.streams], np.int64)
-        start = dict.fromkeys(self._most, SMALLEST_DEPTH)
-        self._solvers = [DepthSolver(fpga_network(one, start), list(self._most)) for one in mapping.runs]
+        self._solvers = solvers_of(mapping)
 
     def steps(self, stream: int, tokens: int) -> Sequence[tuple[int, int]]:
         """The memories of all FIFOs of an array: (depth in tokens, bits)."""
-        array, count = self._arrays[stream], self._counts[stream]
-        block = math.prod(array.block)
-        steps = fifo_steps(self._device, array.dtype.bits, max(tokens, SMALLEST_DEPTH) * block)
-        found = {elements // block: bits * count for elements, bits in reversed(steps)}
+        width, words = word_of(self._arrays[stream])
+        steps = fifo_steps(self._device, width, max(tokens, SMALLEST_DEPTH) * words)
+        found = {depth // words: bits * self._counts[stream] for depth, bits in reversed(steps)}
         return sorted((depth, bits) for depth, bits in found.items() if depth >= SMALLEST_DEPTH)
 
     def run(self, depths: IntArray) -> DepthRun:

@@ -99,27 +99,31 @@ def solve_depths(
     Raises:
         SimulationError: for a program that deadlocks at any depth.
     """
-    most = most_tokens(mapping)
-    solvers, deepest = [], dict.fromkeys(most, 0)
-    for one in mapping.runs:
-        solver = DepthSolver(fpga_network(one, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
+    most, solvers = most_tokens(mapping), solvers_of(mapping)
+    deepest = dict.fromkeys(most, 0)
+    for one, solver in zip(mapping.runs, solvers, strict=True):
         depths = solver.grow(most, least(one))
         for name in most:
             depths[name] = solver.shrink(depths, name)
             deepest[name] = max(deepest[name], depths[name])
-        solvers.append((one, solver))
-    return deepest, tuple(Timed(one, *solver.run(deepest)) for one, solver in solvers)
+    runs = zip(mapping.runs, solvers, strict=True)
+    return deepest, tuple(Timed(one, *solver.run(deepest)) for one, solver in runs)
 
 
 def deadlock_at_any_depths(mapping: FpgaMapping) -> str:
     """Return the tasks that wait for each other however deep their streams are; empty if there are none."""
     most = most_tokens(mapping)
-    for one in mapping.runs:
-        solver = DepthSolver(fpga_network(one, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
+    for solver in solvers_of(mapping):
         network, result = solver.run(most)
         if not result.finished:
             return hopeless(network, result, solver.arrays).message
     return ""
+
+
+def solvers_of(mapping: FpgaMapping) -> list[DepthSolver]:
+    """Return a solver for each of a mapping's runs."""
+    shallow = dict.fromkeys(most_tokens(mapping), SMALLEST_DEPTH)
+    return [DepthSolver(fpga_network(one, shallow), list(shallow)) for one in mapping.runs]
 
 
 class DepthSolver:

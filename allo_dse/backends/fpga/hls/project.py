@@ -29,16 +29,15 @@ from .dataflow.edge_movers import Edges, edge_movers
 from .dataflow.folding import emit_nodes, with_streams
 from .dataflow.functions import TaskFunction, task_function
 from .dataflow.movers import Arrival, Copiers, KernelStreams
-from .dataflow.tensor_plan import ClassPlan, class_plans, tensor_options, tensors_of
+from .dataflow.tensor_plan import ClassPlan, class_plans, groups_of, tensor_options, tensors_of
 from .dataflow.top import (
     Argument,
     Top,
     call_group,
     call_movers,
-    declare_streams,
+    declare_stream,
     declare_tiles,
     interface_pragmas,
-    ordered_groups,
     used_streams,
 )
 from .task.pragmas import LoopPragmas, LoopSource, directives_of
@@ -138,8 +137,9 @@ def emit_kernel(
 
 def _unfolded(top: Top, plans: list[ClassPlan], edges: Edges) -> list[str]:
     """One process per task; returns the functions of those that load and store tensors."""
-    groups = ordered_groups(plans)
-    declare_streams(top, used_streams(top.program, plans))
+    groups = [group for plan in plans for group in groups_of(plan)]
+    for array in used_streams(top.program, plans):
+        top.stream_names[array.name] = declare_stream(top, array.name, top.carriers[array.name], array.shape)
     declare_tiles(top, groups)
     loaded = edges("get")
     call_movers(top, "in")
@@ -323,7 +323,10 @@ def emit_project(
     values = {
         "kernel": kernel,
         "buffers": buffers,
-        "call": [a.passed(_buffer(buffers, i).name) for i, a in enumerate(kernel.arguments)],
+        "call": [
+            argument.passed(next(b.name for b in buffers if number in b.positions))
+            for number, argument in enumerate(kernel.arguments)
+        ],
         "flow": "vivado" if any(a.extents for a in kernel.arguments) else "vitis",
         "shared": [b.file for b in buffers if len(b.positions) > 2],
         "header": "kernel.h",
@@ -386,10 +389,6 @@ def _banks(kernel: Kernel, buffers: Sequence[Buffer], device: FpgaDevice) -> Ite
         for argument in arguments:
             yield argument.name, device.external.bank_of(number)
         number += 1
-
-
-def _buffer(buffers: Sequence[Buffer], position: int) -> Buffer:
-    return next(b for b in buffers if position in b.positions)
 
 
 def _target(device: FpgaDevice | None) -> dict[str, str | float | None]:

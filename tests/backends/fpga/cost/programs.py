@@ -1354,3 +1354,32 @@ def handing_on(kind: str) -> Any:
                     c[i] = x[i]
 
     return top
+
+
+def vectors(n: int, lanes: int, order: str) -> Any:
+    """Words of several elements from one task to another, which uses them all in a round, or as data says."""
+    KNOWN = order == "all"
+
+    @df.region()
+    def top(A: int32[n, lanes], B: int32[n, lanes]):
+        pipe: Stream[int32[lanes], 4]
+
+        @df.kernel(mapping=[1], args=[A])
+        def source(a: int32[n, lanes]):
+            for i in range(n):
+                v: int32[lanes]
+                for j in range(lanes):
+                    v[j] = a[i, j] * 3
+                pipe.put(v)
+
+        @df.kernel(mapping=[1], args=[B])
+        def sink(b: int32[n, lanes]):
+            for k in range(n):
+                w: int32[lanes] = pipe.get()
+                for m in range(lanes):
+                    with allo.meta_if(KNOWN):
+                        b[k, m] = w[m] + 1
+                    with allo.meta_else():
+                        b[k, m] = w[w[m] % lanes] + 1
+
+    return top

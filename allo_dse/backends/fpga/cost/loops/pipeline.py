@@ -380,7 +380,7 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int])
 def _is_loop_like(item: Item) -> bool:
     """Return whether an item needs a loop of its own: blocks move between array and stream element by element."""
     return any(
-        inner.block > 0 if isinstance(inner, Op) else isinstance(inner, Planned) and inner.mode != "unroll"
+        bool(inner.block) if isinstance(inner, Op) else isinstance(inner, Planned) and inner.mode != "unroll"
         for inner in walk((item,))
     )
 

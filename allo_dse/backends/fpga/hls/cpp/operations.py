@@ -14,6 +14,7 @@ from allo_dse.common.mlir.bindings import ir
 
 from .expressions import (
     BOOL,
+    INDEX,
     NATIVE_BITS,
     Element,
     Node,
@@ -125,9 +126,9 @@ def _division_or_shift(name: str, args: Sequence[Node], type_: Element) -> Node:
 def _amount(node: Node) -> Node:
     """A shift amount."""
     if node.op == "const":
-        return const(node.value, Element("int", 32))
+        return const(node.value, INDEX)
     value = as_unsigned(node)
-    return value if value.type.is_native and value.type.bits <= 32 else cast(value, Element("int", 32))
+    return value if value.type.is_native and value.type.bits <= 32 else cast(value, INDEX)
 
 
 def _extreme(name: str, args: Sequence[Node], type_: Element) -> Node:
@@ -206,7 +207,7 @@ def _unsigned_index_cast(a: Node, type_: Element) -> Node:
 
 def _from_int(a: Node, type_: Element, signed: bool) -> Node:
     if a.type == BOOL:
-        return cast(cast(a, Element("int", 32)), type_)
+        return cast(cast(a, INDEX), type_)
     value = as_signed(a) if signed else as_unsigned(a)
     if value.type.bits > NATIVE_BITS[-1]:
         through = Element("float", max(32, type_.bits))

@@ -7,12 +7,9 @@ from collections.abc import Mapping
 
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import StreamArray
 
+from ...cost.memory import word_of
 from .expressions import Element, element_of_dtype
-
-WORD_BITS = 1024
-"""A block of at most so many bits moves as one word; a larger one element by element, as no FIFO is that wide."""
 
 
 class Carrier(Frozen):
@@ -72,11 +69,10 @@ def carriers(program: CompiledProgram, depths: Mapping[str, int]) -> dict[str, C
         for op in task_class.stream_ops
         if not op.blocking
     }
-    return {array.name: _carrier(array, depths[array.name], array.name in polled) for array in program.streams}
-
-
-def _carrier(array: StreamArray, depth: int, polled: bool) -> Carrier:
-    """Return the carrier of a stream array. Blocks of a polled stream stay whole, so that one poll covers a block."""
-    element, size = element_of_dtype(array.dtype), math.prod(array.block)
-    by_element = bool(array.block) and not polled and size * array.dtype.bits > WORD_BITS
-    return Carrier(element, array.block, by_element, depth * (size if by_element else 1), array.shape)
+    found = {}
+    for array in program.streams:
+        words = word_of(array)[1]
+        by_element = words > 1 and array.name not in polled  # one poll covers a block
+        depth = depths[array.name] * (words if by_element else 1)
+        found[array.name] = Carrier(element_of_dtype(array.dtype), array.block, by_element, depth, array.shape)
+    return found

@@ -68,25 +68,22 @@ def _group_loops(tensor: Tensor, stream: TileStream, *, load: bool) -> list[str]
     moving = {axis for start in port.corner for axis in start.terms}
     outer = [axis for axis in group.axes if axis in moving or not load]
     shared = [axis for axis in group.axes if axis not in outer]
-    lines, depth = [f"  // for tasks of {group.plan.symbol}"], 1
-    pid = [f"p{axis}" for axis in range(len(group.start))]
-    for axis in outer:
-        lines += [loop(depth, pid[axis], group.extent[axis]), "#pragma HLS unroll"]
+    pid, extents = [f"p{axis}" for axis in range(len(group.start))], port.box.extents
+    depth = 1 + len(outer)
+    around = [text for at, axis in enumerate(outer) for text in (loop(1 + at, pid[axis], group.extent[axis]), _UNROLL)]
+    counters = [counter_of(dim) if extent > 1 else "" for dim, extent in enumerate(extents)]
+    if shared and depth == 1 and not any(counters):  # what it declares is of this group
+        around.append("  {")
         depth += 1
-    counters = []
-    for dim, extent in enumerate(port.box.extents):
-        counters.append(counter_of(dim) if extent > 1 else "")
-        if extent > 1:
-            step = port.lanes if dim == len(port.box.extents) - 1 else 1
-            lines.append(loop(depth, counters[-1], extent, step))
-            depth += 1
-    if any(counters):
-        lines.append("#pragma HLS pipeline II=1")
-    elif shared and depth == 1:  # what it declares is of this group
-        lines.append("  " * depth + "{")
-        depth += 1
-    lines += _element(tensor, stream, counters, pid, shared, depth, load=load)
-    return [*lines, *("  " * level + "}" for level in reversed(range(1, depth)))]
+
+    def moved(deepest: int) -> list[str]:
+        return _element(tensor, stream, counters, pid, shared, deepest, load=load)
+
+    closed = ("  " * level + "}" for level in reversed(range(1, depth)))
+    return [f"  // for tasks of {group.plan.symbol}", *around, *_over(depth, extents, port.lanes, moved), *closed]
+
+
+_UNROLL = "#pragma HLS unroll"
 
 
 def loop(depth: int, counter: str, extent: int, step: int = 1) -> str:

@@ -20,7 +20,7 @@ from ..cpp.streams import Carrier
 from ..task.pragmas import LoopPragmas
 from .functions import Parameter, TaskFunction, array_pragmas_of, tensor_text
 from .movers import Arrival, Copiers, KernelStreams, TileStream, mover, tensor_name
-from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
+from .tensor_plan import ClassPlan, Group, PortPlan, tensors_of
 
 
 class Argument(Frozen):
@@ -138,12 +138,6 @@ class Top:
         return self._added(tensor, tensor.name, f"{element_of_dtype(tensor.dtype)} {{}}", is_value=True)
 
 
-def declare_streams(top: Top, used: Sequence[StreamArray]) -> None:
-    """The program's streams."""
-    for array in used:
-        top.stream_names[array.name] = declare_stream(top, array.name, top.carriers[array.name], array.shape)
-
-
 def declare_stream(top: Top, wanted: str, carrier: Carrier, shape: Sequence[int]) -> str:
     """A stream or an array of streams; returns its name."""
     name = top.names.new(wanted)
@@ -208,16 +202,15 @@ def _must_enumerate(group: Group, function: TaskFunction) -> bool:
 
 def _call(top: Top, number: int, group: Group, function: TaskFunction, offset: Sequence[str], depth: int) -> None:
     """One call; `offset` is C++ text of the pid relative to the group's first task, per axis."""
-    pid = [_plus(start, text) for start, text in zip(group.start, offset, strict=True)]
+    pid = [
+        IndexSum(start + int(text)) if text.isdigit() else IndexSum(start, {text: 1})
+        for start, text in zip(group.start, offset, strict=True)
+    ]
     arguments = [_argument(top, number, group, parameter, pid, offset) for parameter in function.parameters]
     name = function.symbol
     if function.has_state:
         name += f"<{int(np.ravel_multi_index(tuple(p.const for p in pid), group.plan.kernel.mesh))}>"
     top.lines.append(f"{'  ' * depth}ALLO_PROCESS({', '.join([name, *arguments])});")
-
-
-def _plus(start: int, text: str) -> IndexSum:
-    return IndexSum(start + int(text)) if text.isdigit() else IndexSum(start, {text: 1})
 
 
 def _argument(
@@ -299,8 +292,3 @@ def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str
         )
         yield f"interface s_axilite port={argument.name}"
     yield "interface s_axilite port=return"
-
-
-def ordered_groups(plans: Sequence[ClassPlan]) -> list[Group]:
-    """All groups with something to do, in the order of the program."""
-    return [group for plan in plans if not plan.is_empty for group in groups_of(plan)]

@@ -169,11 +169,7 @@ def _place(variable: str, memory: str, type_: str, kept: Sequence[int]) -> list[
 
 
 def _is_innermost(op: ir.Operation) -> bool:
-    return not any(inner.name in ("scf.for", "scf.while") for inner in _inside(op))
-
-
-def _inside(op: ir.Operation) -> list[ir.Operation]:
-    return [inner for inner in nested_ops(op) if inner != op]
+    return not any(inner.name in ("scf.for", "scf.while") for inner in nested_ops(op) if inner != op)
 
 
 def _cost_behind(op: ir.Operation) -> int | None:

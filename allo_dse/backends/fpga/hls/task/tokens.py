@@ -101,7 +101,8 @@ def _block(body: Body, op: ir.Operation) -> None:
 
 
 def _copy_block(body: Body, op: ir.Operation, statement: Callable[[str, str], str]) -> None:
-    """Loops over the elements of a block, row-major."""
+    """Loops over the elements of a block, row-major; those of a word move at once."""
+    packed = not _stream(body, op)[0].carrier.by_element
     buffer = op.operands[1]
     shape = tuple(ir.MemRefType(buffer.type).shape)
     view = body.views[buffer]
@@ -112,7 +113,10 @@ def _copy_block(body: Body, op: ir.Operation, statement: Callable[[str, str], st
             head = f"for (int {counter} = 0; {counter} < {extent}; {counter}++) {{"
             stack.enter_context(body.block(f"{body.labels.new('block')}: {head}" if axis == 0 else head))
             counters.append(counter)
-        body.pragma("pipeline II=1")
+            if packed:
+                body.pragma("unroll")
+        if not packed:
+            body.pragma("pipeline II=1")
         place = view.at([IndexSum(0, {counter: 1}) for counter in counters], body.atom_text)
         position = IndexSum()
         for counter, extent in zip(counters, shape, strict=True):

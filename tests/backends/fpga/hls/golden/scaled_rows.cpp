@@ -31,7 +31,7 @@ void send_all(hls::stream< int16_t > &a_in, hls::stream< hls::vector<int16_t, 8>
     {
       hls::vector<int16_t, 8> token;
       block: for (int i_1 = 0; i_1 < 8; i_1++) {
-#pragma HLS pipeline II=1
+#pragma HLS unroll
         token[i_1] = a[i][i_1];
       }
       pipe_out.write(token);
@@ -48,7 +48,7 @@ void scale_all(hls::stream< int32_t > &b_out, int32_t n, hls::stream< hls::vecto
     {
       const hls::vector<int16_t, 8> token = pipe_in.read();
       block: for (int i_1 = 0; i_1 < 8; i_1++) {
-#pragma HLS pipeline II=1
+#pragma HLS unroll
         row[i_1] = token[i_1];
       }
     }
