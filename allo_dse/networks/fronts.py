@@ -303,8 +303,15 @@ def _searched(study: Study, place: Path, options: SearchOptions) -> tuple[list[B
     """
     found = _kept(study, place / KEPT)
     if found is None:
-        quiet = {"progress": "quiet", "verify": False, "export": False, "cache": False}
-        result = study.run(options.trials, seed=options.seed, run_dir=place, **quiet)
+        result = study.run(
+            options.trials,
+            seed=options.seed,
+            run_dir=place,
+            progress="quiet",
+            verify=False,
+            export=False,
+            cache=False,
+        )
         if result.stopped in SIGNALS.values():
             raise StepLeft(result.stopped)
         try:

@@ -55,8 +55,8 @@ def _driver_us(found: Composition) -> float:
     hosts = sum(found.moves_us.values())
     if found.runtime != "sequence":
         configuring = {"calls": device.board.reconfigure_us, "packets": device.board.control_packets_us}
-        return hosts + sum(run["latency_us"] + configuring[found.runtime] for run in runs)
-    programs = sum(run["latency_us"] - device.launch_us for run in runs)
+        return hosts + sum(float(run["latency_us"]) + configuring[found.runtime] for run in runs)
+    programs = sum(float(run["latency_us"]) - device.launch_us for run in runs)
     configured = [key for key, _ in groupby(runs, lambda run: (run["call"], run["design"]))]
     alone = len({run["design"] for run in runs}) == 1  # the firmware does not load a device that is there
     calls = {run["call"] for run in runs}
