@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 
-def lazy_exports(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[list[str], Callable[[str], object]]:
-    """`__all__` and `__getattr__` of a package.
+def lazy_exports(package: str, file: str) -> tuple[list[str], Callable[[str], object]]:
+    """`__all__` and `__getattr__` of a package, whose names are imported when first used.
+
+    The stub beside it, `__init__.pyi`, lists its names as type checkers read them: `from .module import Name as Name`.
 
     Args:
-        package: its `__name__`.
-        homes: per module, as in a relative import without the first dot, the names that are imported from it.
+        package: its `__name__`. file: its `__file__`.
     """
-    module_of = {name: module for module, names in homes.items() for name in names}
+    stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    module_of = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", stub, re.MULTILINE)}
 
     def attribute(name: str) -> object:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(importlib.import_module(f".{module_of[name]}", package), name)
+        value: object = getattr(importlib.import_module(module_of[name], package), name)
         setattr(importlib.import_module(package), name, value)
         return value
 

@@ -40,7 +40,7 @@ class Asked(Frozen):
     """The choices beside parameters and folds that a study asks for; see `Study`."""
 
     output_depths: Sequence[int] = (1, 2)
-    schedules: Any = ()
+    schedules: Any = None
     kernels: Sequence[str] = ()
 
 
@@ -181,7 +181,7 @@ class Backend(Maps, Protocol):
         """Return the description of a design beside its fold."""
         return Words()
 
-    def advice(self, asked: Asked) -> str:
+    def advice(self, asked: Asked, program: Program) -> str:
         """Return a hint to users about choices that a study leaves out; empty if there is none."""
         return ""
 

@@ -5,5 +5,5 @@ searches the designs of every operator, and `compose` puts them into launches. `
 `accuracy` chooses element types.
 
 Imports: backends, common, compiler, device, drawing, eval, lang, mapper, space, tune.
-Imported by: allo_dse, cli.
+Imported by: cli.
 """

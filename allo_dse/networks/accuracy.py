@@ -84,7 +84,7 @@ def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array]
     None without a limit, if all operators write one element type.
     """
     require_tolerance(limit)
-    if not fronts.candidates or (limit is None and len({one.writes for one in fronts.candidates}) < 2):
+    if not fronts.candidates or (limit is None and len({one.type for one in fronts.candidates}) < 2):
         return None
     return Accuracy(fronts, random_inputs(fronts.network) if inputs is None else inputs, limit)
 
@@ -170,12 +170,10 @@ def in_words(types: Mapping[str, str]) -> str:
 
 def _of_one_type(candidates: Sequence[Operator], first: Any, composed: Composed) -> Iterator[Any]:
     """Yield the fastest composition of each type, except of a type that is the first's only one."""
-    for dtype in {one.writes: None for one in candidates}:
-        if set(first.types.values()) != {dtype.name}:
+    for own in {one.type: None for one in candidates}:
+        if set(first.types.values()) != {own}:
             with suppress(StudyError):  # some operator has no design in it
-                found = composed(
-                    [0 if one.writes == dtype else ALLOWED + 1 for one in candidates], 1.0, f" in {dtype.name}"
-                )
+                found = composed([0 if one.type == own else ALLOWED + 1 for one in candidates], 1.0, f" in {own}")
                 yield found
 
 

@@ -71,8 +71,15 @@ class Composition:
 
     @property
     def types(self) -> dict[str, str]:
-        """The element type that each operator writes, by its step's name."""
-        return {run.step.name: run.writes.name for launch in self.launches for run in launch.runs}
+        """The element type that each operator writes, and of rounded weights, by its step's name."""
+        return {run.step.name: run.type for launch in self.launches for run in launch.runs}
+
+    @property
+    def widened(self) -> list[str]:
+        """The operators whose weights have more bits than in the model."""
+        reads = {name for launch in self.launches for run in launch.runs for name in run.step.inputs}
+        chosen = (one for one in self.fronts.network.steps if one.others and not reads.issuperset(one.inputs))
+        return self.fronts.network.widened + [one.title for one in chosen if not one.others[0].rounded_to]
 
     @property
     def operators(self) -> list[tuple[str, str]]:
@@ -352,9 +359,7 @@ def compose(
     if stream:
         require_streams(fronts.device)
     options = Options(_runtime(fronts, runtime), columns, share, work_limit, stream)
-    fronts = with_strided(fronts) if options.runtime == "launches" else fronts
-    accuracy = accuracy_of(fronts, tolerance, inputs)
-    return _composed(fronts, _problem(fronts), accuracy, options)
+    return _composed(*_prepared(fronts, options.runtime, tolerance, inputs), options)
 
 
 def _runtime(fronts: Fronts, wanted: str) -> str:
@@ -405,8 +410,11 @@ def require_streams(device: Device) -> None:
         )
 
 
-def _problem(fronts: Fronts) -> Problem:
-    return replace(problem_of(fronts), edges=edges_of(fronts))
+def _prepared(
+    fronts: Fronts, runtime: str, tolerance: float | None, inputs: Mapping[str, Array] | None
+) -> tuple[Fronts, Problem, Accuracy | None]:
+    fronts = with_strided(fronts) if runtime == "launches" else fronts
+    return fronts, replace(problem_of(fronts), edges=edges_of(fronts)), accuracy_of(fronts, tolerance, inputs)
 
 
 def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, options: Options) -> Composition:
@@ -449,13 +457,11 @@ def compositions(
     The one with the fewest comes first.
     """
     runtime = _runtime(fronts, runtime)
-    fronts = with_strided(fronts) if runtime == "launches" else fronts
-    accuracy = accuracy_of(fronts, tolerance, inputs)
+    fronts, problem, accuracy = _prepared(fronts, runtime, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
     if whole := fronts.launches.columns:
         widths = {p.columns for points in fronts.points.values() for p in points} | {whole}
         limits = [{"columns": width} for width in sorted(widths)]
-    problem = _problem(fronts)
     found: list[Composition] = []
     for limit in limits:
         try:

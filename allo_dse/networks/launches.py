@@ -15,7 +15,7 @@ from allo_dse.lang.types import DType
 from allo_dse.mapper.graph_algorithms import DisjointSets
 
 from .fronts import Point, launches_of
-from .network import Network, Step
+from .network import Network, Step, type_of
 from .operators.execute import Work, interface
 from .problem import Calls, choice_of
 from .solver.problem import BANDWIDTH
@@ -56,6 +56,11 @@ class Run(Frozen, dict=True):
     @property
     def writes(self) -> DType:
         return interface(self.point.design.design.program)[1][0].dtype
+
+    @property
+    def type(self) -> str:
+        """The element type of its result, and of weights that are rounded for it."""
+        return type_of(self.writes, self.step)
 
     @property
     def strided(self) -> dict[str, int]:

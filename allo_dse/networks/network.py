@@ -119,7 +119,8 @@ class Step(Frozen):
     """An operator of a network: the names of the tensors it reads and of the one it writes.
 
     Attributes:
-        others: alternatives to its work, which is then a program as well.
+        others: alternatives, which write the same tensor; its work is then a program, as theirs.
+        rounded_to: bits that weights of the model are rounded to; 0 if they are as they were.
         through: for each input, the rearrangement in which its program reads it; None for its order in DRAM.
     """
 
@@ -127,7 +128,8 @@ class Step(Frozen):
     work: Work | Arrange | Host
     inputs: tuple[str, ...]
     output: str
-    others: tuple[Work, ...] = ()
+    others: tuple[Step, ...] = ()
+    rounded_to: int = 0
     through: tuple[Arrange | None, ...] = ()
 
     @property
@@ -149,10 +151,19 @@ class Step(Frozen):
         return made.reshape(shape) if made.size == math.prod(shape) or not isinstance(self.work, Host) else made
 
     @property
+    def ways(self) -> tuple[Step, ...]:
+        """The step with each program that may do it, in one element type; empty for other steps."""
+        return tuple(
+            replace(one, work=variant, others=())
+            for one in (self, *self.others)
+            if isinstance(one.work, Work)
+            for variant in one.work.variants
+        )
+
+    @property
     def works(self) -> tuple[Work, ...]:
-        """The programs that may do it, each in one element type; empty for other steps."""
-        every = (self.work, *self.others) if isinstance(self.work, Work) else ()
-        return tuple(variant for work in every for variant in work.variants)
+        """The programs that may do it."""
+        return tuple(one.work for one in self.ways if isinstance(one.work, Work))
 
 
 @dataclass
@@ -236,13 +247,28 @@ class Network:
         for tensor in inputs:
             self._known(tensor)
         if isinstance(made, Work):
-            for one in (made, *others):
-                shape = _checked(self, name, loaded(one), inputs, shape)
+            shape = _checked(self, name, loaded(made), inputs, shape)
         elif shape is None:
             shape = made.function(*(np.zeros(self.shapes[tensor], np.float32) for tensor in inputs)).shape
         assert shape is not None
-        self.steps.append(Step(name, made, inputs, self._new(output, tuple(shape)), tuple(others)))
+        self.steps.append(Step(name, made, inputs, self._new(output, tuple(shape))))
+        for one in others:
+            self.alternative(output, one, *inputs)
         return output
+
+    def alternative(self, output: str, work: Work, *inputs: str, rounded_to: int = 0) -> None:
+        """Give the step that writes a tensor another program, which may read other tensors.
+
+        Args:
+            rounded_to: as of `Step`.
+
+        Raises:
+            StudyError: if the program does not fit its tensors.
+        """
+        step = self.steps[-1]
+        _checked(self, step.name, loaded(work), inputs, self.shapes[output])
+        other = replace(step, work=work, inputs=inputs, others=(), rounded_to=rounded_to)
+        self.steps[-1] = replace(step, others=(*step.others, other))
 
     def _new(self, name: str, shape: Shape) -> str:
         if name in self.shapes:
@@ -315,11 +341,12 @@ class Network:
         # Another evaluator's result is that of its own inputs: from ours it is as far as roundings before the step are.
         known = {*given, *(expected or {})}
         found = []
-        for step in (one for one in self.steps if one.works):
-            taken = [exact[n] for n in step.inputs]
-            comparable = known.issuperset([*step.inputs, step.output])
-            wanted = exact[step.output] if comparable else self._result(step, taken, False)
-            found += [deviation(step.name, work, taken, wanted) for work in step.works]
+        for step, one in ((own, way) for own in self.steps for way in own.ways):
+            taken = [exact[n] for n in one.inputs]
+            comparable = known.issuperset([*one.inputs, one.output]) and not one.rounded_to
+            own = step if one.inputs == step.inputs else one  # in the widest type
+            wanted = exact[one.output] if comparable else self._result(own, taken, False)
+            found.append(deviation(one.name, one.work, taken, wanted))  # type: ignore[arg-type]
         whole = self.analysed(inputs)
         return found + [_whole(name, whole[name], exact[name]) for name in self.outputs]
 
@@ -505,13 +532,23 @@ class Operator(Frozen):
     def writes(self) -> DType:
         return interface(loaded(self.work))[1][0].dtype
 
+    @property
+    def type(self) -> str:
+        """The element type of its result, and of weights that are rounded for it."""
+        return type_of(self.writes, self.step)
+
+
+def type_of(written: DType, step: Step) -> str:
+    """Return the element type that a step writes, and that of weights which are rounded for it, in words."""
+    return f"{written.name} with int{step.rounded_to} weights" if step.rounded_to else written.name
+
 
 def single_operators(network: Network) -> tuple[Operator, ...]:
     """Return every step that programs do as operators of its own: one per program and element type."""
     return tuple(
-        Operator(replace(step, work=work, others=()), work, (step.name,))
+        Operator(one, one.work, (step.name,))  # type: ignore[arg-type]
         for step in network.steps
-        for work in step.works
+        for one in step.ways
     )
 
 
@@ -547,11 +584,11 @@ def _with_next(one: Operator, readers: list[Step], result: str) -> Iterator[Oper
     """Yield the operator fused with the only step that reads its result, if there is a program for both."""
     if len(readers) != 1 or one.work.reference is None or readers[0].inputs.count(result) > 1:
         return
-    (after,) = readers
-    position = after.inputs.index(result)
-    others = tuple(name for at, name in enumerate(after.inputs) if at != position)
-    names = (*one.names, after.name)
-    for following in after.works:
-        work = fused_work(one.work, following, position)
+    names = (*one.names, readers[0].name)
+    for after in readers[0].ways:
+        position = after.inputs.index(result)
+        others = tuple(name for at, name in enumerate(after.inputs) if at != position)
+        work = fused_work(one.work, after.work, position)  # type: ignore[arg-type]
         if work is not None:
-            yield Operator(Step("+".join(names), work, (*one.step.inputs, *others), after.output), work, names)
+            step = replace(one.step, name="+".join(names), work=work, inputs=(*one.step.inputs, *others))
+            yield Operator(replace(step, output=after.output), work, names)

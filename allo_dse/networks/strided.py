@@ -112,7 +112,7 @@ def _without_unread(network: Network) -> Network:
     for step in reversed(network.steps):
         if step.output in wanted:
             kept.append(step)
-            wanted.update(step.inputs)
+            wanted.update(step.inputs, *(one.inputs for one in step.others))
     shapes = {name: shape for name, shape in network.shapes.items() if name in wanted or name in network.inputs}
     constants = {name: array for name, array in network.constants.items() if name in wanted}
     return replace(network, steps=kept[::-1], shapes=shapes, constants=constants)

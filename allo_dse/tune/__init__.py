@@ -4,5 +4,5 @@
 designs. `store` has the log and the run directory, `run` one run from start to finish, `results` and `show` its report.
 
 Imports: backends, common, compiler, device, drawing, eval, lang, mapper, space.
-Imported by: allo_dse, cli, dashboard, networks.
+Imported by: cli, dashboard, networks.
 """

@@ -56,7 +56,8 @@ class Study(StudySpec):
         verify_with: maps a design's parameters to those of a reduced instance to verify with.
         output_depths: object FIFO depths of output ports to choose from (NPU).
         kernels: kernel libraries of the device to choose from, in addition to its default (NPU).
-        schedules: choices for loops, arrays and tensors (FPGA): schedule parameters, "auto", or both in a list.
+        schedules: choices for loops, arrays and tensors (FPGA): schedule parameters, "auto", or both in a list; () for
+            none. By default "auto" for programs of a single task that customize nothing, unless `evaluator` is given.
         evaluator: evaluator of designs, or a function without arguments that makes it (in each worker process); the
             simulator by default.
         check: device limits, as a function of a design; those of its mapping and its target by default.

@@ -11,10 +11,10 @@ from onnx import ModelProto
 
 import allo_dse as dse
 from allo_dse.networks.network import Arrange, Network
-from allo_dse.networks.operators.elementwise import row_work
 from allo_dse.networks.operators.execute import element_type
 
 from . import models
+from .operators.works import row_work
 
 CHANNELS, INSIDE, SIDE = 16, 8, 6
 

@@ -63,6 +63,7 @@ def test_a_16x16_array_reaches_what_was_published(feed: str) -> None:
     """150 of 153.6 GOP/s at 300 MHz, with 256 DSPs."""
     study = systolic_fpga.study(feed)
     program = dse.load_program(getattr(systolic_fpga, feed), M=512, N=512, K=2048, P=16)
+    assert study.schedules is not None
     schedules = schedules_of(study.schedules, study.device)
     assert schedules is not None
     *_, (last, _) = schedules.options(dse.Draft(study.device, program=program, fold=unfolded(program)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,11 @@ from allo_dse.eval.evaluator import Evaluator
 from allo_dse.eval.launches import Launches
 from allo_dse.eval.target import Target
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.backend import DeviceMapping
-from allo_dse.space.choices.shared import OutputDepth, Overlap
+from allo_dse.space.choice import QuestionChoice
+from allo_dse.space.choices.shared import OfSome, OutputDepth, Overlap
 from allo_dse.space.design import Design
 
 from .choices.auto_schedules import AutoSchedules, schedules_of
@@ -35,6 +37,11 @@ _INTERVAL_FROM = {"target": "as asked", "report": "as reported by the HLS tool"}
 
 HLS = "hls"
 """The directory of an FPGA design's HLS project."""
+
+
+def _is_one_task(program: Program) -> bool:
+    """Check for one task, which may be split in parts, without directives of its own."""
+    return (program.apart or program.task_count == 1) and not program.schedule
 
 
 class FpgaBackend(Backend):
@@ -63,12 +70,15 @@ class FpgaBackend(Backend):
             raise StudyError(f"kernels: {device.name} has no kernel libraries", hint="they belong to NPUs")
         # Output ports have no object FIFOs; one depth is no choice.
         depths = OutputDepth(asked.output_depths[-1:])
-        schedules = schedules_of(asked.schedules, device) if asked.schedules not in ((), []) else None
-        overlaps = isinstance(schedules, AutoSchedules) and not schedules.names_kernels
-        after = [depths] if schedules is None else [depths, schedules]
-        return Choices(
-            [Overlap(), LoopForms()] if overlaps else [], after, Buffering(output_depth=asked.output_depths[-1])
-        )
+        schedules = schedules_of("auto" if asked.schedules is None else asked.schedules, device)
+        before: Sequence[QuestionChoice] = []
+        if isinstance(schedules, AutoSchedules) and not schedules.names_kernels:
+            before = [Overlap(), LoopForms()]
+        after: Sequence[QuestionChoice] = [depths] if schedules is None else [depths, schedules]
+        if asked.schedules is None:  # a single task cannot be folded: its schedule is all there is to search
+            before = [OfSome(choice, _is_one_task) for choice in before]
+            after = [OfSome(choice, _is_one_task) for choice in after]
+        return Choices(before, after, Buffering(output_depth=asked.output_depths[-1]))
 
     def evaluator(self, device: Device) -> Evaluator:
         """Return the simulator."""
@@ -101,9 +111,10 @@ class FpgaBackend(Backend):
             words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")
         return Words("processing element", tuple(words))
 
-    def advice(self, asked: Asked) -> str:
+    def advice(self, asked: Asked, program: Program) -> str:
         """Return a hint to studies without schedules."""
-        return "" if asked.schedules not in ((), []) else AS_WRITTEN
+        searched = _is_one_task(program) if asked.schedules is None else asked.schedules
+        return "" if searched else AS_WRITTEN
 
     def capacity(self, device: Device) -> dict[str, float]:
         """Return the resources that designs may use."""

@@ -38,7 +38,7 @@ Does = Literal["reads", "writes"]
 _Step = tuple[IntArray, Code, IntArray | int, IntArray | int]
 """Operations of one kind: what they belong to, their code, ports and cycles."""
 
-NAME, VERSION = "fpga-simulator", "11"
+NAME, VERSION = "fpga-simulator", "12"
 """Of the evaluator that times these networks; the version changes when numbers do."""
 SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _NO_PIECE = 1 << 62
@@ -60,8 +60,8 @@ class TensorCopies:
         fifo: by tensor and what is done with it, the streams of each node that say whether there is room, and whether
             there is a tile: (2, nodes).
         deliveries: the processes that move tiles of tensors that stay in DRAM.
-        edges: by name of a stream at the program's edge, its number; passing: the processes between those and their
-            AXI adapters.
+        edges: by name of a stream at the program's edge, its number.
+        passing: the processes between those and AXI adapters of their own, or ports, with the tensors' names.
     """
 
     def __init__(self, mapping: FpgaMapping, builder: NetworkBuilder, *, logged: bool = False) -> None:
@@ -77,7 +77,7 @@ class TensorCopies:
         self.deliveries: dict[tuple[str, str], int] = {}
         streams = mapping.scheduled.edged.streams.values()
         self.edges = {stream.name: self._builder.stream(stream.depth) for stream in streams}
-        self.passing: list[int] = []
+        self.passing: dict[int, str] = {}
 
     def _ports(self, place: str) -> Iterator[tuple[TensorPort, IntArray, IntArray]]:
         """The ports of tensors in one place, with the nodes and the process ids of the tasks that use them."""
@@ -114,49 +114,64 @@ class TensorCopies:
         found[:, used] = self._builder.streams(np.ones(each * used.sum(), np.int64)).reshape(each, -1)
         return found
 
-    def movers(self) -> tuple[int, ...]:
-        """Add the processes; tensors beyond the number of AXI ports share them in turn."""
+    def movers(self) -> dict[int, str]:
+        """Add the processes, with their names; tensors beyond the number of AXI ports share them in turn."""
         external = self._mapping.device.external
         uses = [use for use in self._mapping.tensors if use.uses_port]
         ports = [self._builder.resource() for _ in range(min(external.ports, len(uses)))]
-        numbers = []
+        numbers = dict[int, str]()
         for position, use in enumerate(uses):
             port = ports[external.port_of(position)]
             move = {"dram": self.deliver, "stream": self._burst}.get(use.place, self._copy)
-            numbers += [move(use, does, port) for does in use.directions]
+            for does in use.directions:
+                numbers[move(use, does, port)] = f"{'load' if does == 'reads' else 'store'} {use.tensor.name}"
         for use in self._mapping.tensors:
             if use.place == "axis":
-                self.passing.append(self._pass_on(use, use.directions[0], None))
-        return tuple(numbers)
+                self.passing[self._pass_on(use, use.directions[0], None)] = use.tensor.name
+        return numbers
 
     def _burst(self, use: TensorUse, does: Does, port: int) -> int:
-        """The AXI adapter of a streamed tensor; another process moves elements between its bursts and the task."""
-        words = math.prod(use.tensor.shape)
+        """The AXI adapter of a streamed tensor; another process moves elements between its bursts and the task.
+
+        Where bursts are as fast as elements, on a port of their own, a reader only waits for the first element, and the
+        last burst is written after the last element.
+        """
+        words, latency_cycles = math.prod(use.tensor.shape), self._mapping.device.external.latency_cycles
         bursts, rest = divmod(words, use.transfers.burst)
+        per_request = math.ceil(latency_cycles / use.transfers.outstanding)
+        is_alone = sum(one.uses_port for one in self._mapping.tensors) <= self._mapping.device.external.ports
+        if is_alone and max(use.cycles(use.transfers.burst), per_request) <= use.transfers.burst:
+            last = max(use.cycles(rest or use.transfers.burst), per_request) * (does == "writes")
+            return self._pass_on(use, does, None, latency_cycles + last)
         between = self._builder.stream(use.transfers.outstanding)
-        table, latency_cycles = Table(), self._mapping.device.external.latency_cycles
+        table = Table()
         if does == "reads":
             table.wait(latency_cycles)
         for count, length in ((bursts, use.transfers.burst), (rest > 0, rest)):
-            with table.repeat(int(count)):
+            with table.repeat(count):
                 if does == "writes":
                     table.get(0)
                 # No more requests are under way than the adapter allows.
-                table.request(0, max(use.cycles(length), math.ceil(latency_cycles / use.transfers.outstanding)))
+                table.request(0, max(use.cycles(length), per_request))
                 if does == "reads":
                     table.put(0)
         if does == "writes":
             table.wait(latency_cycles)
         adapter = self._builder.process(table, [between], [port])
-        self.passing.append(self._pass_on(use, does, between))
+        self.passing[self._pass_on(use, does, between)] = use.tensor.name
         return adapter
 
-    def _pass_on(self, use: TensorUse, does: Does, bursts: int | None) -> int:
-        """A process that moves an element per cycle; from or to bursts, if there is an adapter."""
+    def _pass_on(self, use: TensorUse, does: Does, bursts: int | None, latency: int = 0) -> int:
+        """A process that moves an element per cycle; from or to bursts, if there is an adapter.
+
+        Args:
+            latency: cycles before the first element of a tensor that is read, or after the last of one that is written.
+        """
         words, table = math.prod(use.tensor.shape), Table()
+        table.advance(latency * (does == "reads"))
         length = words if bursts is None else use.transfers.burst
         for count, size in ((words // length, length), (words % length > 0, words % length)):
-            with table.repeat(int(count)):
+            with table.repeat(count):
                 if bursts is not None and does == "reads":
                     table.get(1)
                 with table.repeat(size):
@@ -164,6 +179,7 @@ class TensorCopies:
                     table.wait(1)
                 if bursts is not None and does == "writes":
                     table.put(1)
+        table.advance(latency * (does == "writes"))
         ends = [self.edges[self._mapping.scheduled.edged.streams[use.tensor.name].name]]
         return self._builder.process(table, ends if bursts is None else [*ends, bursts], [])
 
@@ -222,18 +238,18 @@ class FpgaNetwork(Frozen):
     Attributes:
         task: table process of each of the program's tasks.
         wiring: the FIFOs, which are the network's first streams.
-        movers: process numbers of copies in and out.
+        movers: process numbers of copies in and out, with their names.
         deliveries: those of tensors that stay in DRAM, by tensor and "reads" or "writes"; where they were to, they log
             when each tile has been moved.
-        passing: process numbers between tasks and what streams at the program's edge.
+        passing: process numbers between tasks and what streams at the program's edge, with the tensors' names.
         inside: per FIFO the tokens it must hold because it is a buffer within a folded node; 0 between nodes.
     """
 
     network: Network
     task: IntArray
     wiring: Wiring
-    movers: tuple[int, ...]
-    passing: tuple[int, ...]
+    movers: Mapping[int, str]
+    passing: Mapping[int, str]
     inside: IntArray
     deliveries: Mapping[tuple[str, str], int]
 
@@ -271,15 +287,12 @@ def fpga_network(
         builder.nodes(task[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
     for mover in (*movers, *copies.passing):
         builder.node([mover])
-    return FpgaNetwork(
-        builder.build(), task, wiring, movers, tuple(copies.passing), vmg.uses.fifos.held, copies.deliveries
-    )
+    return FpgaNetwork(builder.build(), task, wiring, movers, copies.passing, vmg.uses.fifos.held, copies.deliveries)
 
 
 def _require_room(mapping: FpgaMapping) -> None:
     """Refuse buffers that no design can have before a simulation allocates them."""
-    device, buffers = mapping.device, mapping.vmg.uses.buffers
-    arrays = {stream.name: stream for stream in mapping.vmg.program.streams}
+    device, buffers, arrays = mapping.device, mapping.vmg.uses.buffers, mapping.shared.streams
     bits = [arrays[b.array].dtype.bits * math.prod(arrays[b.array].block) * b.tokens * b.number for b in buffers]
     uram_bits = device.arrays.uram_words * device.arrays.uram_bits
     room = device.limit("bram18") * BRAM18_BITS + device.limit("uram") * uram_bits
@@ -393,7 +406,7 @@ def write_parts(table: Table, parts: Iterable[Part]) -> None:
                 write_parts(table, part.parts)
 
 
-_DIRECTIONS = {int(Code.GET): "get", int(Code.PUT): "put"}
+_DIRECTIONS = {Code.GET: "get", Code.PUT: "put"}
 
 
 @dataclass(frozen=True)
@@ -417,11 +430,12 @@ class FpgaLabels(Labels):
         return self.copies[task] if task in self.copies else self.program.task_name(int(self.number[task]))
 
     def stream(self, stream: int) -> str:
-        if stream >= self.network.fifos:
-            return self._tile(stream)
-        return self.program.stream_name(int(self.network.wiring.stream[stream]))
+        return self._tile(stream) or self.program.stream_name(int(self.network.wiring.stream[stream]))
 
     def _tile(self, stream: int) -> str:
+        """Return the name of a stream between tasks and copies; empty for a FIFO of the program."""
+        if stream < self.network.fifos:
+            return ""
         source, target = int(self.ends.producer[stream]), int(self.ends.consumer[stream])
         if source in self.copies:
             return f"{self.copies[source]} for {self.task(target)}"
@@ -429,9 +443,7 @@ class FpgaLabels(Labels):
 
     def array(self, stream: int) -> str:
         """Return the name of the stream array, or the tile FIFO, whose depth a stream shares."""
-        if stream >= self.network.fifos:
-            return self._tile(stream)
-        return self.program.streams[int(self.network.wiring.array[stream])].name
+        return self._tile(stream) or self.program.streams[int(self.network.wiring.array[stream])].name
 
     def operation(self, task: int, op: int) -> str:
         """Return the lines of the source that a row of a task's operation table may be of."""
@@ -456,14 +468,5 @@ def labels_of(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
     program = mapping.vmg.program
     number = np.full(network.network.task_count, -1)
     number[network.task] = np.arange(len(network.task))
-    names = [
-        f"{verb} {use.tensor.name}"
-        for use in mapping.tensors
-        if use.uses_port
-        for verb, does in (("load", use.reads), ("store", use.writes))
-        if does
-    ]
-    streamed = [use for place in ("stream", "axis") for use in mapping.tensors if use.place == place]
-    names += [f"stream {use.tensor.name}" for use in streamed]
-    copies = dict(zip((*network.movers, *network.passing), names, strict=True))
+    copies = {**network.movers, **{process: f"stream {name}" for process, name in network.passing.items()}}
     return FpgaLabels(program, network, number, copies, stream_ends(network.network, {}))

@@ -115,7 +115,7 @@ class NpuBackend(Backend):
 
     def choices(self, asked: Asked, target: Target, device: Device) -> Choices:
         """Return depths of output FIFOs, and kernel libraries."""
-        if asked.schedules not in ((), []):
+        if asked.schedules:
             raise StudyError(f"schedules: {device.name} is no FPGA", hint="NPU designs have folds and parameters only")
         depths = asked.output_depths if target.fifo_depth is None else (target.fifo_depth,)
         after: list[Choice] = [OutputDepth(depths)]

@@ -124,7 +124,6 @@ def _show(composition: Composition) -> None:
             table.add_row(*row)
     to.print(table)
     spent = sorted(composition.time_us.items(), key=lambda one: -one[1])
-    widened = composition.fronts.network.widened
     facts = {
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "by cause": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
@@ -134,7 +133,7 @@ def _show(composition: Composition) -> None:
         "streams": composition.streamed,
         "on the host": _host(composition) if composition.host_us else "",
         "strided": composition.strided,
-        "widened": f"narrower in the model: weights of {', '.join(widened)}" if widened else "",
+        "widened": f"narrower in the model: weights of {', '.join(own)}" if (own := composition.widened) else "",
         "rate": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
         "accuracy": composition.in_words if types else "",
         "proved": composition.certificate,

@@ -4,5 +4,5 @@
 words of a domain (`domains`), and `run` executes a graph of rewritten bodies on the simulator's engine.
 
 Imports: common, compiler, eval.execute, lang, mapper, simulator, space.
-Imported by: allo_dse, backends, cli, eval, tune.
+Imported by: backends, cli, eval, tune.
 """

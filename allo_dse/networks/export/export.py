@@ -135,6 +135,7 @@ def facts_of(composition: Composition) -> JsonObject:
             if composition.accuracy
             else {}
         ),
+        "widened": composition.widened,
         "host_us": {name: round(us, 1) for name, us in composition.host_us.items()},
         "device_share": round(composition.device_share, 4),
         "time_us": {name: round(us, 1) for name, us in composition.time_us.items()},

@@ -41,6 +41,8 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     said = f"{composition.latency_us:,.0f} us on {where}; {composition.certificate}{streams}."
     if composition.strided:
         said += f" As it lies, in another order: {composition.strided}."
+    if composition.widened:
+        said += f" Narrower in the model: weights of {', '.join(composition.widened)}."
     if composition.accuracy is not None:
         said += f" Accuracy: {composition.in_words}."
     parts = {

@@ -4,5 +4,5 @@
 each node and reads files. `torch` has PyTorch write a model.
 
 Imports: common, lang, networks, networks.operators, tune.
-Imported by: allo_dse, cli, networks.export.
+Imported by: cli, networks.export.
 """

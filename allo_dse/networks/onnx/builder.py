@@ -26,6 +26,7 @@ from ..operators.expressions import (
     padded,
     row_tiles,
 )
+from ..operators.packed import Weights, rounded
 from ..operators.products import fitting_side, fitting_vector, gemm_work, gemv_work
 from .graph import Graph, Node
 
@@ -49,12 +50,14 @@ class Builder:
 
     Attributes:
         ours: the nodes that get no program of the user's, by what they write.
+        bits: that known weights of products may be rounded to.
     """
 
     graph: Graph
     net: Network
     element: object
     ours: Mapping[str, Node]
+    bits: Sequence[int] = ()
     _pixels: dict[str, str] = field(default_factory=dict)
     _constants: dict[object, list[str]] = field(default_factory=dict)
 
@@ -115,7 +118,7 @@ class Builder:
             shape=self.shape(node.output),
         )  # fmt: skip
 
-    def product(self, node: Node, a: str, b: str, bias: str = "", output: str = "") -> None:
+    def product(self, node: Node, a: str, b: str | Weights, bias: str = "", output: str = "") -> None:
         """a @ b + bias, with tensors of the network; the bias is added to every row."""
         name, output = node.name or node.output, output or node.output
         if bias:
@@ -132,33 +135,60 @@ class Builder:
         expr: Expr = ("add", ("in", 0), ("in", 1))
         self.expression(node, "add_row", expr, given, (rows, columns), [matrix, self.read(row)], output=output)
 
-    def matrix_product(self, name: str, a: str, b: str, output: str = "") -> str:
-        """a @ b as steps of a name; returns the tensor. Sides that tiles do not divide are padded."""
-        depth, columns = self.net.shapes[b][-2:]
-        rows = math.prod(self.net.shapes[a]) // depth
+    def matrix_product(self, name: str, a: str, b: str | Weights, output: str = "") -> str:
+        """a @ b as steps of a name; returns the tensor. Sides that tiles do not divide are padded.
+
+        Weights of few bits are unpacked by the program, or by the host before it, if the program reads them more
+        than once.
+        """
+        depth, columns = self.net.shapes[b][-2:] if isinstance(b, str) else b.codes.shape
+        rows, unit = math.prod(self.net.shapes[a]) // depth, b.packed.block if isinstance(b, Weights) else 1
         shape = self.shape(output) if output else (rows, columns)
         if rows == 1:
-            to_rows, to_columns, to_depth = 1, fitting_vector(columns, 2, 32), fitting_vector(depth, 512, 2048)
+            to_rows, to_columns, to_depth = 1, fitting_vector(columns, 2, 32), fitting_vector(depth, 512, 2048, unit)
         elif columns == 1:
             to_rows, to_columns, to_depth = fitting_vector(rows, 2, 32), 1, fitting_vector(depth, 512, 2048)
         else:
             to_rows, to_columns, to_depth = map(fitting_side, (rows, columns, depth))
-        a = self._padded(a, (rows, depth), (to_rows, to_depth))
-        b = self._padded(b, (depth, columns), (to_depth, to_columns))
-        if rows == 1:
-            work, turned = gemv_work(to_columns, to_depth, self.element), lambda one: one.reshape(to_depth, -1).T
-            a, b = self.arranged(turned, b), a
-        elif columns == 1:
-            work = gemv_work(to_rows, to_depth, self.element)
-        else:
-            work = gemm_work(to_rows, to_columns, to_depth, self.element)
-        if (to_rows, to_columns, to_depth) == (rows, columns, depth):
-            return self.net.add(
-                work, a, b, name=name, output=output or self.graph.new_name(f"{name}.result"), shape=shape
+        to_depth = -(-to_depth // unit) * unit
+        a, sides = self._padded(a, (rows, depth), (to_rows, to_depth)), (to_rows, to_columns, to_depth)
+        is_whole = sides == (rows, columns, depth)
+        made = output if output and is_whole else self.graph.new_name(f"{name}.{'result' if is_whole else 'padded'}")
+        for number, (form, rounded_to) in enumerate(self._forms(b, rows, columns, to_depth)):
+            packed = None if isinstance(form, str) else form.packed
+            right = (
+                self._padded(form, (depth, columns), (to_depth, to_columns))
+                if isinstance(form, str)
+                else self.known(form.in_bytes(to_depth, to_columns))
             )
-        whole, padded_name = (to_rows, to_columns), self.graph.new_name(f"{name}.padded")
-        made = self.net.add(work, a, b, name=name, output=padded_name, shape=whole)
-        return self._cut(made, name, (rows, columns), whole, output, shape)
+            given = a, right
+            if rows == 1:
+                work = gemv_work(to_columns, to_depth, self.element, packed)
+                given = self.arranged(lambda one: one.reshape(-1, to_columns).T, right), a
+            elif columns == 1:
+                work = gemv_work(to_rows, to_depth, self.element)
+            else:
+                work = gemm_work(*sides, self.element, packed)
+            if number:
+                self.net.alternative(made, work, *given, rounded_to=rounded_to)
+            else:
+                self.net.add(work, *given, name=name, output=made, shape=shape if is_whole else sides[:2])
+        return made if is_whole else self._cut(made, name, (rows, columns), sides[:2], output, shape)
+
+    def _forms(self, b: str | Weights, rows: int, columns: int, depth: int) -> Iterator[tuple[str | Weights, int]]:
+        """Yield the forms in which a program may read a matrix, with the bits that it is rounded to or 0.
+
+        Args:
+            depth: after padding.
+        """
+        yield b, 0
+        if isinstance(b, Weights):
+            if rows > 1:  # each tile of rows unpacks them again
+                yield self.known(b.floats), 0
+        elif self.element is not int8 and columns > 1:
+            known = {**self.graph.known, **self.net.constants}.get(b)
+            found = [] if known is None else [rounded(known.reshape(-1, columns), bits, depth) for bits in self.bits]
+            yield from ((own, bits) for own, bits in zip(found, self.bits, strict=False) if own)
 
     def _padded(self, name: str, shape: Shape, to: Shape) -> str:
         """A matrix with zeros after its rows and columns."""

@@ -22,19 +22,18 @@ from allo_dse.tune.study import call, execute_file
 from ..network import Network, arrange
 from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import rope_work, softmax
-from ..operators.execute import Operand, Work, element_type
+from ..operators.execute import Operand, Work, element_type, weight_bits
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from ..strided import simplified
 from .builder import Array, Builder, InvalidModel
 from .definitions import RECURRENT, why_looped
-from .elementwise import Groups, add_group
+from .elementwise import REDUCTIONS, Groups, add_group, reduction
 from .evaluate import NotComputed, evaluate
 from .graph import Graph, Node, read_graph
 from .host import host_step, indices_outside, joined_hosts
 from .images import batch_norm, conv, pool, resize
 from .patterns import parts_of, with_patterns
 from .quantized import in_whole_numbers
-from .reductions import REDUCTIONS, reduction
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -109,7 +108,8 @@ def from_onnx(
 
     Args:
         model: a file or a model of `onnx`.
-        element: element type of programs, "bf16" or "f32"; with "bf16,f32" it is chosen for each operator.
+        element: element type of programs, "bf16" or "f32"; with "bf16,f32" it is chosen for each operator. With "i8" or
+            "i4" beside these, weights of products may be rounded to so many bits.
         sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`; and values of
             inputs that are one whole number, by name.
         programs: makers of the work of nodes, by their name or type; they take precedence over our own.
@@ -130,8 +130,9 @@ def from_onnx(
     require_tensors(graph, needed)
     graph.nodes, ours = needed, {n.output: n for n in needed if n.name not in own and n.op not in own}
     builder = Builder(
-        graph, Network(Path(model).stem if isinstance(model, str | Path) else graph.name), element_type(element), ours
-    )
+        graph, Network(Path(model).stem if isinstance(model, str | Path) else graph.name), element_type(element), ours,
+        weight_bits(element),
+    )  # fmt: skip
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
     conversion = Conversion(builder, read, host, Groups(graph, own))
@@ -144,8 +145,8 @@ def from_onnx(
     if conversion.refused:
         raise conversion.refusal()
     builder.net.output(*map(builder.read, graph.outputs))
-    narrow = read.widened | read.codes.keys()
-    builder.net.widened = [node.name or node.output for node in needed if narrow.intersection(node.inputs)]
+    wide = (node for node in conversion.added if not read.codes.keys().isdisjoint(node.inputs))
+    builder.net.widened = [node.name or node.output for node in wide]
     return joined_hosts(simplified(builder.net))
 
 
@@ -156,6 +157,7 @@ class Conversion:
     Attributes:
         read: the model before patterns were found.
         refused: why nodes have no program, if the host may do none.
+        added: nodes that are converted.
     """
 
     builder: Builder
@@ -163,12 +165,14 @@ class Conversion:
     host: str
     groups: Groups
     refused: list[StudyError] = field(default_factory=list)
+    added: list[Node] = field(default_factory=list)
 
     def add(self, node: Node) -> None:
         """Add the steps of a node, unless it is part of a group that comes later."""
         group = self.groups.found.get(node.output)
         if node.output in self.groups.inner or node.output in self.builder.net.shapes:
             return
+        self.added.extend(group.nodes if group else [node])
         if group is None:
             self._alone(node)
             return
@@ -230,7 +234,7 @@ class Conversion:
     def _by_host(self, node: Node, why: StudyError) -> None:
         """Add a host step for each output of a node that is read."""
         graph, builder = self.builder.graph, self.builder
-        if outside := indices_outside(node, graph.shapes[node.inputs[0]] if node.inputs else (), graph.known):
+        if outside := indices_outside(node, graph.shapes.get("".join(node.inputs[:1]), ()), graph.known):
             raise InvalidModel(f"{graph.name}: {node.place}: {outside}", hint="export the model again")
         if self.host == "never":
             self.refused.append(why)
@@ -274,6 +278,12 @@ def _gemm(builder: Builder, node: Node) -> None:
     builder.product(node, a, b, *rest)
 
 
+def _packed(builder: Builder, node: Node) -> None:
+    """Convert a product with weights of few bits."""
+    a, *bias = node.inputs
+    builder.product(node, builder.read(a), node.attributes["weights"], *bias)  # type: ignore[arg-type]
+
+
 def _matmul(builder: Builder, node: Node) -> None:
     """Convert a product of matrices, or of batches of them."""
     a, b = node.inputs
@@ -301,8 +311,7 @@ def batched_product(builder: Builder, node: Node, a: Factor, b: Factor, batch: t
     if count == 1:
         builder.product(node, *(builder.arranged(lambda one, to=own: one.reshape(to), name) for name, own in (a, b)))
         return
-    unit = UNIT if min(rows, columns, depth) > 1 else 1
-    to = [-(-size // unit) * unit for size in (rows, columns, depth)]
+    to = [-(-size // UNIT) * UNIT for size in (rows, columns, depth)]
     cuts = batch_cuts(*to)
     if cuts is None or count * math.prod(cuts) > MOST_MATRICES:
         raise builder.refuse(node, f"{count} products of {rows} x {depth} by {depth} x {columns}: no task has room")
@@ -457,6 +466,7 @@ MOVERS = {
 CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
+    "Packed": _packed,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
     "RotaryEmbedding": _rope,

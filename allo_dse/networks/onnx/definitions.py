@@ -48,10 +48,12 @@ def linear_parts(proto: NodeProto) -> list[NodeProto] | None:
     Each input comes with its scale and its zero, the output's follow; a bias has the product of the inputs' scales.
     """
 
+    from onnx import defs
+
     kind = proto.op_type.removeprefix("QLinear" if proto.op_type.startswith("QLinear") else "Q")
-    tensors = LINEAR.get(kind) if kind != proto.op_type else None
-    if tensors is None:
+    if not proto.op_type.startswith(("QLinear", "QGemm")) or kind == "Concat" or not defs.has(kind):
         return None
+    tensors = (len(proto.input) - 2) // 3  # the output has two numbers, and a bias is one
     given, made, names = [*proto.input, "", ""], Parts(proto), list[str]()
     for at in range(tensors):
         axis = {"axis": 0 if kind == "Conv" else 1} if at else {}
@@ -147,44 +149,37 @@ def norm_parts(proto: NodeProto, shape: Shape | None, version: int) -> list[Node
     return made.done()
 
 
-def narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> list[NodeProto] | None:
+def narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> tuple[list[NodeProto], list[Array]] | None:
     """Return a product with weights of a few bits, in blocks with a scale each, as one with floats.
 
-    None for any other node.
+    None for any other node. With it come the codes, scales and zeros of the weights, which the first node has.
     """
     from onnx import numpy_helper
 
     numbers = {one.name: one.i for one in proto.attribute}
     given = dict(zip(("x", "codes", "scales", "zeros", "groups", "bias"), proto.input, strict=False))
     bits, needed = numbers.get("bits", 4), [given.get(name, "") for name in ("codes", "scales", "zeros")]
-    if proto.op_type != "MatMulNBits" or bits not in (4, 8) or any(name and name not in known for name in needed):
+    if proto.op_type != "MatMulNBits" or bits not in (2, 4, 8) or any(name and name not in known for name in needed):
         return None
     (columns, depth), block = (numbers[name] for name in "NK"), numbers["block_size"]
     blocks = -(-depth // block)
 
     def unpacked(packed: Array, count: int) -> Array:
-        if bits == 4 and packed.dtype == np.uint8:
-            halves: NDArray[np.uint8] = packed.astype(np.uint8)
-            packed = np.stack([halves & 15, halves >> 4], axis=-1)
+        if bits < 8 and packed.dtype == np.uint8:
+            packed = packed.astype(np.uint8)[..., None] >> np.arange(0, 8, bits).astype(np.uint8) & ((1 << bits) - 1)
         return packed.reshape(columns, -1)[:, :count]
 
     codes, scales = unpacked(known[needed[0]], blocks * block), known[needed[1]].reshape(columns, blocks)
     zeros = unpacked(known[needed[2]], blocks) if needed[2] else np.full((columns, blocks), 1 << bits - 1)
-    whole = codes.reshape(columns, blocks, block).astype(np.float32) - zeros.astype(np.float32)[..., None]
-    weights = (whole * scales.astype(np.float32)[..., None]).reshape(columns, -1)[:, :depth].T
+    each = [codes, np.repeat(scales.astype(np.float32), block, axis=1), np.repeat(zeros, block, axis=1)]
+    whole, scale, zero = each = [one[:, :depth].T for one in each]
+    weights = (whole.astype(np.float32) - zero.astype(np.float32)) * scale
     made = Parts(proto)
     value = made.step("Constant", value=numpy_helper.from_array(np.ascontiguousarray(weights)))
     product = made.step("MatMul", given["x"], value)
     if given.get("bias"):
         made.step("Add", product, given["bias"])
-    return made.done(made[1])
-
-
-LINEAR = {
-    **{"Conv": 2, "MatMul": 2, "Gemm": 2, "Add": 2, "Mul": 2},
-    **{"Sigmoid": 1, "LeakyRelu": 1, "AveragePool": 1, "GlobalAveragePool": 1, "Softmax": 1},
-}
-"""Operators on quantized tensors, as QLinear and their name or Q and their name: how many tensors they read."""
+    return made.done(made[1]), each
 
 
 def shape_of(type_: TypeProto) -> Shape | None:

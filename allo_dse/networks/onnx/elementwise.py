@@ -1,9 +1,9 @@
-"""Functions of elements: nodes of ONNX that follow each other become one expression, and that one program."""
+"""Functions of elements, and reductions: nodes of ONNX that follow each other become an expression and a program."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +26,42 @@ from ..operators.expressions import (
 )
 from .builder import Array, Builder
 from .graph import Graph, Node
-from .reductions import REDUCTIONS, axes_of
+
+X: Expr = ("in", 0)
+FULL = Operand("full")
+Parts = tuple[Expr, str, Callable[[Expr, int], Expr]]
+
+_MEAN: Parts = (X, "row_sum", lambda one, size: ("mul", one, number(1 / size)))
+_MAX: Parts = (X, "row_max", lambda one, _: one)
+REDUCTIONS: dict[str, Parts] = {
+    "GlobalAveragePool": _MEAN,
+    "GlobalMaxPool": _MAX,
+    "ReduceL1": (("max", X, ("mul", X, number(-1))), "row_sum", lambda one, _: one),
+    "ReduceL2": (("mul", X, X), "row_sum", lambda one, _: ("sqrt", one)),
+    "ReduceLogSum": (X, "row_sum", lambda one, _: ("log", one)),
+    "ReduceMax": _MAX,
+    "ReduceMean": _MEAN,
+    "ReduceMin": (X, "row_min", lambda one, _: one),
+    "ReduceSum": (X, "row_sum", lambda one, _: one),
+    "ReduceSumSquare": (("mul", X, X), "row_sum", lambda one, _: one),
+}
+"""ONNX's reductions: what is reduced of an element, how, and what becomes of the result and the number of elements."""
+
+
+def axes_of(graph: Graph, node: Node) -> list[int]:
+    """Return the dimensions that a node reduces, all by default; none if they are not known."""
+    rank, given = len(graph.shapes[node.inputs[0]]), node.attributes.get("axes")
+    if node.op.startswith("Global"):
+        return list(range(2, rank))
+    if len(node.inputs) > 1:
+        known = graph.known.get(node.inputs[1])
+        if known is None:
+            return []
+        given = known.ravel().tolist()
+    if not given and node.number("noop_with_empty_axes", 0):
+        return []
+    return sorted(int(one) % rank for one in given or range(rank))  # type: ignore[attr-defined]
+
 
 EXPRESSED = {*BINARY, *UNARY, "Cast", "Mean", "Clip", "Pow", "Where", "IsNaN"}
 
@@ -342,3 +377,22 @@ def add_group(builder: Builder, group: Group) -> None:
 
 def _stacked(*arrays: Array) -> Array:
     return np.stack([one.ravel() for one in arrays])
+
+
+def reduction(builder: Builder, node: Node) -> None:
+    """Convert a reduction: the reduced dimensions become the rows of a matrix."""
+    x, (before, op, after) = node.inputs[0], REDUCTIONS[node.op]
+    shape, axes = builder.shape(x), axes_of(builder.graph, node)
+    if not axes:
+        raise builder.refuse(node, "dimensions that are not known")
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    rows, width = math.prod(shape[axis] for axis in kept), math.prod(shape[axis] for axis in axes)
+    turned = builder.arranged(lambda one: one.reshape(shape).transpose(*kept, *axes), x)
+    if width > MOST_WIDTH:
+        if before != X:
+            turned = builder.expression(node, node.op.lower(), before, [FULL], (rows * width, 1), [turned])
+        total = builder.reduced(node, op, turned, rows, width)
+        builder.expression(node, node.op.lower(), after(X, width), [FULL], (rows, 1), [total], output=node.output)
+        return
+    expr = after((op, before), width)
+    builder.expression(node, node.op.lower(), expr, [FULL], (rows, width), [turned], output=node.output)

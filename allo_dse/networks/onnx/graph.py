@@ -82,7 +82,6 @@ class Graph:
         open: tensors whose shapes depend on the inputs' elements; `shapes` has those for one example.
         names: of all tensors and nodes of the model, and those made since.
         codes: what known arrays were quantized to.
-        widened: known arrays that were weights of fewer bits.
         whole: element types of tensors that are not of the network's own type.
     """
 
@@ -97,7 +96,6 @@ class Graph:
     open: frozenset[str] = frozenset()
     names: set[str] = field(default_factory=set)
     codes: dict[str, Codes] = field(default_factory=dict)
-    widened: set[str] = field(default_factory=set)
     whole: dict[str, str] = field(default_factory=dict)
 
     def is_float(self, name: str) -> bool:
@@ -195,7 +193,6 @@ def _read(
     outputs, nodes = [o.name for o in graph.output], list[Node]()
     same, named = dict[str, str](), {name for one in graph.node for name in one.output}
     codes: dict[str, Codes] = {}
-    widened: set[str] = set()
     waiting = deque(one for one in graph.node if one.output)
     while waiting:
         proto = waiting.popleft()
@@ -208,8 +205,9 @@ def _read(
             or norm_parts(proto, shape, versions.get("", 1))
             or recurrent_parts(proto, shape, types, known, same, versions.get("", 1))
         )
-        if parts is None and (parts := narrow_parts(proto, known)) is not None:
-            widened.add(parts[0].output[0])
+        if parts is None and (narrow := narrow_parts(proto, known)) is not None:
+            parts, every = narrow
+            codes[parts[0].output[0]] = Codes(*every)
         if parts is not None:
             waiting.extendleft(reversed(parts))
             continue
@@ -246,7 +244,6 @@ def _read(
         elements,
         names=names,
         codes=codes,
-        widened=widened,
     )
 
 
@@ -449,6 +446,8 @@ def _inferred(
             opset_imports=[helper.make_opsetid(name, version) for name, version in versions.items()],
         )
     except (shape_inference.InferenceError, defs.SchemaError, checker.ValidationError) as error:
+        if _subgraphs(node.proto):  # rules of one node do not see what its subgraphs read
+            return {}
         raise StudyError(f"{node.place}: not as ONNX has it: {str(error).strip()}") from None
     return dict(found)
 

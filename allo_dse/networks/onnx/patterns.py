@@ -198,16 +198,8 @@ def rotary_node(root: Node, graph: Graph, writer: Writer) -> Node | None:
 
 def _moved(name: str, given: Mapping[str, Array], graph: Graph, writer: Writer) -> Array | None:
     """Compute a tensor from given ones by moving their elements; None if that is not enough."""
-    if name in given or name in graph.known:
-        return given[name] if name in given else graph.known[name]
-    node = writer.get(name)
-    if node is None or node.op not in MOVES:
-        return None
-    arrays = {one: _moved(one, given, graph, writer) for one in node.inputs if one}
-    found = {one: array for one, array in arrays.items() if array is not None}
-    if len(found) < len(arrays) or node.proto is None:
-        return None
-    return evaluate(node.proto, found, graph.versions)[name]
+    movers = {output: node for output, node in writer.items() if node.op in MOVES}
+    return _computed(name, dict(given), graph, movers)
 
 
 GELU = {"Add", "Div", "Erf", "Mul", "Pow", "Tanh"}

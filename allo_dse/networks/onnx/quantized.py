@@ -15,6 +15,7 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, replace
 
+from ..operators.packed import weights_of
 from .definitions import Array
 from .graph import Codes, Graph, Node, rename
 from .patterns import MOVES
@@ -141,12 +142,27 @@ class _Conversion:
         if node.op not in ("MatMul", "Gemm", "Conv") or node.proto is None or len(node.inputs) < 2:
             return False
         own, weights = self.codes.get(node.inputs[0]), self.read.codes.get(node.inputs[1])
+        if own is None:
+            return weights is not None and self._packs(node, weights)
         bias = self.read.known.get(node.inputs[2]) if len(node.inputs) > 2 else np.zeros(1, np.float32)
         plain = node.number("alpha", 1) == 1 == node.number("beta", 1) and not node.number("transA", 0)
-        if own is None or weights is None or bias is None or not plain:
+        if weights is None or bias is None or not plain:
             return False
         axis = 0 if node.op == "Conv" or node.number("transB", 0) else -1
         return self._product(node, own, weights, bias, axis)
+
+    def _packs(self, node: Node, weights: Codes) -> bool:
+        """Replace a product of floats and known codes by one that unpacks the codes."""
+        plain = node.number("alpha", 1) == 1 == node.number("beta", 1) and not node.number("transA", 0)
+        if weights.codes.ndim != 2 or not plain:
+            return False
+        arrays = (one.T if node.number("transB", 0) else one for one in (weights.codes, weights.scale, weights.zero))
+        found = weights_of(*arrays)
+        if found is None:
+            return False
+        inputs = (node.inputs[0], *node.inputs[2:])
+        self.graph.nodes.append(Node("Packed", node.name, inputs, node.output, {"weights": found}))
+        return True
 
     def _product(self, node: Node, own: Quantized, weights: Codes, bias: Array, axis: int) -> bool:
         """Add the product of codes, then (products - offsets) * scales + bias.

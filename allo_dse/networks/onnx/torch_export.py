@@ -16,13 +16,19 @@ if TYPE_CHECKING:
 
 
 def write_model(module: torch.nn.Module, example_inputs: Sequence[torch.Tensor], path: str) -> None:
-    """The module as it infers, by PyTorch's own exporter with its own defaults."""
+    """The module as it infers, by PyTorch's own exporter with its own defaults; if that fails, by its older one."""
     import torch
 
     was_training = module.training
     module.eval()
     try:
-        torch.onnx.export(module, tuple(example_inputs), path)
+        try:
+            torch.onnx.export(module, tuple(example_inputs), path)
+        except Exception as newer:
+            try:
+                torch.onnx.export(module, tuple(example_inputs), path, dynamo=False)
+            except Exception:
+                raise newer from None
     finally:
         module.train(was_training)
 

@@ -15,12 +15,8 @@ install()  # programs import `allo`: its stand-in if Allo is not installed
 from .attention import attention_work, heads_of, pair_matrix, query_matrix
 from .elementwise import (
     binary_work,
-    layer_norm_work,
-    pool_work,
     rms_norm_work,
     rope_work,
-    row_work,
-    softmax_work,
     unary_work,
 )
 from .execute import Work, element_type
@@ -34,13 +30,9 @@ __all__ = [
     "gemm_work",
     "gemv_work",
     "heads_of",
-    "layer_norm_work",
     "pair_matrix",
-    "pool_work",
     "query_matrix",
     "rms_norm_work",
     "rope_work",
-    "row_work",
-    "softmax_work",
     "unary_work",
 ]

@@ -33,12 +33,6 @@ def binary_work(op: str, size: int, element: object) -> Work:
     return expression_work(op, BINARY[_title(op)](("in", 0), ("in", 1)), [FULL, FULL], (size, 1), element)
 
 
-def row_work(op: str, rows: int, width: int, element: object) -> Work:
-    """ "add" or "mul" of every row of a matrix and the same row."""
-    expr = BINARY[_title(op)](("in", 0), ("in", 1))
-    return expression_work(f"{op}_row", expr, [FULL, Operand("row")], (rows, width), element)
-
-
 # Rows, each by itself.
 
 
@@ -75,26 +69,10 @@ def normed(x: Expr, epsilon: float) -> Expr:
     return ("mul", x, ("div", number(1), ("sqrt", ("add", _mean(("mul", x, x)), number(epsilon)))))
 
 
-def centred(x: Expr) -> Expr:
-    """x less the mean of its row."""
-    return ("sub", x, _mean(x))
-
-
 def rms_norm_work(rows: int, width: int, epsilon: float, element: object) -> Work:
     """x / sqrt(mean(x ** 2) + epsilon) * weight for every row."""
     expr = ("mul", normed(("in", 0), epsilon), ("in", 1))
     return expression_work("rms_norm", expr, [Operand("full"), Operand("row")], (rows, width), element)
-
-
-def layer_norm_work(rows: int, width: int, epsilon: float, element: object) -> Work:
-    """(x - mean) / sqrt(variance + epsilon) * weight + bias for every row; weight and bias are rows of one matrix."""
-    expr = ("add", ("mul", normed(centred(("in", 0)), epsilon), ("in", 1)), ("in", 2))
-    return expression_work("layer_norm", expr, [Operand("full"), Operand("row", 2)], (rows, width), element)
-
-
-def softmax_work(rows: int, width: int, element: object) -> Work:
-    """exp(x - largest) over its sum, for every row."""
-    return expression_work("softmax", softmax(("in", 0)), [Operand("full")], (rows, width), element)
 
 
 def softmax(x: Expr, *, log: bool = False) -> Expr:
@@ -133,13 +111,6 @@ def depthwise(taps=9, M=3136, C=64, P=392, Ty=bfloat16):
                     y[i * C + c] = total
 
     return top
-
-
-def pool_work(op: str, taps: int, size: int, element: object) -> Work:
-    """ "max" or "mean" of each of `size` rows of `taps` elements."""
-    x: Expr = ("in", 0)
-    expr: Expr = ("row_max", x) if op == "max" else ("mul", ("row_sum", x), number(1 / taps))
-    return expression_work(f"{op}_pool", expr, [FULL], (size, taps), element)
 
 
 def depthwise_work(taps: int, positions: int, channels: int, element: object) -> Work:

@@ -23,6 +23,8 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.space.params import Parameter, choices, divisors
 
+from .packed import Packed
+
 LEAST_TILE, MOST_TILE = 16, 256  # sides of a tile: smaller ones are dominated by kernel calls, larger ones fit no core
 
 
@@ -51,6 +53,7 @@ class Made(Frozen):
         stages: of a product, the expressions that follow it: each of the result so far and at most one more tensor.
         to: the element type of the result.
         sums: the element type of a product's sums.
+        packed: the format of a product's weights; None for numbers of the program's type.
     """
 
     expr: Expr = ("in", 0)
@@ -58,6 +61,7 @@ class Made(Frozen):
     stages: tuple[tuple[Expr, Operand | None], ...] = ()
     to: str = "Ty"
     sums: str = "Ty"
+    packed: Packed | None = None
 
 
 @dataclass(frozen=True)
@@ -97,14 +101,17 @@ class Work:
         return tuple(replace(self, params={**self.params, **own}) for own in chosen) if types else (self,)
 
 
-def tile_counts(size: int, least: int = LEAST_TILE, most: int = MOST_TILE) -> Parameter:
+def tile_counts(size: int, least: int = LEAST_TILE, most: int = MOST_TILE, unit: int = 1) -> Parameter:
     """Return the numbers of tiles of `least` to `most` elements that a side of `size` may have; one if it is smaller.
+
+    Args:
+        unit: that tiles are multiples of.
 
     Raises:
         StudyError: if the side is not a whole number of such tiles.
     """
     try:
-        return divisors(size, at_least=-(-size // most), at_most=max(1, size // least))
+        return divisors(size // unit, at_least=-(-size // most), at_most=max(1, size // max(least, unit)))
     except StudyError as none:
         if size < 1:
             raise
@@ -115,18 +122,29 @@ def tile_counts(size: int, least: int = LEAST_TILE, most: int = MOST_TILE) -> Pa
 
 ELEMENTS = {"bf16": bfloat16, "f32": float32}
 """Types of elements that networks are made of, by name."""
+WEIGHTS = {"i8": 8, "i4": 4}
+"""Bits of weights that products may have beside them."""
 
 
 def element_type(name: str) -> object:
     """An element type as programs take it; of several with commas between, each operator has one.
 
     Raises:
-        StudyError: for a name that is none of `ELEMENTS`.
+        StudyError: for a name that is none of `ELEMENTS` or `WEIGHTS`, and for weights' types alone.
     """
     names = list(dict.fromkeys(one.strip() for one in name.split(",")))
-    if not ELEMENTS.keys() >= set(names):
-        raise StudyError(f"no element type {name!r} for networks", hint=f"of {', '.join(ELEMENTS)}, one or several")
-    return ELEMENTS[names[0]] if len(names) == 1 else choices(ELEMENTS[one] for one in names)
+    found = [ELEMENTS[one] for one in names if one in ELEMENTS]
+    if not {*ELEMENTS, *WEIGHTS}.issuperset(names):
+        hint = f"of {', '.join(ELEMENTS)}, one or several; {', '.join(WEIGHTS)} beside them for weights"
+        raise StudyError(f"no element type {name!r} for networks", hint=hint)
+    if not found:
+        raise StudyError(f"{name!r} is a type of weights only", hint=f"for example bf16,{name}, with a --tolerance")
+    return found[0] if len(found) == 1 else choices(found)
+
+
+def weight_bits(name: str) -> list[int]:
+    """Return the bits that weights may be rounded to, of the types that `element_type` reads."""
+    return [bits for own, bits in WEIGHTS.items() if own in {one.strip() for one in name.split(",")}]
 
 
 Array = NDArray[np.generic]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import allo
 import allo.dataflow as df
 import numpy as np
-from allo.ir.types import Stream, bfloat16, float32, int8, int32
+from allo.ir.types import bfloat16, int8
 from allo.memory import Layout
 from numpy.typing import NDArray
-
-from allo_dse.space.params import divisors
 
 from .execute import LEAST_TILE, MOST_TILE, Expr, Made, Operand, Work, tile_counts
 from .expressions import (
@@ -30,34 +28,74 @@ from .expressions import (
     reductions,
     tensor_of,
 )
+from .packed import Packed
 
 S, R = Layout.Shard, Layout.Replicate
 Floats = NDArray[np.float32]
 
 
-def gemv(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
-    """y = A @ x. Allo drops dimensions of a single element, and with them its matrix product's: it gets loops."""
-    Mt, Kt = M // Pm, K // Pk
-    Sum, Out = (int32, int32) if Ty == int8 else (float32, Ty)
-    LyA, Lyx, Lyy = [S(1), S(0)], [S(0)], [S(1)]
+def gemv_work(rows: int, depth: int, element: object, packed: Packed | None = None) -> Work:
+    """[rows, depth] times a vector. A task has 2 to 32 rows; no core keeps more than 2,048 elements of one, twice."""
+    block = packed.block if packed else 1
+    program, reference = loaded_text("gemv", _gemv_text(packed, whole=element == int8))
+    return Work(
+        "gemv",
+        program,
+        {
+            **{"M": rows, "K": depth, "Ty": element},
+            **{"Pm": tile_counts(rows, 2, 32), "Pk": tile_counts(depth, 512, 2048, block)},
+        },
+        reference,
+        lambda p: {"M": 2 * p["Pm"], "K": max(16, block) * p["Pk"]},
+    )
+
+
+def _gemv_text(packed: Packed | None, *, whole: bool) -> str:
+    """The text of a file with y = A @ x, and the reference in NumPy.
+
+    Allo drops dimensions of a single element, and with them its matrix product's: it gets loops.
+
+    Args:
+        whole: whole numbers are multiplied.
+    """
+    kind, depth, lines = ("int8", "int32") if whole else ("Ty", "float32"), "K", list[str]()
+    (weights, sums), numbers = kind, "A.astype(np.int32) @ x.astype(np.int32)" if whole else "A @ x"
+    inner = ["for k in range(Kt):", "    total += local_A[i, k] * local_x[k]"]
+    if packed:
+        weights, depth = "int8", f"K // {packed.block} * {packed.bytes}"
+        lines, numbers = ["A = A.T", *packed.numpy_lines("A")], "x @ weights"
+        loop = packed.loop(
+            lambda byte: f"local_A[i, b * {packed.bytes} + {byte}]",
+            "part: float32 = 0.0",
+            lambda weight, k: f"part += {weight} * local_x[b * {packed.block} + {k}]",
+        )
+        inner = [
+            f"for b in range(Kt // {packed.block}):",
+            *(f"    {line}" for line in (*loop, "total += part * scale")),
+        ]
+    body = [f"total: {sums} = before[i]", *inner, "before[i] = total"]
+    return f'''"""A matrix by a vector."""
+
+{HEAD}def program(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
+    Mt, Kt, D = M // Pm, K // Pk, {depth}
 
     @df.region()
-    def top(A: Ty[M, K], x: Ty[K], y: Out[M]):
-        sums: Stream[Sum[Mt], 2][Pk - 1, Pm]
+    def top(A: {weights}[M, D], x: {kind[0]}[K], y: {sums if whole else "Ty"}[M]):
+        sums: Stream[{sums}[Mt], 2][Pk - 1, Pm]
 
         @df.kernel(mapping=[Pk, Pm], args=[A, x, y])
-        def gemv(local_A: Ty[M, K] @ LyA, local_x: Ty[K] @ Lyx, local_y: Out[M] @ Lyy):
+        def gemv(
+            local_A: {weights}[M, D] @ [S(1), S(0)], local_x: {kind[0]}[K] @ [S(0)],
+            local_y: {sums if whole else "Ty"}[M] @ [S(1)],
+        ):
             pk, pm = df.get_pid()
-            before: Sum[Mt]
+            before: {sums}[Mt]
             with allo.meta_if(pk > 0):
                 before[:] = sums[pk - 1, pm].get()
             with allo.meta_else():
                 before[:] = 0
             for i in range(Mt):
-                total: Sum = before[i]
-                for k in range(Kt):
-                    total += local_A[i, k] * local_x[k]
-                before[i] = total
+{indented(4, body)}
             with allo.meta_if(pk < Pk - 1):
                 sums[pk, pm].put(before)
             with allo.meta_elif(pk == Pk - 1):
@@ -67,39 +105,27 @@ def gemv(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
     return top
 
 
-def gemv_work(rows: int, depth: int, element: object) -> Work:
-    """[rows, depth] times a vector. A task has 2 to 32 rows; no core keeps more than 2,048 elements of one, twice."""
-    return Work(
-        "gemv",
-        gemv,
-        {
-            **{"M": rows, "K": depth, "Ty": element},
-            **{"Pm": tile_counts(rows, 2, 32), "Pk": tile_counts(depth, 512, 2048)},
-        },
-        lambda A, x: _widened(A) @ _widened(x),
-        lambda p: {"M": 2 * p["Pm"], "K": 16 * p["Pk"]},
-    )
+def reference(A, x):
+{indented(1, lines)}    return {numbers}
+'''
 
 
-def _widened(array: NDArray[np.generic]) -> NDArray[Any]:
-    """An array as it is multiplied."""
-    return array.astype(np.int32) if array.dtype.kind == "i" else array
-
-
-def gemm_work(rows: int, columns: int, depth: int, element: object) -> Work:
+def gemm_work(rows: int, columns: int, depth: int, element: object, packed: Packed | None = None) -> Work:
     """[rows, depth] times [depth, columns]; of 8-bit whole numbers, sums of 32 bits."""
+    block = packed.block if packed else 1
     sums = "int32" if element == int8 else "Ty"
-    made_of = Made(stages=((("in", 0), None),), to=sums, sums=sums)
+    made_of = Made(stages=((("in", 0), None),), to=sums, sums=sums, packed=packed)
     program, reference = loaded_text("gemm", product_text("gemm", made_of))
     return Work(
         "gemm",
         program,
         {
             **{"M": rows, "N": columns, "K": depth},
-            **{"Pm": tile_counts(rows), "Pn": tile_counts(columns), "Pk": tile_counts(depth), "Ty": element},
+            **{"Pm": tile_counts(rows), "Pn": tile_counts(columns), "Pk": tile_counts(depth, unit=block)},
+            "Ty": element,
         },
         reference,
-        lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": 4 * p["Pk"]},
+        lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": max(4, block) * p["Pk"]},
         made_of,
     )
 
@@ -122,30 +148,27 @@ def fitting_side(size: int) -> int:
     return -(-size // unit) * unit
 
 
-def fitting_vector(size: int, least: int, most: int) -> int:
-    """Return the side of a matrix beside a vector, from `size` on, that tiles of `least` to `most` elements divide."""
-    if size <= most or any(size % tile == 0 for tile in range(least, most + 1)):
+def fitting_vector(size: int, least: int, most: int, unit: int = 1) -> int:
+    """Return the side of a matrix beside a vector, from `size` on, that tiles of `least` to `most` elements divide.
+
+    Args:
+        unit: that tiles are multiples of.
+    """
+    size = -(-size // unit) * unit
+    if size <= most or any(size % tile == 0 for tile in range(-(-least // unit) * unit, most + 1, unit)):
         return size
-    return -(-size // (most // 2)) * (most // 2)
+    share = most // 2 // unit * unit
+    return -(-size // share) * share
 
 
 def gemm_batch(B=12, M=64, N=64, K=64, P=12, Ty=bfloat16):
-    """Products of matrices: one for each task, or several in loops where matrix kernels do not have the sides."""
-    Bt, loops = B // P, M % UNIT + N % UNIT + K % UNIT
+    """Products of matrices, one for each task."""
 
     @df.region()
     def top(A: Ty[B * M, K], Bs: Ty[B * K, N], C: Ty[B * M, N]):
         @df.kernel(mapping=[P], args=[A, Bs, C])
         def gemm(a: Ty[B * M, K] @ [S(0), R], b: Ty[B * K, N] @ [S(0), R], c: Ty[B * M, N] @ [S(0), R]):
-            with allo.meta_if(loops == 0):
-                c[:, :] = allo.matmul(a, b)
-            with allo.meta_else():
-                for n in range(Bt):
-                    for i, j in allo.grid(M, N):
-                        total: float32 = 0.0
-                        for k in range(K):
-                            total += a[n * M + i, k] * b[n * K + k, j]
-                        c[n * M + i, j] = total
+            c[:, :] = allo.matmul(a, b)
 
     return top
 
@@ -173,20 +196,16 @@ def gemm_batch_work(count: int, rows: int, columns: int, depth: int, element: ob
         return made.reshape(-1, Bs.shape[1])
 
     params = {"B": count, "M": rows, "N": columns, "K": depth, "P": count, "Ty": element}
-    smaller = {"M": UNIT, "N": UNIT, "K": UNIT}
-    if any(side % UNIT for side in (rows, columns, depth)):
-        most = max(1, MATRIX_ELEMENTS // (rows * depth + depth * columns + rows * columns))
-        params["P"], smaller = divisors(count, at_least=-(-count // most), at_most=count), {"M": 1, "N": 4, "K": 4}
-    return Work("gemm_batch", gemm_batch, params, reference, lambda p: smaller)
+    return Work("gemm_batch", gemm_batch, params, reference, lambda p: dict.fromkeys("MNK", UNIT))
 
 
 # Fusion: programs of expressions become one, and products are followed by expressions that never go to DRAM.
 
 _GEMM = """
         @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B{result}])
-        def gemm(local_A: {own}[M, K] @ [S(1), S(0)], local_B: {own}[K, N] @ [S(0), S(2)]{argument}):
+        def gemm(local_A: {own}[M, K] @ [S(1), S(0)], local_B: {weights} @ [S(0), S(2)]{argument}):
             pk, pm, pn = df.get_pid()
-            before: {sums}[Mt, Nt]
+{unpacked}            before: {sums}[Mt, Nt]
             with allo.meta_if(pk > 0):
                 before[:, :] = sums[pk - 1, pm, pn].get()
             with allo.meta_else():
@@ -224,10 +243,21 @@ def product_text(kind: str, made_of: Made) -> str:
             + indented(3, ["pm, pn = df.get_pid()", f"x{at}: {types[at]}[Mt, Nt] = stage{at}[pm, pn].get()", *made])
         )
     end = ["stage0[pm, pn].put(after)"] if own else _stage(first, None, 0, "local_C", plain=to == made_of.sums)
-    operand = "int8" if whole else "Ty"
+    operand, packed, product = "int8" if whole else "Ty", made_of.packed, "allo.matmul(local_A, local_B)"
+    weights, right, unpacked, lines = f"{operand}[K, N]", "B", list[str](), list[str]()
+    if packed:
+        product, right = "allo.matmul(local_A, wide)", "weights"
+        weights, lines = f"int8[K // {packed.block} * {packed.bytes}, N]", packed.numpy_lines("B")
+        loop = packed.loop(
+            lambda byte: f"local_B[b * {packed.bytes} + {byte}, j]",
+            "",
+            lambda weight, k: f"wide[b * {packed.block} + {k}, j] = {weight} * scale",
+        )
+        unpacked = ["wide: Ty[K // Pk, Nt] = 0", f"for b, j in allo.grid(K // Pk // {packed.block}, Nt):"]
+        unpacked += [f"    {line}" for line in loop]
     tensors = [
         f"A: {operand}[M, K]",
-        f"B: {operand}[K, N]",
+        f"B: {weights}",
         *(f"O{at}: {one.dtype}[{shape}]" for at, ((shape, _), (_, one)) in enumerate(zip(shapes, own, strict=True))),
         f"C: {to}[M, N]",
     ]
@@ -235,11 +265,13 @@ def product_text(kind: str, made_of: Made) -> str:
         result="" if own else ", C",
         argument="" if own else f", local_C: {to}[M, N] @ [S(1), S(2)]",
         own=operand,
+        weights=weights,
+        unpacked=indented(3, unpacked),
         sums=made_of.sums,
-        added="allo.matmul(local_A, local_B) + before" if whole else "allo.add(allo.matmul(local_A, local_B), before)",
+        added=f"{product} + before" if whole else f"allo.add({product}, before)",
         last=indented(4, end).rstrip(),
     )
-    lines = ["product = A.astype(np.int32) @ B.astype(np.int32)" if whole else "product = A @ B"]
+    lines += ["product = A.astype(np.int32) @ B.astype(np.int32)" if whole else f"product = A @ {right}"]
     result = "product"
     for at, (expr, other) in enumerate(stages):
         known: dict[Expr, str] = {("in", 0): result}
@@ -327,7 +359,7 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
         )
     else:
         stages = (*stages[:-1], (composed(own, [last]), operand))
-    made_of = Made(stages=stages, to=after.to, sums=before.sums)
+    made_of = Made(stages=stages, to=after.to, sums=before.sums, packed=before.packed)
     program, reference = loaded_text(kind, product_text(kind, made_of))
     params = {**work.params, "Ty": following.params["Ty"]}
     return Work(kind, program, params, reference, work.verify_with, made_of)

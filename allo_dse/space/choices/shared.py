@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
+from allo_dse.mapper.program import Program
 
 from ..choice import Ask, Question, QuestionChoice
 from ..design import Design, Draft
@@ -39,6 +40,37 @@ class Overlap(QuestionChoice):
 
     def describe(self) -> dict[str, object]:
         return {"parts": list(PARTS)}
+
+
+class OfSome(QuestionChoice):
+    """A choice for some programs; designs of others are the same in all else.
+
+    Args:
+        choice: what to choose.
+        applies: returns true for programs that have the choice.
+    """
+
+    def __init__(self, choice: QuestionChoice, applies: Callable[[Program], bool]) -> None:
+        self.reads, self.writes = choice.reads | {"program"}, choice.writes
+        self._choice = choice
+        self._applies = applies
+
+    @property
+    def scope(self) -> str:
+        """As of the choice."""
+        return str(getattr(self._choice, "scope", ""))
+
+    def decide(self, draft: Draft, ask: Ask) -> Draft | None:
+        return self._choice.decide(draft, ask) if self._applies(draft.compiled) else draft
+
+    def count(self, draft: Draft, limit: int) -> int:
+        return self._choice.count(draft, limit) if self._applies(draft.compiled) else 1
+
+    def encode(self, draft: Draft, design: Design) -> Genes:
+        return self._choice.encode(draft, design) if self._applies(draft.compiled) else {}
+
+    def describe(self) -> dict[str, object]:
+        return self._choice.describe()
 
 
 class OutputDepth(QuestionChoice):

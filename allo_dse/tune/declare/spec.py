@@ -80,7 +80,7 @@ class StudySpec:
         reference: Callable[..., Any] | None = None,
         verify_with: Callable[[Any], Mapping[str, Any]] | None = None,
         output_depths: Sequence[int] = (1, 2),
-        schedules: str | Sequence[Any] = (),
+        schedules: str | Sequence[Any] | None = None,
         kernels: Sequence[str] = (),
         evaluator: Evaluator | Callable[[], Evaluator] | Callable[[Design], Any] | None = None,
         check: Callable[[Design], Sequence[Any]] | None = None,
@@ -200,12 +200,13 @@ class StudySpec:
     @property
     def asked(self) -> Asked:
         """The choices beside parameters and folds."""
-        return Asked(self.output_depths, self.schedules, self.kernels)
+        # An evaluator of the study's own need not look at schedules: they would be genes without effect.
+        schedules = () if self.schedules is None and self._evaluator else self.schedules
+        return Asked(self.output_depths, schedules, self.kernels)
 
-    @property
-    def advice(self) -> str:
-        """A hint about choices that the study leaves out; empty if there is none."""
-        return backend_of(self.device).advice(self.asked)
+    def advice(self, program: Program) -> str:
+        """Return a hint about choices that the study leaves out; empty if there is none."""
+        return backend_of(self.device).advice(self.asked, program)
 
     @cached_property
     def space(self) -> Space:

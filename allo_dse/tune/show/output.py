@@ -146,7 +146,8 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
             console.print(f"{len(wrong)} failed verification, the last one: {last}", soft_wrap=True)
         closed = result.certificate is not None and result.certificate.complete
         more = "" if closed else ", or let it try more of them"
-        does = "correct the program, or the study's reference" if wrong else f"loosen what rules designs out{more}"
+        agree = "correct the program, or the study's reference; `inputs=` gives numbers that both are meant for"
+        does = agree if wrong else f"loosen what rules designs out{more}"
         console.print(f"[bold]hint:[/] {does}")
     else:
         console.print(front_of(result, console))
@@ -155,7 +156,7 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         if result.against_baseline:
             console.print(markup(result.against_baseline))
         print_comparison(best, console)
-        if advice := result.study.advice:
+        if advice := result.study.advice(best.design.program):
             console.print(f"[bold]hint:[/] {advice}")
     if result.unverified:
         share = f"{result.unverified} of {len(result.front)} designs of the front"

@@ -79,6 +79,16 @@ def test_unrolled_loops_have_a_copy_and_banks() -> None:
     assert set(FpgaMapping.of(design(programs.scale())).scheduled.edged.streams) == {"X", "Y"}
 
 
+@pytest.mark.parametrize("burst", [1, 16, 48])
+def test_a_stream_waits_for_the_memory_once_at_each_end(burst: int) -> None:
+    """For the first element that is read, and for the last burst that is written."""
+    given = (interface(name, "m_axi", burst=burst, outstanding=256) for name in "XY")
+    metrics = dse.FpgaSimulator().evaluate(design(programs.scale(), *given))
+    waits = 2 * U280.external.latency_cycles + (programs.N % burst or burst)
+    assert 0 < metrics.latency_cycles - programs.N - waits < 16  # stages of the task and the FIFOs
+    assert 0 < metrics["interval_cycles"] - programs.N < waits
+
+
 def test_few_requests_under_way_slow_a_stream_down() -> None:
     """With one request of 16 elements under way, each burst waits for the memory's latency."""
     slow, fast = (

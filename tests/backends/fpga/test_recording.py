@@ -53,7 +53,7 @@ def test_every_task_copy_and_stream_has_a_name(design: Design) -> None:
     streams = [labels.stream(n) for n in range(network.stream_count)]
     assert len(set(streams)) == network.stream_count
     assert any(name.startswith("load A for ") for name in streams)
-    assert any(name.startswith("stream D from ") for name in streams)
+    assert any(name.startswith("store D from ") for name in streams)
     assert labels.resource(0) == "AXI port 0"
 
 

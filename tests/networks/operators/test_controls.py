@@ -14,18 +14,15 @@ from allo_dse.networks.operators import (
     element_type,
     gemm_work,
     gemv_work,
-    layer_norm_work,
-    pool_work,
     rms_norm_work,
     rope_work,
-    row_work,
-    softmax_work,
     unary_work,
 )
 from allo_dse.networks.operators.execute import deviation, interface, loaded, reference_of
 from allo_dse.networks.operators.products import fused_work
 
 from ...support.controls import CONTROLS, Array, input_controls
+from .works import layer_norm_work, pool_work, row_work, softmax_work
 
 SIZE = 64
 

@@ -9,9 +9,11 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.networks.network import Arrange, fused_operators
-from allo_dse.networks.operators import binary_work, element_type, gemm_work, row_work, unary_work
+from allo_dse.networks.operators import binary_work, element_type, gemm_work, unary_work
 from allo_dse.networks.operators.execute import Work, deviation, difference, reference_of
 from allo_dse.networks.operators.products import fused_work
+
+from .works import row_work
 
 M, N, K = 32, 48, 16
 ELEMENT = element_type("f32")

@@ -19,10 +19,7 @@ from allo_dse.networks.operators import (
     element_type,
     gemm_work,
     gemv_work,
-    layer_norm_work,
-    pool_work,
     rope_work,
-    row_work,
     unary_work,
 )
 from allo_dse.networks.operators.execute import difference, interface, loaded, run_program
@@ -33,6 +30,7 @@ from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.study import Study
 
 from ...backends.fpga.hls.batch import Batch
+from .works import layer_norm_work, pool_work, row_work
 
 ELEMENT = element_type("bf16")
 PRODUCT = gemm_work(32, 32, 32, ELEMENT)
@@ -44,6 +42,7 @@ WORKS = (
     *(pool_work("max", 4, 256, ELEMENT), gemv_work(32, 1024, ELEMENT), rope_work(32, 8, ELEMENT)),
     binary_work("silu_mul", 1024, ELEMENT),
 )
+
 ROUNDING = 0.01  # of bfloat16; the tool may add in another order
 TRIES = 100
 

@@ -6,19 +6,11 @@ import numpy as np
 import pytest
 
 from allo_dse.common.records import replace
-from allo_dse.networks.operators import (
-    attention_work,
-    element_type,
-    gemm_work,
-    layer_norm_work,
-    rms_norm_work,
-    rope_work,
-    softmax_work,
-    unary_work,
-)
-from allo_dse.networks.operators.elementwise import pool_work
+from allo_dse.networks.operators import attention_work, element_type, gemm_work, rms_norm_work, rope_work, unary_work
 from allo_dse.networks.operators.execute import Work, difference, loaded, reference_of, run_program
 from allo_dse.networks.operators.products import fused_work, gemv_work
+
+from .works import layer_norm_work, pool_work, softmax_work
 
 ELEMENT = element_type("f32")
 WORKS = [

@@ -1,5 +1,5 @@
 """Choices of FPGA designs: schedules, memory, stream depths, clocks.
 
 Imports: backends.fpga, backends.fpga.cost, common, compiler, device, mapper, simulator, space.
-Imported by: allo_dse, backends.fpga.
+Imported by: backends.fpga.
 """

@@ -1,5 +1,5 @@
 """Stream depths that cost no time, and their front of cycles against memory.
 
 Imports: backends.fpga, backends.fpga.cost, common, compiler, device, eval, mapper, simulator, space.
-Imported by: allo_dse, backends.fpga, backends.fpga.hls, cli.
+Imported by: backends.fpga, backends.fpga.hls, cli.
 """

@@ -126,8 +126,7 @@ class DesignRuns:
         self._device = mapping.device
         self._most = most_tokens(mapping)
         self._counts = [count for _, count in mapping.fifos]
-        arrays = {stream.name: stream for stream in mapping.vmg.program.streams}
-        self._arrays: list[StreamArray] = [arrays[name] for name, _ in mapping.fifos]
+        self._arrays: list[StreamArray] = [mapping.shared.streams[name] for name, _ in mapping.fifos]
         self.streams = tuple(stream.name for stream in self._arrays)
         depths = mapping.depths or {}
         self.built = np.array([depths.get(s.name, s.depth) for s in self._arrays], np.int64)

@@ -224,7 +224,7 @@ def _frames(network: Network, frames: int) -> RunResult:
 
 def most_tokens(mapping: FpgaMapping) -> dict[str, int]:
     """Per stream array a depth that holds everything that is ever put into one of its FIFOs."""
-    tokens = {stream.name: SMALLEST_DEPTH for stream in mapping.vmg.program.streams}
+    tokens = dict.fromkeys(mapping.shared.streams, SMALLEST_DEPTH)
     for task_class in mapping.vmg.program.task_classes:
         for port in task_class.stream_ports:
             tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or _DEEP)
@@ -246,7 +246,7 @@ def known_depths(
         return dict(mapping.depths or {})
     if mapping.slowdown is None or not mapping.fifos:
         return None
-    least = dict.fromkeys((stream.name for stream in mapping.vmg.program.streams), SMALLEST_DEPTH)
+    least = dict.fromkeys(mapping.shared.streams, SMALLEST_DEPTH)
     return least | dict(front_of(mapping).within(mapping.slowdown).depths)
 
 

@@ -6,7 +6,7 @@
 
 Imports: backends.fpga, backends.fpga.cost, backends.fpga.depths, backends.fpga.report, common, compiler, device, eval,
 lang, mapper, simulator, space.
-Imported by: allo_dse, backends.fpga, networks.
+Imported by: backends.fpga, networks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reports of HLS tools as values: `read_hls_report(path)` gives an `HlsReport`.
 
 Imports: common.
-Imported by: allo_dse, backends.fpga, backends.fpga.hls, tune.
+Imported by: backends.fpga, backends.fpga.hls, tune.
 """
 
 from .report import (

@@ -1,5 +1,5 @@
 """Designs measured outside this package: folders of files that other tools read, any command, and the NPU itself.
 
 Imports: backends.npu.allo, backends.npu.movement, common, device, eval, lang, space.
-Imported by: allo_dse, backends.npu, networks.
+Imported by: backends.npu, networks.
 """

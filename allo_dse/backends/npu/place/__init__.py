@@ -3,5 +3,5 @@
 `solve` is the entry; it imports `by_models`, which takes a while, where nodes exchange streams or wires are scarce.
 
 Imports: backends.npu.movement, common, compiler, device, mapper.
-Imported by: allo_dse, backends.npu.
+Imported by: backends.npu.
 """

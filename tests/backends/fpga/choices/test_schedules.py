@@ -8,6 +8,13 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import allo_dse.lang
+
+allo_dse.lang.install()
+
+import allo
+from allo.ir.types import int32
+
 import allo_dse as dse
 from allo_dse.backends.fpga.choices.auto_schedules import AutoSchedules, schedules_of
 from allo_dse.backends.fpga.choices.nests import Level, at_most, needed_banks, uses_of
@@ -50,6 +57,36 @@ def study(program: Any, schedules: Any, device: str | FpgaDevice = "u280") -> ds
     return dse.Study(
         "s", program=program, device=device, objectives=[dse.minimize("latency_cycles")], schedules=schedules
     )
+
+
+def test_the_loops_of_a_single_task_are_searched_unless_the_study_says_otherwise() -> None:
+    class Bench:
+        name, version = "bench", "1"
+
+        def evaluate(self, design: dse.Design) -> dict[str, float]:
+            return {"latency_cycles": 1.0}
+
+    def genes(program: Any, schedules: Any = None, evaluator: Any = None) -> set[str]:
+        one = dse.Study(
+            "s", program=program, device=U280, objectives=[dse.minimize("latency_cycles")], schedules=schedules,
+            evaluator=evaluator,
+        )  # fmt: skip
+        found = one.space.decode(random_suggest(np.random.default_rng(0)))
+        return {name for name in present(found).genes if name.startswith(("schedule", "loops", "parts"))}
+
+    def loops(A: int32[8, 8], B: int32[8, 8], C: int32[8, 8]) -> None:
+        for i in range(8):
+            for j in range(8):
+                for k in range(8):
+                    C[i, j] += A[i, k] * B[k, j]
+
+    customized = allo.customize(loops)
+    customized.pipeline("j")
+    assert genes(loops) == genes(loops, "auto") >= {"schedule.pack.A"}
+    assert not genes(loops, ()) | genes(loops, evaluator=Bench()) | genes(customized)
+    several = fpga_programs.elements()
+    assert genes(several, "auto")
+    assert not genes(several)
 
 
 def test_declared_values_that_are_not_legal_are_not_generated() -> None:
