@@ -172,7 +172,7 @@ class Network:
 
     Attributes:
         shapes: of all tensors. constants: arrays that are known. inputs, outputs: names of tensors.
-        widened: nodes of the model whose weights have more bits here.
+        widened: nodes of the model whose operands have more bits here.
     """
 
     name: str = "network"

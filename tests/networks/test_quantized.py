@@ -155,6 +155,21 @@ def test_weights_of_four_bits_in_blocks_stay_narrow(rows: int, zeros: bool) -> N
     assert all(one.ok for one in network.check({"x": x}))
 
 
+@pytest.mark.parametrize(("shape", "zero"), [((2, 6, 5), 0), ((1, 6, 5), 0), ((2, 6, 5), 4)])
+def test_products_of_two_quantized_tensors_multiply_codes(shape: tuple[int, ...], zero: int) -> None:
+    """As attention's products; codes with a zero are named instead."""
+    w = Writer()
+    x = _quantized(w, "x", 0.03, 0, np.int8)
+    turned = w("Transpose", _quantized(w, w("Relu", "x"), 0.02, zero, np.int8), perm=[0, 2, 1])
+    model = w.model(w("MatMul", x, turned), shape, 21)
+    network = computed(model)
+    (product,) = (work for step, work in network.worked if step.work.kind.startswith("gemm"))
+    assert (product.params["Ty"] == int8) == (zero == 0)
+    assert bool(network.widened) == (zero != 0)
+    given = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    assert all(one.ok for one in network.check({"x": given}))
+
+
 def test_weights_that_no_program_unpacks_are_widened_and_named() -> None:
     """Of short blocks, and of convolutions."""
     w = Writer()

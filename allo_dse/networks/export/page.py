@@ -42,7 +42,7 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     if composition.strided:
         said += f" As it lies, in another order: {composition.strided}."
     if composition.widened:
-        said += f" Narrower in the model: weights of {', '.join(composition.widened)}."
+        said += f" Narrower in the model: operands of {', '.join(composition.widened)}."
     if composition.accuracy is not None:
         said += f" Accuracy: {composition.in_words}."
     parts = {

@@ -146,7 +146,7 @@ def from_onnx(
         raise conversion.refusal()
     builder.net.output(*map(builder.read, graph.outputs))
     wide = (node for node in conversion.added if not read.codes.keys().isdisjoint(node.inputs))
-    builder.net.widened = [node.name or node.output for node in wide]
+    builder.net.widened = [*graph.widened, *(node.name or node.output for node in wide)]
     return joined_hosts(simplified(builder.net))
 
 

@@ -83,6 +83,7 @@ class Graph:
         names: of all tensors and nodes of the model, and those made since.
         codes: what known arrays were quantized to.
         whole: element types of tensors that are not of the network's own type.
+        widened: nodes that compute with more bits than their operands have in the model.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Graph:
     names: set[str] = field(default_factory=set)
     codes: dict[str, Codes] = field(default_factory=dict)
     whole: dict[str, str] = field(default_factory=dict)
+    widened: list[str] = field(default_factory=list)
 
     def is_float(self, name: str) -> bool:
         """Return whether a tensor's elements are floating-point numbers."""

@@ -144,12 +144,26 @@ class _Conversion:
         own, weights = self.codes.get(node.inputs[0]), self.read.codes.get(node.inputs[1])
         if own is None:
             return weights is not None and self._packs(node, weights)
+        if (other := self.codes.get(node.inputs[1])) is not None:
+            return self._pairs(node, own, other)
         bias = self.read.known.get(node.inputs[2]) if len(node.inputs) > 2 else np.zeros(1, np.float32)
         plain = node.number("alpha", 1) == 1 == node.number("beta", 1) and not node.number("transA", 0)
         if weights is None or bias is None or not plain:
             return False
         axis = 0 if node.op == "Conv" or node.number("transB", 0) else -1
         return self._product(node, own, weights, bias, axis)
+
+    def _pairs(self, node: Node, own: Quantized, other: Quantized) -> bool:
+        """Replace a product of two quantized tensors by that of their codes; name it if codes have a zero.
+
+        What zeros add to a product depends on sums of codes, which nobody knows before.
+        """
+        if own.zero or other.zero or node.op != "MatMul":
+            self.graph.widened.append(node.name or node.output)
+            return False
+        factor = self._known(node, np.full(1, own.scale * other.scale, np.float32))
+        self._finished(node, self._sums(node, own.name, other.name), [("Mul", factor)])
+        return True
 
     def _packs(self, node: Node, weights: Codes) -> bool:
         """Replace a product of floats and known codes by one that unpacks the codes."""
@@ -187,21 +201,20 @@ class _Conversion:
             offset, plus = offset - whole, np.zeros_like(plus)  # biases are whole multiples of the products' scale
         shape = (-1, *(1,) * (len(self.read.shapes[node.output]) - 2)) if node.op == "Conv" else (-1,)
         rows = [self._known(node, np.asarray(one, np.float32).reshape(shape)) for one in (offset, factors, plus)]
-        sums = self._sums(node, own.name, codes.astype(np.int8), own.zero)
+        sums = self._sums(node, own.name, self._known(node, codes.astype(np.int8)), own.zero)
         steps = [("Sub", rows[0], offset.any()), ("Mul", rows[1], True), ("Add", rows[2], plus.any())]
         self._finished(node, sums, [(op, row) for op, row, needed in steps if needed])
         return True
 
-    def _sums(self, node: Node, name: str, codes: Array, edge: int = 0) -> str:
+    def _sums(self, node: Node, name: str, other: str, edge: int = 0) -> str:
         """Add a product of codes; returns its tensor of 32-bit sums."""
         sums = self.graph.new_name(f"{node.output}.sums")
         self.graph.shapes[sums] = self.graph.shapes[node.output]
         self._whole(sums, "int32")
         op = "Conv" if node.op == "Conv" else "MatMul"
         attributes = {**node.attributes, "edge": edge} if op == "Conv" else {}
-        inputs = (name, self._known(node, codes))
         product = self.graph.new_name(f"{node.name or node.output}.product")
-        self.graph.nodes.append(Node(op, product, inputs, sums, attributes))
+        self.graph.nodes.append(Node(op, product, (name, other), sums, attributes))
         return sums
 
     def _finished(self, node: Node, name: str, steps: Sequence[tuple[str, str]]) -> None:
@@ -228,7 +241,7 @@ class _Conversion:
         if low is None or np.abs(codes + 0.5).max() >= 128 or codes.ndim != 2:
             return False
         signed, offset = self._by_host(a, low + 128, "int8"), self._known(node, codes.sum(axis=0).astype(np.float32))
-        sums = self._sums(node, signed, codes.astype(np.int8))
+        sums = self._sums(node, signed, self._known(node, codes.astype(np.int8)))
         steps = []
         if zero or low + 128:
             number = (

@@ -17,7 +17,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from allo_dse.common.errors import StudyError
@@ -55,9 +55,8 @@ _CHOICES = {
 }  # fmt: skip
 """The value, a condition, and the value if that is true."""
 _NUMPY = {
+    **{name: text.replace("allo", "np") for name, text in _SCALARS.items()},
     "round": "np.rint({0})",
-    **{"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "exp": "np.exp({0})"},
-    **{"log": "np.log({0})", "sqrt": "np.sqrt({0})", "sin": "np.sin({0})", "cos": "np.cos({0})"},
     **{"max": "np.maximum({0}, {1})", "min": "np.minimum({0}, {1})", "where": "np.where({0} > 0.5, {1}, {2})"},
     **{name: f"np.float32(1) * ({{0}} {sign} {{1}})" for name, sign in (("gt", ">"), ("ge", ">="), ("eq", "=="))},
     **{f"row_{name}": f"{{0}}.{name}(axis=1, keepdims=True)" for name in ("sum", "max", "min")},
@@ -624,23 +623,16 @@ UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
 }  # fmt: skip
 """ONNX's functions of an element, given how to read a number of the node."""
 
+_OPERATIONS = {
+    **{"Add": "add", "And": "mul", "Div": "div", "Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge", "Max": "max"},
+    **{"Min": "min", "Mul": "mul", "Or": "max", "Sub": "sub", "Sum": "add"},
+}
 BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "Add": lambda a, b: ("add", a, b),
-    "And": lambda a, b: ("mul", a, b),
-    "Div": lambda a, b: ("div", a, b),
-    "Equal": lambda a, b: ("eq", a, b),
-    "Greater": lambda a, b: ("gt", a, b),
-    "GreaterOrEqual": lambda a, b: ("ge", a, b),
+    **{name: partial(lambda op, a, b: (op, a, b), op) for name, op in _OPERATIONS.items()},
     "Less": lambda a, b: ("gt", b, a),
     "LessOrEqual": lambda a, b: ("ge", b, a),
-    "Max": lambda a, b: ("max", a, b),
-    "Min": lambda a, b: ("min", a, b),
-    "Mul": lambda a, b: ("mul", a, b),
-    "Or": lambda a, b: ("max", a, b),
     "PRelu": lambda a, b: ("where", ("gt", a, number(0)), a, ("mul", a, b)),
-    "Sub": lambda a, b: ("sub", a, b),
     "SiluMul": lambda a, b: ("mul", silu(a), b),
-    "Sum": lambda a, b: ("add", a, b),
     "Xor": lambda a, b: ("sub", ("max", a, b), ("min", a, b)),
 }
 """ONNX's functions of two elements; Max, Min and Sum take more, one after another."""

@@ -7,7 +7,7 @@ from typing import cast
 import allo
 import allo.dataflow as df
 import numpy as np
-from allo.ir.types import bfloat16, int8
+from allo.ir.types import bfloat16, int8, int32
 from allo.memory import Layout
 from numpy.typing import NDArray
 
@@ -31,6 +31,7 @@ from .expressions import (
 from .packed import Packed
 
 S, R = Layout.Shard, Layout.Replicate
+Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
 
 
@@ -162,13 +163,19 @@ def fitting_vector(size: int, least: int, most: int, unit: int = 1) -> int:
 
 
 def gemm_batch(B=12, M=64, N=64, K=64, P=12, Ty=bfloat16):
-    """Products of matrices, one for each task."""
+    """Products of matrices, one for each task; of 8-bit whole numbers, sums of 32 bits."""
+    whole = int(Ty == int8)
+    Out = int32 if whole else Ty
 
     @df.region()
-    def top(A: Ty[B * M, K], Bs: Ty[B * K, N], C: Ty[B * M, N]):
+    def top(A: Ty[B * M, K], Bs: Ty[B * K, N], C: Out[B * M, N]):
         @df.kernel(mapping=[P], args=[A, Bs, C])
-        def gemm(a: Ty[B * M, K] @ [S(0), R], b: Ty[B * K, N] @ [S(0), R], c: Ty[B * M, N] @ [S(0), R]):
-            c[:, :] = allo.matmul(a, b)
+        def gemm(a: Ty[B * M, K] @ [S(0), R], b: Ty[B * K, N] @ [S(0), R], c: Out[B * M, N] @ [S(0), R]):
+            with allo.meta_if(whole == 1):
+                sums: Out[M, N] = 0
+                c[:, :] = allo.matmul(a, b) + sums
+            with allo.meta_else():
+                c[:, :] = allo.matmul(a, b)
 
     return top
 
@@ -191,8 +198,9 @@ def batch_cuts(rows: int, columns: int, depth: int) -> tuple[int, int] | None:
 def gemm_batch_work(count: int, rows: int, columns: int, depth: int, element: object) -> Work:
     """[count * rows, depth] times [count * depth, columns], matrix by matrix."""
 
-    def reference(A: Floats, Bs: Floats) -> Floats:
-        made = A.reshape(count, -1, A.shape[1]) @ Bs.reshape(count, A.shape[1], -1)
+    def reference(A: Floats, Bs: Floats) -> Array:
+        whole = np.int32 if element == int8 else np.float32
+        made = A.astype(whole).reshape(count, -1, A.shape[1]) @ Bs.astype(whole).reshape(count, A.shape[1], -1)
         return made.reshape(-1, Bs.shape[1])
 
     params = {"B": count, "M": rows, "N": columns, "K": depth, "P": count, "Ty": element}
