@@ -492,7 +492,7 @@ def with_rows(network: Network) -> Network:
                 work = gemm_work(1, rows, depth, step.work.params["Ty"])
                 constants[turned] = np.ascontiguousarray(constants[matrix].reshape(rows, depth).T)
                 shapes[turned] = (depth, rows)
-                step = replace(step, work=work, others=(), inputs=(vector, turned))
+                step = replace(step, work=work, inputs=(vector, turned))
         steps.append(step)
     return replace(network, steps=steps, constants=constants, shapes=shapes)
 
