@@ -76,7 +76,8 @@ def hashed_once(kind: type[T]) -> type[T]:
     return kind
 
 
-MOST_KEPT = 1024
+MOST_KEPT, MOST_SMALL_KEPT = 1 << 10, 1 << 13
+"""Values in a cache: the costs of a schedule, say, and smaller ones such as a fold."""
 
 K = TypeVar("K")
 V = TypeVar("V")

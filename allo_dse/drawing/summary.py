@@ -67,24 +67,24 @@ class Summary(Frozen):
     box_of_node: IntArray
 
 
-def summarise(vmg: VMG, most: int = MAX_BOXES) -> Summary:
-    """At most `most` boxes: one per node, or per group of nodes with one schedule, or per kernel."""
+def summarise(vmg: VMG) -> Summary:
+    """At most `MAX_BOXES` boxes: one per node, or per group of nodes with one schedule, or per kernel."""
     groups = vmg.groups
-    if vmg.node_count <= most:
+    if vmg.node_count <= MAX_BOXES:
         box_of_node = np.arange(vmg.node_count)
         boxes = tuple(_node_box(vmg.program, group, n) for group in groups for n in range(group.count))
         return Summary("node", boxes, _flows(vmg, box_of_node), box_of_node)
     keys: list[Hashable] = list(range(len(groups)))
     level = "group"
-    if len(groups) > most:
+    if len(groups) > MAX_BOXES:
         keys, level = [_kernels(group) for group in groups], "kernel"
-    numbers = {key: min(n, most - 1) for n, key in enumerate(dict.fromkeys(keys))}
+    numbers = {key: min(n, MAX_BOXES - 1) for n, key in enumerate(dict.fromkeys(keys))}
     members: list[list[NodeGroup]] = [[] for _ in range(max(numbers.values()) + 1)]
     for key, group in zip(keys, groups, strict=True):
         members[numbers[key]].append(group)
     box_of_group = [numbers[key] for key in keys]
     box_of_node = np.repeat(np.array(box_of_group, np.int64), [group.count for group in groups])
-    crowded = len(set(keys)) > most
+    crowded = len(set(keys)) > MAX_BOXES
     boxes = tuple(_group_box(vmg.program, own, rest=crowded and n == len(members) - 1) for n, own in enumerate(members))
     return Summary(level, boxes, _flows(vmg, box_of_node), box_of_node)
 

@@ -79,14 +79,12 @@ class Canvas:
         if arrow:
             self._arrow(points[-2], points[-1], color)
 
-    def path(
-        self, points: Sequence[Point], bend: float, color: str, *, width: float = 1.6, dash: str = "", tip: str = ""
-    ) -> None:
+    def path(self, points: Sequence[Point], bend: float, color: str, *, dash: str = "", tip: str = "") -> None:
         """A curve with an arrowhead, downwards from point to point and vertical at each; `bend` is its stiffness."""
         path = f"M{_n(points[0][0])} {_n(points[0][1])}"
         for (x1, y1), (x2, y2) in pairwise(points):
             path += f"C{_n(x1)} {_n(y1 + bend)} {_n(x2)} {_n(y2 - bend)} {_n(x2)} {_n(y2)}"
-        self._path(path, color, width, dash, tip)
+        self._path(path, color, 1.6, dash, tip)
         x, y = points[-1]
         self._arrow((x, y - 1), (x, y), color)
 

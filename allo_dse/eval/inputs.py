@@ -98,8 +98,7 @@ def _random(tensor: Tensor, rng: np.random.Generator) -> Array:
     dtype = tensor.dtype
     if dtype.is_float:
         return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
-    low, high = (-(1 << dtype.bits - 1), 1 << dtype.bits - 1) if dtype.is_signed else (0, 1 << dtype.bits)
-    return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
+    return rng.integers(*dtype.limits, tensor.shape, dtype=numpy_dtype(dtype))
 
 
 def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:

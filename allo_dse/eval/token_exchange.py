@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
 
-from allo_dse.common.records import Frozen
+from allo_dse.common.records import Frozen, once
 from allo_dse.compiler.program.tensors import IntArray, SourceLocation
 from allo_dse.mapper.fold.node_edges import FoldFifos
 from allo_dse.mapper.fold.vmg import VMG
@@ -56,11 +56,12 @@ def exchange_depths(vmg: VMG, depths: Mapping[str, int] | None = None) -> Needed
     orders = vmg.graph.token_orders
     if orders is None:
         return None
-    search = TokenExchange(vmg, orders, depths or {})
-    known: dict[bytes, NeededDepths] = vmg.graph.table("depths")
-    if search.key not in known:
-        known[search.key] = smallest_depths(search)
-    return known[search.key]
+    return least_depths(TokenExchange(vmg, orders, depths or {}), vmg.graph.table("depths"))
+
+
+def least_depths(search: DepthSearch, known: dict[bytes, NeededDepths]) -> NeededDepths:
+    """Return `smallest_depths`, found once for all graphs that exchange the same tokens."""
+    return once(known, search.key, partial(smallest_depths, search))
 
 
 def _never_waits(vmg: VMG) -> bool:
@@ -255,6 +256,10 @@ class DepthSearch(Protocol):
 
     @property
     def most_tokens(self) -> int: ...
+
+    @property
+    def key(self) -> bytes:
+        """Equal for graphs that exchange the same tokens through equally deep FIFOs."""
 
     def run(self, depth: Mapping[str, int]) -> RunResult: ...
 

@@ -65,6 +65,11 @@ class DType:
         return self.kind in ("fixed", "index") or (self.kind == "int" and self.bits > 1)
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """The least integer, and the number after the largest."""
+        return (-(1 << self.bits - 1), 1 << self.bits - 1) if self.is_signed else (0, 1 << self.bits)
+
+    @property
     def fracs(self) -> int:
         """Number of bits after the point; for a float, stored bits of its significand."""
         return self.bits - 1 - self.exponent if self.is_float else self.fraction_bits

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FEWEST_PROBES, PROBES = 16, 64  # random designs from which the size of a space is estimated
 SURE = 3.0  # standard errors
+CERTAIN = 1000  # times a number that an unbiased estimate exceeds with a probability below one thousandth (Markov)
 MOST = 1e150  # designs that an estimate tells apart: squares of their numbers are finite
 
 
@@ -128,7 +129,7 @@ class Space:
         """
         rng, found = np.random.default_rng(0), list[float]()
         about = error = 0.0
-        while len(found) < PROBES and (len(found) < FEWEST_PROBES or about - SURE * error <= limit):
+        while len(found) < PROBES and not _clearly_more(len(found), about, error, limit):
             draft: Draft | None = self.start
             total = 1.0
             for choice in self.choices:
@@ -142,14 +143,13 @@ class Space:
     def count(self, limit: int, over: Callable[[], bool] = lambda: False) -> int | None:
         """Return the number of designs that the space generates, or None if it exceeds `limit`.
 
-        It is None too if a choice has more options that lead to no design. Nothing is counted if an estimate exceeds
-        twice the limit by more than `SURE` standard errors.
+        It is None too if a choice has more options that lead to no design. Nothing is counted if an estimate clearly
+        exceeds twice the limit.
 
         Args:
             over: returns whether to give up.
         """
-        about, error = self.estimate(2 * limit)
-        if about - SURE * error > 2 * limit:
+        if _clearly_more(PROBES, *self.estimate(2 * limit), 2 * limit):
             return None
         total = self._count(0, self.start, limit, over)
         return total if total <= limit else None
@@ -199,3 +199,8 @@ class Space:
     @cached_property
     def fingerprint(self) -> str:
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _clearly_more(probes: int, about: float, error: float, limit: float) -> bool:
+    """Return whether an estimate shows that there are more designs than a limit."""
+    return about > CERTAIN * limit or (probes >= FEWEST_PROBES and about - SURE * error > limit)

@@ -15,6 +15,7 @@ from allo_dse.space.sampler.pareto import FAILED
 from .results.best import BestDesign
 from .results.optuna_trials import Trials, name_metrics, numbers_of
 from .search.scoring import Scorer
+from .search.screening import excess
 from .store.record import Measurement, Record, record_of
 from .workers.evaluate_one import INLINE_WORKER, RungEvaluator, make_rung_evaluator
 
@@ -109,7 +110,7 @@ class StudyObjective:
         """Return the design of a trial."""
 
         def suggest(gene_name: str, gene: Gene) -> int:
-            return self._trials.parameter(gene_name, gene).suggest(trial)
+            return self._trials.parameters.of(gene_name, gene).suggest(trial)
 
         with self._lock:
             try:
@@ -121,7 +122,7 @@ class StudyObjective:
             return candidate
         for constraint in self.study.constraints:
             trial.set_constraint(constraint.name, 0.0)
-        trial.set_constraint(LIMITS, sum(map(_excess, broken)) or 1.0)
+        trial.set_constraint(LIMITS, sum(map(excess, broken)) or 1.0)
         reasons = [str(one) for one in broken] or ["a condition of the study or a folding rule forbids these values"]
         trial.set_user_attr("violations", reasons)
         raise optuna.TrialPruned(reasons[0])
@@ -146,12 +147,6 @@ class StudyObjective:
 
     def _returned(self, values: tuple[float, ...]) -> float | tuple[float, ...]:
         return values if len(values) > 1 else values[0]
-
-
-def _excess(violation: Any) -> float:
-    """Return the excess over a limit as a share of it; 1 if nothing is counted."""
-    needed, limit = getattr(violation, "needed", 0), getattr(violation, "limit", 0)
-    return float(needed / limit - 1) if needed > limit > 0 else 1.0
 
 
 def objective(study: Study) -> StudyObjective:

@@ -151,7 +151,7 @@ class NpuBackend(Backend):
         """Return the buffering, changes of layout and kernel library of a design."""
         device = NpuDevice.of(design.device)
         own = device.kernel_library
-        changes = design.program.vmg.graph.once(layouts_on, device).choices
+        changes = layouts_on(design.program.vmg.graph, device).choices
         depth = "single" if design.buffering.output_depth == 1 else "double"
         details = (
             f"{depth}-buffered output",

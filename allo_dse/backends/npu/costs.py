@@ -222,7 +222,7 @@ class ProgramWork(Frozen, eq=False, dict=True):
     @cached_property
     def _work_ticks(self) -> list[list[int]]:
         """Computing time of one task, by kernel and class of equal work."""
-        layouts = self.program.vmg.graph.once(layouts_on, self.device)
+        layouts = layouts_on(self.program.vmg.graph, self.device)
         return [
             [
                 round(TICKS_PER_CYCLE * class_cycles(cls, self.device, layouts.free_sites(cls)))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import msgpack
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.records import keep
+from allo_dse.common.records import MOST_SMALL_KEPT, keep
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.device.npu_model import Accuracy, type_key
@@ -310,7 +310,7 @@ class NpuSimulator:
         blocks = []
         for periods, times in blocks_of(view.periods[0].periods, transport, device.board):
             key = array, periods
-            timed = known.get(key) or keep(known, key, _simulated(design, transport, periods))
+            timed = known.get(key) or keep(known, key, _simulated(design, transport, periods), MOST_SMALL_KEPT)
             blocks.append(_Block(periods, times, timed))
         return _metrics(design, view.periods, transport, blocks)
 

@@ -81,7 +81,7 @@ class NpuMapping:
     @property
     def layouts(self) -> LayoutPlan:
         """Plan of the tensors' layout changes."""
-        return self.vmg.graph.once(layouts_on, self.device)
+        return layouts_on(self.vmg.graph, self.device)
 
     @cached_property
     def transport(self) -> Transport:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from allo_dse import __version__
 from allo_dse.common.errors import StudyError
@@ -168,7 +167,6 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     from allo_dse.eval.command import located
     from allo_dse.tune.run.dry_run import estimate_space
     from allo_dse.tune.run.session import run_study
-    from allo_dse.tune.show.output import print_result
     from allo_dse.tune.show.reporters import JsonReporter
     from allo_dse.tune.study import load_studies, parse_settings
 
@@ -192,8 +190,6 @@ def tune(  # noqa: PLR0913 (the flags of a command)
                 if run_dir is not None and len(studies) > 1:
                     given["run_dir"] = run_dir / file_name(one.name)
                 result = run_study(one, RunOptions(**given, command=command, progress=progress))
-                if not as_json:  # the JSON reporter has shown the result
-                    print_result(result, Console(highlight=False), command)
                 if result.stopped in EXIT_SIGNALS:
                     raise typer.Exit(EXIT_SIGNALS[result.stopped])
                 if result.wrong or not result.front or any(one.measured_nothing for one in result.rung_failures):

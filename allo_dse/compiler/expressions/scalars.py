@@ -93,10 +93,8 @@ def holds(dtype: DType, form: Form) -> bool:
     """Return whether an integer type can represent all values of a form."""
     if form.low is None or form.high is None:
         return dtype.kind == "index"
-    lowest, highest = (
-        (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1) if dtype.is_signed else (0, (1 << dtype.bits) - 1)
-    )
-    return bool(np.all(form.low >= lowest) and np.all(form.high <= highest))
+    lowest, beyond = dtype.limits
+    return bool(np.all(form.low >= lowest) and np.all(form.high < beyond))
 
 
 _SIGNED = INDEX_OPERATIONS | {"/": "divsi"}

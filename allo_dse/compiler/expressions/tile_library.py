@@ -235,7 +235,7 @@ def _conv2d(code: TileCode) -> None:
 
 def _pool(code: TileCode) -> None:
     (image,), work, largest = code.tiles, code.work, code.expr.op == "maxpool"
-    lowest = -math.inf if work.is_float else -(1 << (work.bits - 1)) if work.is_signed else 0
+    lowest = -math.inf if work.is_float else work.limits[0]
     with code.loops(*code.expr.shape) as (n, c, y, x):
         total = _Accumulator(code, lowest if largest else 0)
         with code.loops(*code.expr.options) as (p, q):

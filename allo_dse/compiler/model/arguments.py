@@ -93,7 +93,7 @@ def _require_range(tensor: Tensor, given: NDArray[np.generic]) -> None:
     dtype = tensor.dtype
     if given.dtype.kind not in "iu" or given.dtype.itemsize <= numpy_dtype(dtype).itemsize or not given.size:
         return
-    low, high = (-(1 << dtype.bits - 1), 1 << dtype.bits - 1) if dtype.is_signed else (0, 1 << dtype.bits)
+    low, high = dtype.limits
     for value in (int(given.min()), int(given.max())):
         if not low <= value < high:
             raise SimulationError(

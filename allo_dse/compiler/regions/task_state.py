@@ -364,9 +364,9 @@ class Task(Struct, eq=False):
     # -- names -------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def scope(self, helper: bool = False) -> Iterator[Scope]:
+    def scope(self) -> Iterator[Scope]:
         """A block: names declared in it end with it."""
-        self.scopes.append(Scope(helper=helper))
+        self.scopes.append(Scope())
         try:
             yield self.scopes[-1]
         finally:

@@ -74,7 +74,6 @@ def graph(
     *,
     height: str = "",
     label: str,
-    config: dcc.Graph.Config | None = None,
     figure: Spec | None = None,
     style: dict[str, str] | None = None,
 ) -> Component:
@@ -83,7 +82,7 @@ def graph(
         dcc.Graph(
             id=name,
             figure=figure or {"data": [], "layout": _NOTHING},
-            config=config or GRAPH_CONFIG,
+            config=GRAPH_CONFIG,
             clear_on_unhover=True,
             style=style or {"height": "100%"},
             className="graph",
@@ -105,18 +104,17 @@ def plot_card(
     *,
     note: str = "",
     height: str = "",
-    tools: Sequence[Child] = (),
     wide: bool = False,
     style: dict[str, str] | None = None,
 ) -> Component:
     """A card with a plot."""
     plot = graph(name, height=height, label=title, style=style)
-    return card(title, plot, tools=[*tools, save_button(name)], note=note, wide=wide)
+    return card(title, plot, tools=[save_button(name)], note=note, wide=wide)
 
 
-def field(label: str, control: Component, *, narrow: bool = False) -> Component:
+def field(label: str, control: Component) -> Component:
     """A control with its label."""
-    return html.Label([label, control], className="field narrow" if narrow else "field")
+    return html.Label([label, control], className="field")
 
 
 def select(

@@ -323,12 +323,10 @@ class RunTable:
         entry = self.log.entry(offset, length)
         return RungResult.of(entry, where) if isinstance(entry, Record) else RungResult(where=where)
 
-    def names(self, *kinds: Kind, varying: bool = False, numeric: bool = False) -> list[str]:
-        """Columns of some kinds (all without any), those that differ between designs, and those that are numbers."""
+    def names(self, *kinds: Kind, varying: bool = False) -> list[str]:
+        """Columns of some kinds (all without any), or of these those that differ between designs."""
         return [
             name
             for name, column in self.columns.items()
-            if (not kinds or column.kind in kinds)
-            and (not varying or column.varies)
-            and (not numeric or column.numeric)
+            if (not kinds or column.kind in kinds) and (not varying or column.varies)
         ]

@@ -24,6 +24,7 @@ Steps = Callable[[int, int], Sequence[tuple[int, int]]]
 """Choices of memory for a stream, given its number and the most tokens that it holds: (depth, bits of memory) in
 ascending order. The last is as deep as those tokens."""
 
+# `benchmarks/depth_front.py` measures the fronts that these settings find, and their replays.
 MAX_RUNS = 100
 BASE = 1  # the step that streams get in the second replay, when the first has shown that the least is not enough
 LOSSES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # the cycles that the rest of the front is looked for at

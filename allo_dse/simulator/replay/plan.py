@@ -25,6 +25,7 @@ from ..deadlock import Blocked
 from ..network.network import SHIFT_REGISTER_DEPTH, Labels, read_latency
 from .trace_data import PUT, IntArray, TraceData, TraceError
 
+# `benchmarks/replay_speed.py` measures these settings.
 WORTH_TURNS = 4
 """Mean length of a run of alternating ports from which a search for its end pays off."""
 SAFE_32_BIT = 1 << 30

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.records import keep, replace
+from allo_dse.common.records import MOST_SMALL_KEPT, keep, replace
 from allo_dse.mapper.axes import AxisRule
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold_space import FoldSpace, Layout
@@ -100,7 +100,7 @@ class KernelFolds(FoldChoice):
         key = (program, tuple(plans))
         if key in self._decided:  # proposals repeat those of the last generations
             return self._decided[key]
-        return keep(self._decided, key, self._fold(program, plans))
+        return keep(self._decided, key, self._fold(program, plans), MOST_SMALL_KEPT)
 
     def _fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
         space = self.space(program)
@@ -122,7 +122,7 @@ class KernelFolds(FoldChoice):
         key = (program, fold)
         if key in self._respelled:
             return self._respelled[key]
-        return keep(self._respelled, key, self._respell(program.vmg.graph, fold, self._device))
+        return keep(self._respelled, key, self._respell(program.vmg.graph, fold, self._device), MOST_SMALL_KEPT)
 
     def plans(self, fold: Fold) -> list[KernelPlan]:
         if not isinstance(fold, MeshFold):

@@ -12,6 +12,7 @@ from ..genes import Gene
 from .pareto import FAILED, Booleans, Floats, Individual, Integers, dominates
 from .surrogate import LENGTH, NOISE, Features, Posterior, Scales, Surrogate, as_rows, fitted_scales
 
+# `benchmarks/sampler_quality.py` and `benchmarks/study_quality.py` measure these settings together.
 MOST_DEVIATIONS = 2.4  # within which a model's distribution counts: its tails are seldom right
 DRAWS = 64  # samples of values and directions to average a candidate's improvement over
 WORST_SHARE = 0.1  # share of the losses that count as equally bad, so that models attend to good ones

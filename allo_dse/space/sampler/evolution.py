@@ -33,6 +33,7 @@ from .acquisition import Archive, Model
 from .pareto import Booleans, Floats, Individual, Integers, Parents, Results, front_with
 from .surrogate import as_rows, one_thread
 
+# `benchmarks/sampler_quality.py` measures the results of these settings, `benchmarks/search_speed.py` their time.
 MAX_ATTEMPTS = 1000  # children per proposal before the search gives up
 MAX_FRUITLESS = 300  # the same if `otherwise` can find a new design
 PICKY = 32  # children per proposal that are skipped if they cannot be better than the front

@@ -21,6 +21,7 @@ from msgspec import Struct
 from ..genes import Gene
 from .pareto import Booleans, Floats, Integers
 
+# `benchmarks/sampler_quality.py` measures these settings together.
 STEPS = 25  # of gradient ascent, each of at most RATE in the logarithms of lengths and noise
 WARM_STEPS = 8  # the same from the scales of fewer designs
 RATE = 0.2

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from allo_dse.eval.backend import backend_of
-
 if TYPE_CHECKING:
     from allo_dse.space.design import Design
 
@@ -28,6 +26,8 @@ def explain(design: Design, metrics: Mapping[str, Any]) -> str:
         design: a `space.design.Design`.
         metrics: of the design; `bound` maps resources to shares of the run time, `bottleneck` names the largest.
     """
+    from allo_dse.eval.backend import backend_of  # imported late: `status` explains no design
+
     kernels = {kernel.name: kernel for kernel in design.program.kernels}
     words = backend_of(design.device).words(design, metrics)
     place = words.node

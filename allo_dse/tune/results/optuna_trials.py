@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 from allo_dse.space.genes import Gene
 
 from ..declare.spec import StudySpec
-from ..declare.trial_parameters import TrialParameter, TrialParameters
+from ..declare.trial_parameters import TrialParameters
 from ..search.scoring import Scorer
 from ..store.record import Record
 from .causes import choices_of
@@ -25,11 +25,7 @@ class Trials:
     def __init__(self, study: StudySpec) -> None:
         self.study = study
         self._scorer = Scorer(study.objectives, study.constraints)
-        self._parameters = TrialParameters(study)
-
-    def parameter(self, gene_name: str, gene: Gene) -> TrialParameter:
-        """Return the parameter of a gene."""
-        return self._parameters.of(gene_name, gene)
+        self.parameters = TrialParameters(study)
 
     def trial(self, record: Record, state: TrialState, **attributes: Any) -> FrozenTrial:
         """Return the trial of a record.
@@ -44,7 +40,7 @@ class Trials:
         genes = record.genes
         self.study.space.learn(genes)
         for gene_name, number in genes.items():
-            one = self.parameter(gene_name, self.study.space.genes[gene_name])
+            one = self.parameters.of(gene_name, self.study.space.genes[gene_name])
             # Genes may be illegal together; the design has the nearest legal values.
             actual = chosen.get(one.name)
             params[one.name] = actual if _contains(one.distribution, actual) else one.value(number)
@@ -119,7 +115,7 @@ def numbers_of(trials: Trials, params: Mapping[str, Any]) -> Callable[[str, Gene
     """Return a function that gives genes the values of a trial's parameters; the lowest where it has none."""
 
     def suggest(gene_name: str, gene: Gene) -> int:
-        one = trials.parameter(gene_name, gene)
+        one = trials.parameters.of(gene_name, gene)
         return one.number(params[one.name]) if one.name in params else gene.low
 
     return suggest

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import msgspec
 
 from allo_dse.common.records import JsonObject
-from allo_dse.eval.evaluator import Evaluator
-from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..search.proposals import make_proposer
@@ -21,7 +19,7 @@ from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..show.run_view import format_duration
 from ..store.certificate import Certificate
-from ..store.record import Measurement, Record, record_of
+from ..store.record import Measurement, record_of
 from ..workers.evaluate_one import InProcessEvaluator
 from .options import RunOptions
 
@@ -104,10 +102,11 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
     scorer, looked_at, listed = Scorer(study.objectives, study.constraints), 0, began
     if proposer.certificate() is not None and not lower_bounds.unbounded:
         proposals = proposer.ask(1, 0)
-        listed = time.monotonic()
+        listed, unknown = time.monotonic(), Measurement(evaluator=evaluator.name)
         while proposals:
             (proposal,) = proposals
-            proposer.tell(proposal.number, scorer.outcome(_measured(evaluator, scorer, proposal.candidate)))
+            found = InProcessEvaluator(evaluator, unknown, interruptible=True).run(0, proposal.candidate)
+            proposer.tell(proposal.number, scorer.outcome(scorer.scored(record_of(proposal.candidate, found))))
             proposals = proposer.ask(1, 0) if time.monotonic() - listed < SECONDS else []
     else:
         for candidate in itertools.islice(study.space.designs(), LOOKED_AT):
@@ -125,9 +124,3 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
         certificate=None if looked_at else proposer.certificate(),
         refusal="" if screen.any_legal else str(screen.refusal()),
     )
-
-
-def _measured(evaluator: Evaluator, scorer: Scorer, candidate: Candidate) -> Record:
-    """The record of a design that is evaluated here and not kept."""
-    found = InProcessEvaluator(evaluator, Measurement(evaluator=evaluator.name), interruptible=True).run(0, candidate)
-    return scorer.scored(record_of(candidate, found))

@@ -134,7 +134,7 @@ def read_history(lines: Iterable[bytes], scorer: Scorer, screen: Screen, names: 
         if not inside(record):
             history.outside += [record] if record.evaluated else []
             continue
-        screen.remember(record.key, record.violations)
+        screen.remember(record.key, record.violations, record.genes)
         if record.evaluated:
             history.designs.append(scorer.scored(corrected(record, history.correction)))
     return history
@@ -146,8 +146,6 @@ def _in(space: Space) -> Callable[[Record], bool]:
     if choice is None:
         return lambda record: True
     holds = choice.parameters.holds
-    if not choice.parameters.conditional:
-        return lambda record: record.params_json == NOTHING or holds(record.params)
     known = {bytes(NOTHING): True}  # conditions are user functions and may be slow
 
     def inside(record: Record) -> bool:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.processes import no_collections, rare_collections
@@ -92,7 +92,7 @@ class Driver:
         self.budget.reached, self._stalled_before = "", ledger.tally.done
         self._view = RunView(
             study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
-            ledger.tally.done,
+            ledger.tally.done, ledger.result,
         )  # fmt: skip
 
         ledger.screen.meanwhile = self._meanwhile
@@ -334,10 +334,15 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             ledger.sync()
             for note in (*ledger.messages(), *ledger.left_out()):
                 reporter.note(note)
-            result = _certified(ledger.result(stop.requested or reason), certificate, directory)
+            result = ledger.result(stop.requested or reason)
+            if certificate is not None:
+                certificate = replace(certificate, wrong=len(result.wrong))
+                directory.certify(certificate)
+                result = replace(result, certificate=certificate)
             if storage is not None:
                 storage.finish(result)
             write_tables(result, directory)
+            reporter.finish(result, options.command)
             try:
                 with stop.leaving():
                     if options.export:
@@ -346,17 +351,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             except StepLeft:
                 reporter.note("best/ is not complete; the same command writes it, and all else is kept")
                 result = replace(result, stopped=stop.requested)
-        reporter.finish(result, ledger.screen, options.command)
         return result
-
-
-def _certified(result: Result, certificate: Certificate | None, directory: RunDirectory) -> Result:
-    """Add the decisions about the space to the result and to the directory."""
-    if certificate is None:
-        return result
-    certificate = replace(certificate, wrong=len(result.wrong))
-    directory.certify(certificate)
-    return replace(result, certificate=certificate)
 
 
 def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory) -> RunInfo:
@@ -402,7 +397,8 @@ def _proposer(
 ) -> Proposer:
     """Create the proposer and restore it from earlier runs."""
     study, done = ledger.study, ledger.next_number
-    sizes = _sizes(study, options, evaluator)
+    quick = {"modelled": QUICK_MODELLED} if needs(evaluator).quick else {}
+    sizes = {**quick, **study.sizes, **options.sizes}
     make = partial(
         make_proposer, screen=ledger.screen, lower_bounds=ledger.lower_bounds,
         seed=seed, done=done, trials=budget.trials, strict=options.inline, sizes=sizes,
@@ -426,11 +422,6 @@ def _proposer(
     with no_collections():
         proposer.restore(ledger.first, ledger.history.outcome_of(ledger.scorer, ledger.tally), done)
     return proposer
-
-
-def _sizes(study: StudySpec, options: RunOptions, evaluator: Evaluator) -> dict[str, int]:
-    """Return the sizes of the sampler "evolution"."""
-    return {**({"modelled": QUICK_MODELLED} if needs(evaluator).quick else {}), **study.sizes, **options.sizes}
 
 
 def _caches(
@@ -470,30 +461,24 @@ def _copied(ledger: Ledger, storage: str | None, reporter: Reporter) -> Iterator
 def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) -> None:
     """Verify the front. A wrong design leaves it, and designs that it dominated are verified in turn."""
     verified = ledger.history.verified
-    while not stop.requested:
-        pending = [best for best in ledger.result("").front if best.key not in verified]
-        if not pending:
-            return
+    while pending := [best for best in ledger.result("").front if best.key not in verified]:
         for position, best in enumerate(pending):
             if stop.requested:
                 return
             reporter.verifying(position, len(pending))
-            verification = _verified(ledger.study, best.design, seed)
+            try:
+                verification = ledger.study.verify(best.design, seed)
+            except (KeyboardInterrupt, StudyError):  # StudyError: the study's reference fails for every design
+                raise
+            except BaseException as error:  # a design that cannot be run is not verified
+                verification = Verification(False, error_text(error), 0.0, kind="not run")
             found = replace(verification, message=valid_text(verification.message), key=best.key)
             ledger.write([found])
             verified[best.key] = found
+            reporter.verified(ledger.result(""))
             if not found.ok:
                 words = found.words.upper()
                 reporter.note(f"{words}: design {best.key} is removed from the front: {found.message}", alarm=True)
-
-
-def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
-    try:
-        return study.verify(design, seed)
-    except (KeyboardInterrupt, StudyError):  # StudyError: the study's reference fails for every design
-        raise
-    except BaseException as error:  # a design that cannot be run is not verified
-        return Verification(False, error_text(error), 0.0, kind="not run")
 
 
 def _place(ledger: Ledger, reporter: Reporter, stop: StopSignals) -> None:
@@ -502,11 +487,8 @@ def _place(ledger: Ledger, reporter: Reporter, stop: StopSignals) -> None:
     for best in ledger.result("").front:
         if stop.requested:
             return
-        if best.key in placed:
-            continue
         started = time.perf_counter()
-        found = best.placement
-        if found is None:
+        if best.key in placed or (found := best.placement) is None:
             continue
         note = PlacementNote(found.placed, str(found), round(time.perf_counter() - started, 3), best.key)
         ledger.write([note])

@@ -14,7 +14,7 @@ from itertools import accumulate, islice
 import numpy as np
 
 from allo_dse.common.records import replace
-from allo_dse.space.genes import Genes
+from allo_dse.space.genes import Genes, random_suggest
 from allo_dse.space.regions import Region, regions_of
 from allo_dse.space.space import Candidate, Space
 
@@ -22,13 +22,13 @@ from ..store.certificate import Certificate, Gap
 from ..store.record import Record
 from .best_first_queue import REGION, BestFirstQueue
 from .lower_bounds import Losses, LowerBounds
-from .pareto_front import Points
-from .proposer import Outcome, Proposal, Proposer
+from .proposer import Outcome, Proposer
 from .screening import Screen
 
 MOST_KEPT = 256
 """Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""
 _AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
+DRAWN = 16  # random proposals before the first design is that with the best bounds; most can be repaired
 
 
 class OpenDesigns:
@@ -37,33 +37,15 @@ class OpenDesigns:
     Attributes:
         designs: number of listed designs.
         listed: whether these are all.
+        queue: of those that are open.
     """
 
     def __init__(self, space: Space, screen: Screen, lower_bounds: LowerBounds) -> None:
         self._space, self._screen, self._lower_bounds = space, screen, lower_bounds
-        self._queue = BestFirstQueue(len(lower_bounds.objectives))
+        self.queue = BestFirstQueue(len(lower_bounds.objectives))
         self._built: OrderedDict[int, None] = OrderedDict()
         self._listing: Iterator[list[tuple[int, Region | Candidate]]] | None = None
         self.designs, self.listed = 0, False
-
-    @property
-    def open(self) -> int:
-        """Number of designs that are not decided."""
-        return self._queue.open
-
-    @property
-    def bounds(self) -> Points:
-        """Bounds of all that is open."""
-        return self._queue.open_bounds
-
-    @property
-    def front(self) -> Points:
-        return self._queue.front
-
-    def found(self, points: Points) -> None:
-        """Take in losses of evaluated designs."""
-        for point in points:
-            self._queue.found(point)
 
     def left(self) -> bool:
         """Return whether a design is open."""
@@ -71,7 +53,7 @@ class OpenDesigns:
 
     def next(self) -> tuple[Candidate, Losses] | None:
         """The next design to evaluate, with its bounds; None when all are decided."""
-        queue = self._queue
+        queue = self.queue
         while (position := self._ahead()) is not None:
             item, bounds = queue.items[position], tuple(queue.bounds[position].tolist())
             queue.decide(position)
@@ -83,7 +65,7 @@ class OpenDesigns:
         """Return the position of the next unknown design with all its bounds; None if all are decided."""
         if not self.listed:
             self._list()
-        queue = self._queue
+        queue = self.queue
         while (position := queue.next()) is not None:
             item = queue.items[position]
             if isinstance(item, Region):
@@ -112,7 +94,7 @@ class OpenDesigns:
             for _, item in batch:
                 self.designs += item.size if isinstance(item, Region) else 1
             self._take_in(batch)
-            if self._screen.meanwhile() and self._queue.open:
+            if self._screen.meanwhile() and self.queue.open:
                 return
         self.listed = True
 
@@ -139,24 +121,24 @@ class OpenDesigns:
             if bounded:
                 ranks, found, bounds = zip(*bounded, strict=True)
                 level = REGION if isinstance(found[0], Region) else 0
-                self._queue.add(found, np.array(bounds, float), ranks, level)
+                self.queue.add(found, np.array(bounds, float), ranks, level)
 
     def _expand(self, position: int, region: Region) -> None:
         """Make the parts of a region, or the designs of a part."""
-        rank = self._queue.rank_of(position)
-        self._queue.decide(position)
+        rank = self.queue.rank_of(position)
+        self.queue.decide(position)
         if region.layout is None:
             parts = list(region.parts())
             ranks = accumulate((part.size for part in parts), initial=rank)
             self._take_in(zip(ranks, parts, strict=False))
         else:
             self._take_in(enumerate(region.candidates(), rank))
-        if self._queue.compact():
+        if self.queue.compact():
             self._built.clear()
 
     def _refine(self, position: int, candidate: Candidate) -> None:
         """Compute the next bounds of a design, which may bring it nearer to the front or decide it."""
-        queue = self._queue
+        queue = self.queue
         queue.level[position] += 1
         found = self._lower_bounds(candidate.design, int(queue.level[position]))
         if found is None:
@@ -201,19 +183,20 @@ class ExactProposer(Proposer):
         self._evaluated = self._failed = 0
         self.open_designs = OpenDesigns(space, screen, lower_bounds)
 
-    def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        if self._strict:
-            count = min(count, 0 if outstanding else 1)
-        proposals: list[Proposal] = []
-        while len(proposals) < count:
-            found = self.open_designs.next()
-            if found is None:
-                self.exhausted = not self.open_designs.left()
-                break
-            candidate, self._proposed[self._number] = found
-            proposals.append(Proposal(self._number, candidate))
-            self._number += 1
-        return proposals
+    def _next(self) -> Candidate | None:
+        if (found := self._drawn() or self.open_designs.next()) is None:
+            self.exhausted = not self.open_designs.left()
+            return None
+        candidate, self._proposed[self._number] = found
+        return candidate
+
+    def _drawn(self) -> tuple[Candidate, Losses] | None:
+        """Draw the first design, which is evaluated before the space is listed: a front is there at once."""
+        rng = np.random.default_rng(0)
+        for _ in range(0 if self._number else DRAWN):
+            if found := self._screen.decode_unless(None, random_suggest(rng)):
+                return found, self._lower_bounds.nothing
+        return None
 
     def tell(self, number: int, outcome: Outcome) -> None:
         del self._proposed[number]
@@ -228,7 +211,7 @@ class ExactProposer(Proposer):
         self._failed += outcome.values is None
         if outcome.values is None or outcome.penalty > 0:
             return
-        self.open_designs.found(np.array([[s * v for s, v in zip(self._signs, outcome.values, strict=True)]]))
+        self.open_designs.queue.found(np.array([s * v for s, v in zip(self._signs, outcome.values, strict=True)]))
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         for record in history:
@@ -239,7 +222,7 @@ class ExactProposer(Proposer):
         """Return the decisions made so far."""
         open_designs, evaluated, refused = self.open_designs, self._evaluated, self._screen.invalid
         # Designs that an earlier run decided stay open until it is their turn.
-        still = open_designs.open + len(self._proposed)
+        still = open_designs.queue.open + len(self._proposed)
         return Certificate(
             designs=open_designs.designs,
             listed=open_designs.listed,
@@ -250,7 +233,7 @@ class ExactProposer(Proposer):
             open=still,
             gaps=self._gaps(),
             unbounded=tuple(self._lower_bounds.unbounded),
-            feasible=len(open_designs.front) > 0,
+            feasible=len(open_designs.queue.front) > 0,
             scope="; ".join(filter(None, (getattr(choice, "scope", "") for choice in self._space.choices))),
         )
 
@@ -259,9 +242,9 @@ class ExactProposer(Proposer):
         objectives = self._lower_bounds.objectives
         if not self.open_designs.listed:
             return tuple(Gap(o.name, o.direction, None) for o in objectives)
-        best = self.open_designs.front.min(0, initial=math.inf)
+        best = self.open_designs.queue.front.min(0, initial=math.inf)
         # An open design may be as good as its bound; one under evaluation, as good as the bound it was proposed with.
-        undecided = np.vstack([best, self.open_designs.bounds, *self._proposed.values()])
+        undecided = np.vstack([best, self.open_designs.queue.open_bounds, *self._proposed.values()])
         return tuple(
             Gap(o.name, o.direction, _share(found, bound), None if math.isinf(bound) else o.sign * bound)
             for o, found, bound in zip(objectives, best.tolist(), undecided.min(0).tolist(), strict=True)

@@ -52,8 +52,6 @@ def _volume(front: Points, reference: NDArray[np.float64]) -> float:
     """Hypervolume of mutually non-dominated points (the "while" algorithm of While, Bradstreet and Barone, 2012)."""
     if len(front) == 0:
         return 0.0
-    if front.shape[1] == 1:
-        return float(reference[0] - front[:, 0].min())
     if front.shape[1] == 2:
         ordered = front[np.argsort(front[:, 0])]
         heights = np.concatenate(([reference[1]], ordered[:-1, 1])) - ordered[:, 1]

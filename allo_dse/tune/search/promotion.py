@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # computer code when fast approximations are available", Biometrika 87(1), 2000). A second process predicts failures.
 
 
+# `benchmarks/promotion.py` measures these settings together.
 FEWEST = 3  # measured designs to learn from
 MOST = 128  # most of them: a fit then takes 0.1 s, and its time grows with their cube
 EXACT = 1e-9  # standard deviation up to which residuals are rounding

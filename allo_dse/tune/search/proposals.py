@@ -168,28 +168,15 @@ class GuidedProposer(ExactProposer):
         self._asked: dict[int, Genes] = {}  # all designs, until the first results show how tight bounds are
         self._first: dict[int, Outcome] = {}  # in the order of results
 
-    def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        if self._strict:
-            count = min(count, 0 if outstanding else 1)
-        proposals: list[Proposal] = []
-        while len(proposals) < count:
-            found = self._ask_evolution() if self._evolution and self._number % 2 else []
-            if not found:
-                found = super().ask(1, 0)
-                for proposal in found:
-                    self._note(proposal.number, proposal.candidate.genes)
-            if not found:
-                break
-            proposals += found
-        return proposals
-
-    def _ask_evolution(self) -> list[Proposal]:
-        assert self._evolution is not None
-        found = self._evolution.ask(1, 0) if self.open_designs.left() else []
-        for proposal in found:
-            self._proposed[proposal.number] = self._bounds_of(proposal.candidate.genes)
-            self._number += 1
-        return found
+    def _next(self) -> Candidate | None:
+        if self._evolution and self._number % 2 and self.open_designs.left():
+            for proposal in self._evolution.ask(1, 0):
+                self._proposed[self._number] = self._bounds_of(proposal.candidate.genes)
+                return proposal.candidate
+        candidate = super()._next()
+        if candidate is not None:
+            self._note(self._number, candidate.genes)
+        return candidate
 
     def _bounds_of(self, genes: Genes) -> Losses:
         """Return a design's tightest bounds before it is evaluated."""
@@ -278,17 +265,10 @@ class ExhaustiveProposer(Proposer):
         self._designs: Iterator[Candidate] = space.designs()
         self._screen = screen
 
-    def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        proposals: list[Proposal] = []
-        while len(proposals) < count:
-            candidate = next(self._designs, None)
-            if candidate is None:
-                self.exhausted = True
-                break
-            if self._screen.admit(candidate) == "new":
-                proposals.append(Proposal(self._number, candidate))
-                self._number += 1
-        return proposals
+    def _next(self) -> Candidate | None:
+        found = next((candidate for candidate in self._designs if self._screen.admit(candidate) == "new"), None)
+        self.exhausted = found is None
+        return found
 
 
 class OptunaProposer(Proposer):
@@ -319,23 +299,16 @@ class OptunaProposer(Proposer):
         self._outcomes: dict[str, Outcome] = {}
         self._keys: dict[int, str] = {}
 
-    def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        if self._strict:
-            count = min(count, 0 if outstanding else 1)
-        proposals: list[Proposal] = []
-        while len(proposals) < count and not self.exhausted:
-            try:
-                proposal = self._ask_one()
-            except ImportError as error:  # Optuna's samplers import what they need when they are first asked
-                raise StudyError(
-                    f"Optuna's sampler {self.name!r} needs a package that is not installed: {error}",
-                    hint=f"pip install {error.name}" if error.name else "install it, or choose another sampler",
-                ) from error
-            if proposal is not None:
-                proposals.append(proposal)
-        return proposals
+    def _next(self) -> Candidate | None:
+        try:
+            return self._ask_one()
+        except ImportError as error:  # Optuna's samplers import what they need when they are first asked
+            raise StudyError(
+                f"Optuna's sampler {self.name!r} needs a package that is not installed: {error}",
+                hint=f"pip install {error.name}" if error.name else "install it, or choose another sampler",
+            ) from error
 
-    def _ask_one(self) -> Proposal | None:
+    def _ask_one(self) -> Candidate | None:
         import optuna
 
         from allo_dse.space.sampler.optuna_sampler import suggest_with
@@ -352,7 +325,7 @@ class OptunaProposer(Proposer):
                 self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
         return self._ask_other()
 
-    def _ask_other(self) -> Proposal | None:
+    def _ask_other(self) -> Candidate | None:
         """Propose any new design: a model that never learns of invalid designs may repeat them for ever."""
         from allo_dse.space.sampler.optuna_sampler import distribution
 
@@ -365,11 +338,9 @@ class OptunaProposer(Proposer):
         trial = self.study.ask({name: distribution(self._space.genes[name]) for name in genes})
         return self._accept(trial, candidate)
 
-    def _accept(self, trial: optuna.trial.Trial, candidate: Candidate) -> Proposal:
-        number = self._number
-        self._number += 1
-        self._trials[number], self._keys[number] = trial, candidate.key
-        return Proposal(number, candidate)
+    def _accept(self, trial: optuna.trial.Trial, candidate: Candidate) -> Candidate:
+        self._trials[self._number], self._keys[self._number] = trial, candidate.key
+        return candidate
 
     def tell(self, number: int, outcome: Outcome) -> None:
         self._outcomes[self._keys.pop(number)] = outcome

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -34,18 +33,29 @@ class Outcome(NamedTuple):
         return sum(self.constraints.values())
 
 
-class Proposer(ABC):
-    """Proposes designs. Proposers that learn from results override more than `ask`."""
+class Proposer:
+    """Proposes designs. Those that learn from results override more than `ask` or `_next`."""
 
     name: str
     exhausted = False
     _number = 0  # of the next proposal
+    _strict = False  # whether proposals must not depend on evaluation times
 
-    @abstractmethod
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         """Return up to `count` proposals; fewer, or none, if results of the `outstanding` ones are needed first."""
+        if self._strict:
+            count = min(count, 0 if outstanding else 1)
+        proposals: list[Proposal] = []
+        while len(proposals) < count and (candidate := self._next()) is not None:
+            proposals.append(Proposal(self._number, candidate))
+            self._number += 1
+        return proposals
 
-    def tell(self, number: int, outcome: Outcome) -> None:  # noqa: B027 (most proposers need no results)
+    def _next(self) -> Candidate | None:
+        """Return the next design to evaluate; None if there is none now."""
+        raise NotImplementedError
+
+    def tell(self, number: int, outcome: Outcome) -> None:
         """Report the result of a proposal."""
 
     def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
@@ -53,7 +63,7 @@ class Proposer(ABC):
         self._number += 1
         return self._number - 1
 
-    def revise(self, outcome: Mapping[int, Outcome]) -> None:  # noqa: B027 (bounds and Optuna's trials are final)
+    def revise(self, outcome: Mapping[int, Outcome]) -> None:
         """Take in that results have changed, by the numbers of their proposals."""
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -24,6 +25,8 @@ Verdict = Literal["new", "repeat", "invalid", "illegal", "dominated"]
 MOST_REWRITES = 3  # limits that an error without designs lists
 FOLDING_RULES = "folding rules"  # name of the constraint that an unfoldable design breaks
 MOST_INVALID = 20_000  # invalid designs in a row before a run without any legal design gives up
+SPARSE = 8  # refused designs per legal one above which proposals are repaired: drawing on costs more checks
+REPAIRS = 128  # changes to try; programs of 16 kernels in a row need 7 to 97
 
 
 class Screen:
@@ -60,14 +63,16 @@ class Screen:
         self.first_problem = ""
         self._rest: Iterator[Candidate] | None = None
         self._refused = 0
+        self._excess = (0, 0.0)  # of the last refused design: less the checks that it passed, and by how much it failed
         self.any_legal = False
+        self._legal: Genes | None = None  # of the last legal design
 
-    def remember(self, key: str, violations: Iterable[dict[str, str]] | None) -> None:
+    def remember(self, key: str, violations: Iterable[dict[str, str]] | None, genes: Genes | None = None) -> None:
         """Take over a design that an earlier run evaluated or found invalid."""
         self._known.add(key)
         self.has_others = True
         if violations is None:
-            self.any_legal = True
+            self.any_legal, self._legal = True, genes
         else:
             self._count(violations)
 
@@ -81,24 +86,46 @@ class Screen:
         decoded = map(self.space.decode_genes, enqueued)
         return [candidate for candidate in decoded if candidate is not None and self.admit(candidate) == "new"]
 
-    def decode(self, suggest: Suggest) -> Candidate | None:
-        """Decode and screen a proposal; None unless it is new and legal.
-
-        Raises:
-            StudyError: when no design seems to keep the limits.
-        """
-        return self.decode_unless(None, suggest) or None
-
     def decode_unless(self, is_dominated: IsDominated | None, suggest: Suggest) -> Candidate | Literal[False] | None:
-        """Decode and screen a proposal like `decode`; False for an unknown design that is dominated and stays unknown.
+        """Decode and screen a proposal, and repair one that breaks a limit if most do; None unless it is new and legal.
+
+        False for an unknown design that is dominated and stays unknown.
 
         Raises:
             StudyError: when no design seems to keep the limits.
         """
         candidate, verdict = self.decode_and_admit(suggest, is_dominated)
-        if verdict == "invalid":
+        if verdict == "invalid" and candidate is not None:
             self._raise_if_none_is_legal()
+            sparse = self.invalid > SPARSE * (len(self._known) - self.invalid)
+            return self._repaired(candidate) if sparse else None
         return False if verdict == "dominated" else candidate if verdict == "new" else None
+
+    def _repaired(self, refused: Candidate) -> Candidate | None:
+        """Return a new and legal design near a refused one.
+
+        First takes half of the genes of the last legal design, then three quarters, and so on. Then, or before one is
+        known, changes one or two genes. A change is kept if the design fails no earlier check and exceeds its limits by
+        no more: constraint domination of K. Deb, "An efficient constraint handling method for genetic algorithms",
+        Comput. Methods Appl. Mech. Eng. 186, 2000.
+        """
+        rng, least = np.random.default_rng(list(refused.key.encode())), self._excess
+        names = rng.permutation(sorted(refused.genes)).tolist()
+        for step in range(1, 1 + REPAIRS if names else 0):
+            if self.any_legal and self.meanwhile():
+                break
+            if self._legal and (own := len(names) >> step):
+                near = {name: self._legal[name] for name in names[own:] if name in self._legal}
+            else:
+                near = {name: self.space.genes[name].draw(rng) for name in rng.choice(names, rng.integers(1, 3))}
+            candidate, verdict = self.decode_and_admit(suggest_from(refused.genes | near, random_suggest(rng)))
+            if verdict == "new":
+                return candidate
+            if verdict == "invalid" and candidate is not None:
+                self._raise_if_none_is_legal()
+                if self._excess <= least:
+                    refused, least = candidate, self._excess
+        return None
 
     def decode_and_admit(
         self, suggest: Suggest, is_dominated: IsDominated | None = None
@@ -130,7 +157,7 @@ class Screen:
         if self._refuses(candidate, (self._check_soon, self._check)):
             return "invalid"
         self._known.add(key)
-        self.any_legal = True
+        self.any_legal, self._legal = True, candidate.genes
         return "new"
 
     def refuses_soon(self, candidate: Candidate) -> bool:
@@ -174,7 +201,7 @@ class Screen:
                 return candidate
             if verdict == "invalid":
                 self._raise_if_none_is_legal()
-            if (drawn := self.decode(random_suggest(rng))) is not None:
+            if drawn := self.decode_unless(None, random_suggest(rng)):
                 return drawn
         return None
 
@@ -229,11 +256,13 @@ class Screen:
     def _violations(self, candidate: Candidate, checks: Iterable[Check]) -> list[dict[str, str]]:
         """Return the violations found by the first check that finds any."""
         try:
-            found = next(filter(None, (check(candidate.design) for check in checks)), ())
+            results = ((passed, check(candidate.design)) for passed, check in enumerate(checks))
+            passed, found = next((result for result in results if result[1]), (0, ()))
         except AlloDseError as error:
-            self._common = set()
+            self._common, self._excess = set(), (1, 0.0)
             return [{"constraint": FOLDING_RULES, "text": error.message}]
         limits = [v for v in found if isinstance(v, Violation)]
+        self._excess = -passed, math.fsum(map(excess, found))
         if found:
             same = {(v.constraint, v.needed, v.limit, v.detail) for v in limits}
             self._common = same if self._common is None else self._common & same
@@ -254,6 +283,12 @@ def _in_words(params: Mapping[str, object], rewrites: Sequence[str]) -> str:
         return "change what is named there, widen the parameters, or search for another target"
     of = ", ".join(f"{name}={value}" for name, value in params.items()) or "the program"
     return "\n".join([f"rewrite what stands against {of}, the fewest reasons:", *(f"  {one}" for one in rewrites)])
+
+
+def excess(violation: Any) -> float:
+    """Return the excess over a limit as a share of it; 1 if nothing is counted."""
+    needed, limit = getattr(violation, "needed", 0), getattr(violation, "limit", 0)
+    return float(needed / limit - 1) if needed > limit > 0 else 1.0
 
 
 def reasons(kinds: Sequence[Sequence[str]]) -> str:

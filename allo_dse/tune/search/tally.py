@@ -23,7 +23,6 @@ class Tally:
         records: every evaluated design, in the order of results; promoted ones with the metrics of all rungs.
         values: first-rung objective values by design key, for feasible designs.
         rungs: the same for each rung above the first; None for designs that failed there or violate a constraint.
-        best: key of the best design for each objective.
         infeasible: number of evaluated designs that each constraint of the study ruled out.
         evaluator_seconds: total time in evaluators.
         correction: correction of predictions by measurements; applied to all predicted records.
@@ -34,7 +33,6 @@ class Tally:
     records: list[Record] = field(default_factory=list)
     values: dict[str, tuple[float, ...]] = field(default_factory=dict)
     rungs: dict[int, dict[str, tuple[float, ...] | None]] = field(default_factory=dict)
-    best: dict[str, str] = field(default_factory=dict)
     front: ParetoFront = field(init=False)
     statuses: Counter[str] = field(default_factory=Counter)
     infeasible: Counter[str] = field(default_factory=Counter)
@@ -51,7 +49,7 @@ class Tally:
         """Count an evaluated design; `values` are its objective values if it is feasible."""
         self._count((record,))
         if values is not None:
-            self._crown(record.key, values)
+            self.values[record.key] = values
             if self.front.add(record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)]):
                 self.improved = len(self.records)
 
@@ -63,7 +61,6 @@ class Tally:
             self.values.update(feasible)
             keys = list(feasible)
             losses = np.array(list(feasible.values()), float) * [o.sign for o in self.objectives]
-            self.best.update((o.name, keys[n]) for o, n in zip(self.objectives, losses.argmin(0), strict=True))
             self.front.extend(keys, losses)
             self.improved = max(self._row[key] for key in self.front.keys) + 1
 
@@ -81,14 +78,6 @@ class Tally:
                 self.infeasible.update(name for name, v in (record.constraints or {}).items() if v > 0)
             if record.status == "failed":
                 self.last_error = record.error or ""
-
-    def _crown(self, key: str, values: tuple[float, ...]) -> None:
-        """Note a feasible design, and the objectives in which it is the best."""
-        self.values[key] = values
-        for position, objective in enumerate(self.objectives):
-            champion = self.best.get(objective.name)
-            if champion is None or objective.sign * values[position] < objective.sign * self.values[champion][position]:
-                self.best[objective.name] = key
 
     def add_higher(self, record: Record, values: tuple[float, ...] | None) -> None:
         """Count a higher rung's result for a design; `record` has the metrics of all rungs."""
@@ -137,10 +126,8 @@ class Tally:
         return len(self.records)
 
     def best_value(self, objective: Objective) -> float | None:
-        """The best one, as the highest rung that found a feasible design measured it."""
-        key, position = self.best.get(objective.name), list(self.objectives).index(objective)
-        if self.rungs:
-            found = (objective.sign * values[position] for values in self.final_values.values())
-            best = min(found, default=None)
-            return None if best is None else objective.sign * best
-        return None if key is None else self.values[key][position]
+        """The best one of the front, or as the highest rung that found a feasible design measured it."""
+        position = list(self.objectives).index(objective)
+        known = self.final_values.values() if self.rungs else map(self.values.__getitem__, self.front.keys)
+        best = min((objective.sign * values[position] for values in known), default=None)
+        return None if best is None else objective.sign * best

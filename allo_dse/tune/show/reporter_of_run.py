@@ -18,7 +18,6 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import markup, printable
 
 from ..results.result import Result
-from ..search.screening import Screen
 from ..store.certificate import Certificate, Gap, percent
 from .output import searched
 from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
@@ -57,8 +56,9 @@ class NotebookReporter(QuietReporter):
         self._bar.n = done
         self._bar.refresh()
 
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+    def finish(self, result: Result, command: Sequence[str]) -> None:
         self._close()
+        super().finish(result, command)
 
     def _open(self, title: str, total: int | None) -> None:
         self._close()
@@ -102,6 +102,7 @@ class LiveReporter(QuietReporter):
         super().__init__()
         self._console = console or Console(stderr=True, highlight=False)
         self._front: list[RenderableType] = []
+        self._keys: list[str] = []  # of the designs on it
         self._verifying = Live(console=self._console, transient=True)  # the final table takes its place
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
 
@@ -110,13 +111,16 @@ class LiveReporter(QuietReporter):
 
     def start(self, view: RunView) -> None:
         self._console.print(
-            f"[bold]{markup(view.study.name)}[/]: {view.sampler} search, log in {markup(str(view.run_dir))}"
+            f"[bold]{markup(view.study.name)}[/]: {view.proposer.name} search, log in {markup(str(view.run_dir))}"
         )
         self._live.start()
 
     def update(self, view: RunView, last: bool = False) -> None:
         if self._due(SECONDS, last):
-            self._live.update(render(view), refresh=True)
+            if (keys := list(view.tally.front.keys)) != self._keys:
+                self._keys, self._front = keys, list(searched(view.result(""), self._console))
+            # The front goes on below, while it is verified.
+            self._live.update(Group(render(view), *(() if last else self._front)), refresh=True)
         if last:
             self._live.stop()
 
@@ -127,13 +131,16 @@ class LiveReporter(QuietReporter):
     def searched(self, result: Result) -> None:
         self._front = list(searched(result, self._console))
 
+    verified = searched
+
     def verifying(self, done: int, of: int) -> None:
         text = f"verifying design {done + 1} of {of} of the front; Ctrl-C leaves it, the same command goes on"
         self._verifying.update(Group(*self._front, Spinner("dots", text)))
         self._verifying.start()
 
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+    def finish(self, result: Result, command: Sequence[str]) -> None:
         self._stop()
+        super().finish(result, command)
 
     def _stop(self) -> None:
         self._live.stop()

@@ -13,9 +13,8 @@ from rich.console import Console
 from allo_dse.common.quoting import printable
 
 from ..results.result import Result
-from ..search.screening import Screen
-from .output import searched, summary
-from .run_view import RunView, device_name, progress_line
+from .output import print_result, searched, summary
+from .run_view import RunView, progress_line
 
 PLAIN_SECONDS = 5.0
 JSON_SECONDS = 1.0
@@ -45,8 +44,11 @@ class Reporter:
     def verifying(self, done: int, of: int) -> None:
         pass
 
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
-        pass
+    def verified(self, result: Result) -> None:
+        """Called after each verification."""
+
+    def finish(self, result: Result, command: Sequence[str]) -> None:
+        """Called when all but `best/` is written."""
 
 
 class QuietReporter(Reporter):
@@ -71,16 +73,24 @@ class QuietReporter(Reporter):
         if alarm:
             self._say(text)
 
+    def finish(self, result: Result, command: Sequence[str]) -> None:
+        if command:
+            print_result(result, Console(highlight=False), command)
+
 
 class PlainReporter(QuietReporter):
-    """A line every few seconds."""
+    """A line with the first design, and every few seconds."""
+
+    _begun = False
 
     def start(self, view: RunView) -> None:
-        self._say(f"{view.study.name}: {view.sampler} search on {device_name(view.study)}, log in {view.run_dir}")
+        device = getattr(view.study.device, "name", view.study.device)
+        self._say(f"{view.study.name}: {view.proposer.name} search on {device}, log in {view.run_dir}")
         self._shown = time.monotonic()
 
     def update(self, view: RunView, last: bool = False) -> None:
-        if self._due(PLAIN_SECONDS, last):
+        first, self._begun = view.tally.done > 0 and not self._begun, view.tally.done > 0
+        if self._due(PLAIN_SECONDS, last or first):
             self._say(progress_line(view))
 
     def note(self, text: str, *, alarm: bool = False) -> None:
@@ -109,7 +119,7 @@ class JsonReporter(QuietReporter):
         print(json.dumps({"event": event, **values}, default=str), file=self._stream, flush=True)
 
     def start(self, view: RunView) -> None:
-        self._emit("start", study=view.study.name, sampler=view.sampler, run_dir=str(view.run_dir))
+        self._emit("start", study=view.study.name, sampler=view.proposer.name, run_dir=str(view.run_dir))
         self._shown = time.monotonic()
 
     def update(self, view: RunView, last: bool = False) -> None:
@@ -125,5 +135,5 @@ class JsonReporter(QuietReporter):
     def verifying(self, done: int, of: int) -> None:
         self._emit("verify", done=done, of=of)
 
-    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+    def finish(self, result: Result, command: Sequence[str]) -> None:
         self._emit("result", **summary(result))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
@@ -14,12 +15,14 @@ from rich.table import Table
 from allo_dse.common.quoting import markup
 from allo_dse.common.records import Frozen, JsonObject
 
-from ..declare.spec import StudySpec
-from ..search.budget import Budget
-from ..search.proposer import Proposer
-from ..search.screening import Screen
-from ..search.tally import Tally
-from ..store.certificate import Certificate
+if TYPE_CHECKING:
+    from ..declare.spec import StudySpec
+    from ..results.result import Result
+    from ..search.budget import Budget
+    from ..search.proposer import Proposer
+    from ..search.screening import Screen
+    from ..search.tally import Tally
+    from ..store.certificate import Certificate
 
 # Numbers for people.
 
@@ -46,6 +49,7 @@ class RunView(Frozen):
 
     Attributes:
         before: trials of earlier runs.
+        result: makes the result so far.
     """
 
     study: StudySpec
@@ -55,11 +59,7 @@ class RunView(Frozen):
     run_dir: Path
     proposer: Proposer
     before: int
-
-    @property
-    def sampler(self) -> str:
-        """Name of the sampler."""
-        return self.proposer.name
+    result: Callable[[str], Result]
 
     @property
     def certificate(self) -> Certificate | None:
@@ -149,10 +149,6 @@ def progress_line(view: RunView) -> str:
     if words := view.remaining_words(certificate):
         parts.append(words)
     return ", ".join(parts)
-
-
-def device_name(study: StudySpec) -> str:
-    return str(getattr(study.device, "name", study.device))
 
 
 # Tables that fit the terminal.

@@ -78,14 +78,16 @@ class InlineExecutor:
         self._evaluators_by_rung = list(rung_evaluators)
         self._waiting: deque[Job] = deque()
         self._found: list[Measurement] = []
+        self._begun = False
 
     def outstanding(self, rung: int | None = None) -> int:
         return len(self._waiting) if rung is None else sum(job.rung == rung for job in self._waiting)
 
     def room(self, rung: int) -> int:
         # No room until all jobs are done: proposals and the order of the log must not depend on evaluation times.
-        # Expensive evaluators get one job at a time, because each result affects the next choice.
-        return 0 if self._waiting else 1 if rung else INLINE_AHEAD
+        # Expensive evaluators get one job at a time, because each result affects the next choice. The first design is
+        # evaluated before others are proposed: a front is there at once.
+        return 0 if self._waiting else INLINE_AHEAD if self._begun and not rung else 1
 
     def submit(self, jobs: Sequence[Job]) -> None:
         self._waiting.extend(jobs)
@@ -100,6 +102,7 @@ class InlineExecutor:
                 assert rung_evaluator is not None
                 measured = rung_evaluator.run(job.number, job.candidate)
             self._waiting.popleft()
+            self._begun = True
             self._found.append(measured)
         return self.finished()
 

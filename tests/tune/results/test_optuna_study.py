@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import optuna
 import pytest
 from optuna.trial import TrialState
 
@@ -12,6 +14,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.data.analysis import importance, sample
 from allo_dse.dashboard.data.table import RunTable
 from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.results.importance import importances
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.show.output import summary
 
@@ -107,3 +110,21 @@ def test_a_study_of_our_simulators_is_a_quick_one() -> None:
     assert needs(NpuSimulator()).quick
     assert needs(FpgaSimulator()).quick
     assert not needs(FakeEvaluator()).quick
+
+
+def test_importances_are_those_of_optuna() -> None:
+    rng = np.random.default_rng(0)
+    choices = {f"c{n}": rng.integers(0, n + 2, 60).tolist() for n in range(4)}
+    losses = (rng.random(60) + np.array(choices["c1"]) - 2 * np.array(choices["c3"])).tolist()
+    study = optuna.create_study()
+    for loss, *row in zip(losses, *choices.values(), strict=True):
+        spread: dict[str, Any] = {
+            n: optuna.distributions.CategoricalDistribution(sorted(set(v))) for n, v in choices.items()
+        }
+        study.add_trial(
+            optuna.trial.create_trial(params=dict(zip(choices, row, strict=True)), distributions=spread, value=loss)
+        )
+    expected = optuna.importance.get_param_importances(study, evaluator=optuna.importance.PedAnovaImportanceEvaluator())
+    found = importances(choices, losses)
+    assert found == pytest.approx(expected)
+    assert list(found) == list(expected)

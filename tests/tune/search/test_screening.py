@@ -11,6 +11,7 @@ import pytest
 
 from allo_dse.common.errors import IllegalFold, StudyError
 from allo_dse.mapper.violation import Violation
+from allo_dse.space.genes import random_suggest
 from allo_dse.tune.search import screening
 from allo_dse.tune.search.screening import Screen
 
@@ -33,14 +34,14 @@ def test_a_run_that_is_exhausted_has_seen_every_legal_design(tmp_path: Path, sam
 
 def test_what_is_left_does_not_depend_on_what_was_looked_at_before() -> None:
     study = fake_study(**SMALL)
-    whole, first, log = Screen(study.space, check), list[str](), list[list[str]]()
+    whole, first, log = Screen(study.space, check), list[str](), list[Any]()
     while (found := whole.any_new(np.random.default_rng(len(first)))) is not None:
         first.append(found.key)
-        log.append([found.key, *(broken.key for broken, _ in whole.taken())])
+        log.append([*((broken, violations) for broken, violations in whole.taken()), (found, None)])
     assert set(first) == legal(study)
     resumed, again = Screen(study.space, check), first[:7]
-    for key in itertools.chain(*log[:7]):
-        resumed.remember(key, None)
+    for one, violations in itertools.chain(*log[:7]):
+        resumed.remember(one.key, violations, one.genes)
     while (found := resumed.any_new(np.random.default_rng(len(again)))) is not None:
         again.append(found.key)
     assert again == first
@@ -101,3 +102,21 @@ def test_a_run_that_has_found_a_legal_design_goes_on(tmp_path: Path, monkeypatch
     while screen.any_new(np.random.default_rng(found)) is not None:
         found += 1
     assert found == len(legal(study))
+
+
+def test_a_proposal_that_breaks_a_limit_is_repaired_where_most_do() -> None:
+    """Random designs keep the limit too seldom to be found by as many proposals."""
+    study, most = fake_study(), 1
+
+    def full(design: Any) -> list[Violation]:
+        nodes = design.fold.node_count
+        return [Violation("compute_tiles", "device", nodes, most)] if nodes > most else []
+
+    screen, rng, found = Screen(study.space, full), np.random.default_rng(0), list[Any]()
+    drawn = [study.space.decode(random_suggest(rng)) for _ in range(300)]
+    assert sum(one is not None and not full(one.design) for one in drawn) < 10
+    for _ in range(20):
+        if candidate := screen.decode_unless(None, random_suggest(rng)):
+            found.append(candidate.design)
+    assert len({design.key for design in found}) == len(found) > 8
+    assert not any(map(full, found))

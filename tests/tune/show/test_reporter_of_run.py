@@ -58,8 +58,9 @@ def test_plain_lines(tmp_path: Path) -> None:
     fake_study().run(30, run_dir=tmp_path / "run", progress=PlainReporter(stream))
     lines = stream.getvalue().splitlines()
     assert lines[0].startswith("fake: evolution search on fake_npu, log in ")
-    assert lines[1].startswith("30/30 designs")
-    assert "hypervolume 0." in lines[1]
+    assert lines[1].startswith("1/30 designs")
+    assert lines[2].startswith("30/30 designs")
+    assert "hypervolume 0." in lines[2]
 
 
 def test_the_front_is_shown_before_it_is_verified(tmp_path: Path) -> None:
@@ -69,6 +70,9 @@ def test_the_front_is_shown_before_it_is_verified(tmp_path: Path) -> None:
     for text in (stream.getvalue(), strip(cast(io.StringIO, console.file).getvalue())):
         front, unverified, verifying = (text.index(part) for part in ("Pareto front", "not yet verified", "verifying"))
         assert front < unverified < verifying
+        live = text.index("30 of 30") if "30 of 30" in text else len(text)
+        assert live == len(text) or front < live  # a terminal shows it during the search
+        assert "yes" in text[verifying:] or live == len(text)  # and verdicts as they come
     again = io.StringIO()
     fake_study().run(30, run_dir=tmp_path / "plain", progress=PlainReporter(again))
     assert "not yet verified" not in again.getvalue()

@@ -17,6 +17,7 @@ from allo_dse.space.choice import Ask, Question
 
 from ..cost.memory import Unrolled, addresses_of, split
 
+# `benchmarks/polybench_search.py` and `benchmarks/hand_designs.py` measure the designs that these settings offer.
 MOST_COPIES = 4096  # operations of one round that unrolling may make
 MOST_TOKENS = 16
 """Tokens of one stream in a round. They pass one by one, so a longer round is as fast as one round per token."""

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import field
 
 from allo_dse.common.errors import StaticControlError
-from allo_dse.common.records import Frozen, once, replace
+from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once, replace
 from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
 from allo_dse.compiler.ir.nest import (
     BY_POWER,
@@ -214,7 +214,7 @@ class Planner(Frozen, eq=False):
         array = self.nest.arrays[name]
         banks = [1] * len(array.shape[:-1]) + [lanes_of(lanes, extent) for extent in array.shape[-1:]]
         whole = Storage(array, tuple(Split("cyclic", n) if n > 1 else None for n in banks))
-        return once(self._storages, (name, said, lanes), lambda: reduce(_stored, said, whole))
+        return once(self._storages, (name, said, lanes), lambda: reduce(_stored, said, whole), MOST_SMALL_KEPT)
 
     def _is_about(self, scope: str) -> bool:
         """Return whether directives of a scope concern the class."""

@@ -32,9 +32,7 @@ def allo_artifacts(design: Design, sources: Sources) -> Artifacts:
     """Return a program that Allo builds, the build script, and notes on the decisions that Allo makes by itself."""
     files, facts = _allo_files(design, sources)
     notes = tuple(f"Not taken by Allo: {note}." for note in facts["not_taken"])
-    layouts = [
-        choice.to_dict() for choice in design.program.vmg.graph.once(layouts_on, NpuDevice.of(design.device)).choices
-    ]
+    layouts = [choice.to_dict() for choice in layouts_on(design.program.vmg.graph, NpuDevice.of(design.device)).choices]
     return Artifacts(files, {"allo": facts, **({"layouts": layouts} if layouts else {})}, notes)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
+from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.compiler.program.tensors import LayoutStep, LayoutUse, TensorPort
 from allo_dse.mapper.graph.ports import Direction
 from allo_dse.mapper.graph.program_graph import ProgramGraph
@@ -29,18 +29,18 @@ _Key = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
 
 
 def layouts_on(graph: ProgramGraph, device: NpuDevice) -> LayoutPlan:
-    """Return the layout plan of a program on a device; `graph.once` keeps it for all of its folds."""
-    return layout_plan(graph.program, device)
+    """Return the layout plan of a program on a device, which all of its folds share."""
+    return graph.once(layout_plan, device)
 
 
-def layout_plan(program: CompiledProgram, device: NpuDevice) -> LayoutPlan:
+def layout_plan(graph: ProgramGraph, device: NpuDevice) -> LayoutPlan:
     """The layouts of a program's tensors on a device; the same for all of its folds.
 
     Cores that share a flow receive the same words, so a tensor's tile is arranged on the way only if all task classes
     that use such tiles of it want the same. So do the tasks of one core, whose output slots have one descriptor each.
     """
     users: dict[_Key, list[tuple[TaskClass, TensorPort]]] = {}
-    for cls in program.task_classes:
+    for cls in graph.program.task_classes:
         for port in cls.tensor_ports:
             for direction in port.directions:
                 key = (port.tensor.name, direction, port.layout, port.tile_shape)

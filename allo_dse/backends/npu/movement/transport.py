@@ -152,7 +152,7 @@ def plan_transport(view: MappingView, device: NpuDevice, buffering: Buffering) -
         parts = _shared_out(shares, inputs, outputs)
     transfers = tuple(_transfer(index, *part, device, buffering) for index, part in enumerate(parts))
     flows = tuple(flow for family in families for flow in family.flows)
-    return Transport(flows, transfers, violations, view.vmg.graph.once(layouts_on, device))
+    return Transport(flows, transfers, violations, layouts_on(view.vmg.graph, device))
 
 
 def column_limits(device: NpuDevice) -> ColumnLimits:

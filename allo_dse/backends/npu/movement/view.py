@@ -10,7 +10,7 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import IntArray
-from allo_dse.eval.token_exchange import NeededDepths, exchange_depths, smallest_depths
+from allo_dse.eval.token_exchange import NeededDepths, exchange_depths, least_depths
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup
 from allo_dse.mapper.graph_algorithms import DisjointSets
@@ -38,15 +38,9 @@ def needed_depths(
         known: what other graphs need, by what their nodes exchange: many folds exchange the same tokens.
     """
     search, known = _Search.of(schedules, links), {} if known is None else known
-    found = _known(search.one_of_alike(), known)
+    found = least_depths(search.one_of_alike(), known)
     # Nodes that wait for each other are reported for the whole graph.
-    return _known(search, known) if found.blocked else found
-
-
-def _known(search: _Search, known: dict[bytes, NeededDepths]) -> NeededDepths:
-    if search.key not in known:
-        known[search.key] = smallest_depths(search)
-    return known[search.key]
+    return least_depths(search, known) if found.blocked else found
 
 
 def is_forest(channels: Iterable[Channel]) -> bool:

@@ -71,10 +71,10 @@ def test_a_tile_that_is_also_read_as_it_lies_has_no_other_layout() -> None:
 def test_b_transposed_is_read_by_the_descriptor_where_elements_are_words(dtype: Any) -> None:
     place = "memory tile" if dtype.bits == 32 else "core"
     program, (mm,) = classes(a_bt, T=dtype)
-    (choice,) = layout_plan(program, NPU).choices
+    (choice,) = layout_plan(program.vmg.graph, NPU).choices
     assert (choice.tensor, choice.steps, choice.place) == ("B", "transposed", place)
     transposes = [site for site, op in enumerate(mm.work) if op.kind == "transpose"]
-    free = layout_plan(program, NPU).free_sites(mm)
+    free = layout_plan(program.vmg.graph, NPU).free_sites(mm)
     assert free == (set(transposes) if place == "memory tile" else set())
     if place == "memory tile":
         assert choice.dims == ((16, 16), (16, 1))
@@ -85,7 +85,7 @@ def test_b_transposed_is_read_by_the_descriptor_where_elements_are_words(dtype: 
 
 def test_moved_layouts_cost_no_core_cycles() -> None:
     program, (mm,) = classes(a_bt)
-    free = layout_plan(program, NPU).free_sites(mm)
+    free = layout_plan(program.vmg.graph, NPU).free_sites(mm)
     (site,) = free
     op = mm.work[site]
     whole, moved = class_cycles(mm, NPU), class_cycles(mm, NPU, free)
@@ -118,14 +118,14 @@ def test_the_simulator_counts_them_that_way() -> None:
 
 def test_a_view_moves_nothing() -> None:
     program, (core,) = classes(views_only)
-    (choice,) = layout_plan(program, NPU).choices
+    (choice,) = layout_plan(program.vmg.graph, NPU).choices
     assert (choice.place, choice.steps) == ("nowhere", "viewed as 16x32")
-    assert len(layout_plan(program, NPU).free_sites(core)) == 1
+    assert len(layout_plan(program.vmg.graph, NPU).free_sites(core)) == 1
 
 
 def test_inverse_steps_cancel() -> None:
     program, _ = classes(there_and_back)
-    (choice,) = layout_plan(program, NPU).choices
+    (choice,) = layout_plan(program.vmg.graph, NPU).choices
     assert (choice.place, choice.steps) == ("nowhere", "transposed, transposed")
 
 
@@ -134,16 +134,17 @@ def test_outputs_leave_as_they_were_computed(dtype: Any, place: str) -> None:
     program, (core,) = classes(written_turned, T=dtype)
     (use,) = core.layouts
     assert (use.arg, use.direction, use.shape) == (1, "out", (M // P, N))
-    (choice,) = layout_plan(program, NPU).choices
+    (choice,) = layout_plan(program.vmg.graph, NPU).choices
     assert (choice.tensor, choice.direction, choice.place) == ("C", "out", place)
     assert [core.work[site].kind for site in use.sites] == ["transpose"]
-    assert layout_plan(program, NPU).free_sites(core) == (frozenset(use.sites) if place == "core DMA" else frozenset())
+    free = frozenset(use.sites) if place == "core DMA" else frozenset()
+    assert layout_plan(program.vmg.graph, NPU).free_sites(core) == free
 
 
 def test_outputs_that_are_needed_otherwise_are_left_to_the_cores() -> None:
     program, (core,) = classes(written_twice)
     assert core.layouts == ()
-    assert layout_plan(program, NPU).choices == ()
+    assert layout_plan(program.vmg.graph, NPU).choices == ()
 
 
 def test_a_task_that_only_turns_its_input_is_left_alone() -> None:
@@ -153,7 +154,7 @@ def test_a_task_that_only_turns_its_input_is_left_alone() -> None:
 
 def test_readers_that_disagree_leave_it_to_the_cores() -> None:
     program, _ = classes(two_readers)
-    (choice,) = layout_plan(program, NPU).choices
+    (choice,) = layout_plan(program.vmg.graph, NPU).choices
     assert (choice.place, choice.reason) == ("core", "other tasks use the tiles as they lie")
 
 
@@ -170,4 +171,4 @@ def test_the_table_of_the_documentation() -> None:
     text = (Path(__file__).parents[4] / "docs" / "layouts.md").read_text(encoding="utf-8")
     for dtype in (int32, int8):
         program, _ = classes(a_bt, T=dtype)
-        assert str(layout_plan(program, NPU).choices[0]) in text
+        assert str(layout_plan(program.vmg.graph, NPU).choices[0]) in text

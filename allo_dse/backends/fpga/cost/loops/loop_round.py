@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from msgspec import field as struct_field
 
-from allo_dse.common.records import Frozen, once, replace
+from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once, replace
 from allo_dse.compiler.ir.affine import Linear, Test, decided, forms_of
 from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, ops_of
 from allo_dse.compiler.program.compiled import TaskClass
@@ -459,7 +459,7 @@ class KnownRounds:
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
         """Return the cached result of `made` for a loop that `planned` returned; other loops are made each time."""
         # The loop is kept, and so its number, as well.
-        return cast(_Made, once(self._of_loops, id(loop), lambda: (loop, made()))[1])
+        return cast(_Made, once(self._of_loops, id(loop), lambda: (loop, made()), MOST_SMALL_KEPT)[1])
 
     def planned(self, task_class: TaskClass, plan: Plan, pids: Mapping[int, int]) -> tuple[Item, ...]:
         """Return the result of `planned` for a task of the class, cached by nest.
@@ -474,6 +474,6 @@ class KnownRounds:
             said = tuple((number, plan.loops[number]) for number in sources if number in plan.loops)
             key = (own, place, said, plan.lanes, tuple(pids.values()))
             made = partial(planned, (node,), plan, pids, self.device.hls.pipeline_loops)
-            nest: tuple[Item, ...] = once(self._nests, key, made)
+            nest: tuple[Item, ...] = once(self._nests, key, made, MOST_SMALL_KEPT)
             found += nest
         return tuple(found)
