@@ -437,7 +437,8 @@ def _joined(requests: Sequence[Request]) -> Iterator[Request]:
         start, size = requests[left]
         count, along, last = 1, None, start
         for place, _ in requests[left + 1 :]:
-            step = _next_along(last, place)
+            moved = [dimension for dimension, (a, b) in enumerate(zip(last, place, strict=True)) if a != b]
+            step = moved[0] if len(moved) == 1 and place[moved[0]] == last[moved[0]] + 1 else None
             if step is None or (along is not None and step != along):
                 break
             most = MOST_PER_DIMENSION[step]
@@ -448,9 +449,3 @@ def _joined(requests: Sequence[Request]) -> Iterator[Request]:
             size = (*size[:along], count * size[along], *size[along + 1 :])
         yield start, size
         left += count
-
-
-def _next_along(first: Place, second: Place) -> int | None:
-    """Return the dimension along which a place is the next one; None if it is not."""
-    steps = [(dimension, b - a) for dimension, (a, b) in enumerate(zip(first, second, strict=True)) if a != b]
-    return steps[0][0] if len(steps) == 1 and steps[0][1] == 1 else None
