@@ -256,7 +256,7 @@ class Recorded(Frozen, dict=True):
         of = np.array(self.kinds)
         return [(kind, of == kind) for kind in dict.fromkeys(self.kinds)]
 
-    @cached_property
+    @property
     def busiest(self) -> tuple[str, float]:
         """The element that works most over the whole run, and for which share of it."""
         work = self.shares[:, PARTS.index(Activity.WORK)]

@@ -121,7 +121,7 @@ class TokenExchange(Frozen, eq=False, dict=True):
                     np.add.at(tokens, fifos[:, parameter - order.first], count)
         return int(tokens.max(initial=0))
 
-    @cached_property
+    @property
     def key(self) -> bytes:
         """Equal for folds of a program that execute the same tasks in the same order on the same FIFOs, as deep."""
         digest = hashlib.blake2b(digest_size=16)

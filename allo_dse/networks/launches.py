@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import combinations
 
 from msgspec import field
@@ -48,7 +47,7 @@ class Run(Frozen, dict=True):
         """The key of its work."""
         return self.point.design.study.name
 
-    @cached_property
+    @property
     def reads(self) -> tuple[DType, ...]:
         """The element types of its inputs."""
         return tuple(tensor.dtype for tensor in interface(self.point.design.design.program)[0])

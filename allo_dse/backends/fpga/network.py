@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,10 @@ from allo_dse.simulator.run_time.records import Code
 
 from .cost.loops.events import Again, Part, Pipe, Wait
 from .cost.memory import BRAM18_BITS
-from .mapping import FpgaMapping
 from .shared_costs import TensorUse
+
+if TYPE_CHECKING:
+    from .mapping import FpgaMapping
 
 # Copies of tensors between DRAM and the chip, as processes of a design's network.
 

@@ -290,7 +290,7 @@ def _rewritten(task_class: TaskClass) -> Body:
     # Attributes of constants keep all digits of the source.
     text = re.sub(r"arith\.constant (\S+) : (bf16|f16|f32)\b", _with_digits, text)
     module = ir.Module.parse(text)
-    rewriter = _Rewriter(module, task_class.body.symbol)
+    rewriter = _FloatWidener(module, task_class.body.symbol)
     rewriter.rewrite()
     for op in ir.Module.parse("".join(rewriter.helpers.values())).body.operations:
         module.body.append(op.operation.clone())
@@ -305,7 +305,7 @@ def _with_digits(found: re.Match[str]) -> str:
     return f"arith.constant {{df.exact = {value!r} : f64}} {found[1]} : {found[2]}" if "." in repr(value) else found[0]
 
 
-class _Rewriter:
+class _FloatWidener:
     """Gives the floats of a module five doubles each.
 
     Attributes:

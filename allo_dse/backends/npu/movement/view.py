@@ -129,7 +129,7 @@ class _Search(Frozen, dict=True):
         channels = [self.channels[n] for n in groups[0]]
         return replace(self, channels=channels, processes=parts[0])
 
-    @cached_property
+    @property
     def key(self) -> bytes:
         """Key that is equal for graphs whose nodes, in order, exchange the same tokens through equally deep FIFOs."""
         number: dict[bytes, int] = {}

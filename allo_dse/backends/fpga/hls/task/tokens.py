@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from typing import TYPE_CHECKING
 
 from allo_dse.common.mlir.bindings import ir
 
 from ...linear import IndexSum, atom
 from ..cpp.expressions import BOOL, const, leaf, render
 from ..cpp.streams import StreamArg
-from .body import Body
+
+if TYPE_CHECKING:
+    from .body import Body
 
 TAKE = "fifo.load"
 """A load from an array that is a FIFO."""
