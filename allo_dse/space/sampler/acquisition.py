@@ -9,14 +9,17 @@ import numpy as np
 from msgspec import Struct
 
 from ..genes import Gene
-from .pareto import FAILED, Booleans, Floats, Individual, Integers, dominates
-from .surrogate import LENGTH, NOISE, Features, Posterior, Scales, Surrogate, as_rows, fitted_scales
+from .pareto import FAILED, Booleans, Floats, Individual, Integers, dominates, front_mask
+from .surrogate import Features, Posterior, Surrogate, as_rows, fitted_scales, prior_scales
 
 # `benchmarks/sampler_quality.py` and `benchmarks/study_quality.py` measure these settings together.
 MOST_DEVIATIONS = 2.4  # within which a model's distribution counts: its tails are seldom right
 DRAWS = 64  # samples of values and directions to average a candidate's improvement over
 WORST_SHARE = 0.1  # share of the losses that count as equally bad, so that models attend to good ones
+EXACT = 1e-9  # spans below are rounding
 REFERENCE_MARGIN = 0.1  # distance of the hypervolume's reference point from the front, as a share of its span
+LEAST_PREDICTED = 0.2  # share of an objective's variance that other designs must predict, or its model misleads
+LIKELY = math.log(0.5)  # probability of candidates that show how far the front may reach, as a logarithm
 GROWTH = 1.3  # factor on the number of designs between two fits of a model's scales
 FEWEST = 4  # designs of the first fit
 MOST_LABELS = 256  # designs, the latest ones, that the model of success learns from
@@ -29,7 +32,7 @@ class Target(Struct, frozen=True):
     Attributes:
         name: of the objective or constraint.
         rows: positions of the designs that it learns from.
-        values: of these designs, of about mean 0 and variance 1.
+        values: of these designs, of about mean 0.
         limit: for a constraint, the largest value that satisfies it.
         rate: for success, the share of designs that succeed.
     """
@@ -39,11 +42,6 @@ class Target(Struct, frozen=True):
     values: Floats
     limit: float = math.inf
     rate: float = 0.5
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of labels, which are 1 for success."""
-        return math.sqrt(self.rate * (1 - self.rate))
 
 
 class Archive:
@@ -58,7 +56,8 @@ class Archive:
     def __init__(self, genes: Mapping[str, Gene], designs: Sequence[Individual] = ()) -> None:
         self.designs = sorted(designs, key=lambda i: i.number)
         self._genes = genes
-        self._scales: dict[tuple[str, int, bool], tuple[dict[str, float], float]] = {}
+        self._scales: dict[tuple[str, int, bool], dict[int, float]] = {}
+        self._targets: dict[tuple[int, bool], tuple[list[Target], Integers]] = {}
         self._names: tuple[str, ...] = ()
         self._rows: Integers = np.empty((0, 0), np.int64)
 
@@ -83,6 +82,7 @@ class Archive:
         if any(name not in self._names for design in new for name in design.genes):
             self._names = tuple(sorted({name for design in self.designs for name in design.genes}))
             self._rows, new = np.empty((0, len(self._names)), np.int64), self.designs
+            self._scales = {}  # of other columns
         if new:
             added = as_rows([design.genes for design in new], self._names, [self._genes[n] for n in self._names])
             self._rows = np.vstack((self._rows, added))
@@ -97,52 +97,60 @@ class Archive:
         features = Features.of(rows, [self._genes[name] for name in self.names])
         if not len(features.columns):
             return None
-        coded, targets = features.encode(rows), targets_of(self.designs, linear)
+        coded, (targets, best) = features.encode(rows), self._targets_of(len(self.designs), linear)
         fits = []
         for target in targets:
-            scales = self._scales_of(features, *self._fitted(target.name, _milestone(len(self.designs)), linear))
+            scales = self._scales_of(features, self._fitted(target.name, _milestone(len(self.designs)), linear))
             known, centred = coded[target.rows], target.name == FAILED
-            fits.append(Surrogate(known, target.values, features.groups, scales, centred=centred))
-        return Model(features, targets, fits, self.designs)
+            fits.append(Surrogate(known, target.values, features.categorical, scales, centred=centred))
+        return Model(features, targets, fits, best, len(self.designs))
 
-    def _scales_of(self, features: Features, lengths: Mapping[str, float], noise: float) -> Scales:
-        return Scales(np.array([lengths.get(self._names[n], LENGTH) for n in features.columns.tolist()]), noise)
+    def _targets_of(self, count: int, linear: bool) -> tuple[list[Target], Integers]:
+        """Targets and front of the first designs."""
+        if (count, linear) not in self._targets:
+            self._targets = {
+                (count, linear): targets_of(self.designs[:count], linear)
+            }  # only the last are needed again
+        return self._targets[count, linear]
 
-    def _fitted(self, name: str, count: int, linear: bool) -> tuple[dict[str, float], float]:
-        """Length scales by gene, and noise, of a target's model of the first designs."""
+    def _scales_of(self, features: Features, known: Mapping[int, float]) -> Floats:
+        """Scales of features; `known` are those of genes by column, then the others as columns -2 and -1."""
+        prior = prior_scales(len(features.columns))
+        return np.array([known.get(n, of) for n, of in zip([*features.columns.tolist(), -2, -1], prior, strict=True)])
+
+    def _fitted(self, name: str, count: int, linear: bool) -> dict[int, float]:
+        """Scales of a target's model of the first designs, by column; none if there is nothing to fit."""
         linear &= name.startswith("objective ")
         key = name, count, linear
         if key not in self._scales:
-            self._scales[key] = {}, NOISE
-            target = {t.name: t for t in targets_of(self.designs[:count], linear)}.get(name)
+            self._scales[key] = {}
+            target = {t.name: t for t in self._targets_of(count, linear)[0]}.get(name)
             if target is not None and np.ptp(target.values) > 0:
                 some = np.unique(np.linspace(0, len(target.rows) - 1, MOST_FITTED).astype(int))
                 rows = self._rows[target.rows[some]]
                 features = Features.of(rows, [self._genes[name] for name in self._names])
-                known = self._fitted(name, _milestone(count - 1), linear) if count > FEWEST else ({}, NOISE)
-                start = self._scales_of(features, *known) if known[0] else None
-                found = fitted_scales(features.encode(rows), target.values[some], features.groups, start)
-                names = [self._names[n] for n in features.columns.tolist()]
-                self._scales[key] = dict(zip(names, found.lengths.tolist(), strict=True)), found.noise
+                known = self._fitted(name, _milestone(count - 1), linear) if count > FEWEST else {}
+                start = self._scales_of(features, known) if known else None
+                found = fitted_scales(features.encode(rows), target.values[some], features.categorical, start)
+                self._scales[key] = dict(zip([*features.columns.tolist(), -2, -1], found.tolist(), strict=True))
         return self._scales[key]
 
 
-def targets_of(designs: Sequence[Individual], linear: bool = False) -> list[Target]:
+def targets_of(designs: Sequence[Individual], linear: bool = False) -> tuple[list[Target], Integers]:
     """Return what models of these designs learn: objectives, then constraints that some design breaks, then success.
 
     Args:
         linear: whether differences of objectives count, not ratios.
+
+    Returns:
+        The targets, and the positions of the designs on the front.
     """
-    if not designs:
-        return []
-    losses = np.array([design.losses for design in designs], float)
+    losses, penalty = np.array([design.losses for design in designs]), np.array([design.penalty for design in designs])
     measured = np.isfinite(losses).all(1)
     works = measured & np.array([design.constraints.get(FAILED, 0.0) <= 0 for design in designs])
-    rows, found = np.flatnonzero(measured), []
+    rows, best, found = np.flatnonzero(measured), np.flatnonzero(measured & front_mask(losses, penalty)), []
     if len(rows):
-        feasible = np.array([designs[n].penalty <= 0 for n in rows.tolist()])
-        best = feasible & ~dominates(losses[rows[feasible]], losses[rows]).any(0)
-        levels = [_leveled(column, best, linear) for column in losses[rows].T]
+        levels = [_leveled(column, np.isin(rows, best), linear) for column in losses[rows].T]
         found += [Target(f"objective {n}", rows, level) for n, level in enumerate(levels)]
         some = [designs[n].constraints for n in rows.tolist()]
         for name in sorted({name for of in some for name, value in of.items() if value > 0 and name != FAILED}):
@@ -150,8 +158,8 @@ def targets_of(designs: Sequence[Individual], linear: bool = False) -> list[Targ
     if not works.all():
         latest = np.arange(len(works))[-MOST_LABELS:]
         rate = float(works.sum() + 1) / (len(works) + 2)
-        found.append(Target(FAILED, latest, (works[latest] - rate) / math.sqrt(rate * (1 - rate)), rate=rate))
-    return found
+        found.append(Target(FAILED, latest, works[latest] - rate, rate=rate))
+    return found, best
 
 
 def _of_constraint(name: str, rows: Integers, values: Floats) -> Target:
@@ -202,31 +210,29 @@ class Model:
 
     Args:
         fits: a model for each target.
-
-    Attributes:
-        parameters: number of genes that differ between designs.
-        stalled: number of designs since the last one of the front.
+        best: positions of the designs on the front.
+        count: number of designs.
     """
 
     def __init__(
-        self, features: Features, targets: Sequence[Target], fits: Sequence[Surrogate], designs: Sequence[Individual]
+        self, features: Features, targets: Sequence[Target], fits: Sequence[Surrogate], best: Integers, count: int
     ) -> None:
         self._features, self._targets, self._fits = features, targets, fits
-        self._count = len(designs)
-        objectives = [t.values for t in targets if t.name.startswith("objective ")]
+        self._count = count
+        objectives = [t for t in targets if t.name.startswith("objective ")]
         self._objectives = len(objectives)
-        self._known = np.stack(objectives, 1) if objectives else np.empty((0, len(designs[0].losses)))
-        feasible = np.array([design.penalty <= 0 for design in designs])
-        good = self._known[feasible[targets[0].rows]] if objectives else self._known
-        best = ~dominates(good, good).any(0)
-        self._front, self.parameters = good[best], len(features.columns)
-        positions = targets[0].rows[feasible[targets[0].rows]] if objectives else np.zeros(0, np.int64)
-        self.stalled = len(designs) - 1 - int(positions[best].max(initial=-1))
+        known = [t.values[np.searchsorted(t.rows, best)] for t in objectives]
+        self._front = np.stack(known, 1) if known else np.empty((0, 1))
 
     @property
     def informed(self) -> bool:
         """True if some design has worked."""
-        return len(self._targets) > 1 or self._targets[0].name != FAILED
+        return self._objectives > 0
+
+    @property
+    def predictive(self) -> bool:
+        """True if each objective is predicted from the other designs."""
+        return all(fit.predicted > LEAST_PREDICTED for fit in self._fits[: self._objectives])
 
     def candidates(self, rows: Integers) -> Candidates:
         """Predict designs, (designs, genes)."""
@@ -257,9 +263,7 @@ class Candidates:
             if target.name == FAILED:
                 # Nothing is impossible, or certain.
                 rate, known = target.rate, model._count + 2
-                total = total + np.log(
-                    np.clip(rate + target.deviation * found.mean, rate / known, 1 - (1 - rate) / known)
-                )
+                total = total + np.log(np.clip(rate + found.mean, rate / known, 1 - (1 - rate) / known))
             else:
                 total = total + log_normal((target.limit - found.mean) / found.deviation)
         return np.broadcast_to(total, (len(self._found[0].mean),)) if self._found else total
@@ -271,8 +275,7 @@ class Candidates:
             return probable
         objectives = self._found[: self._model._objectives]
         means, deviations = (np.stack(of, 1) for of in zip(*((o.mean, o.deviation) for o in objectives), strict=True))
-        reference = self._front.max(0) + REFERENCE_MARGIN * np.maximum(np.ptp(self._front, 0), 1.0)
-        return probable + log_gain(means, deviations, self._front, reference, rng)
+        return probable + log_gain(means, deviations, self._front, probable >= LIKELY, rng)
 
     def believe(self, position: int) -> None:
         """Count a candidate as evaluated with the result that is expected (D. Ginsbourger et al., "Kriging is
@@ -292,7 +295,7 @@ def log_normal(x: Floats) -> Floats:
     return found
 
 
-def log_gain(means: Floats, deviations: Floats, front: Floats, reference: Floats, rng: np.random.Generator) -> Floats:
+def log_gain(means: Floats, deviations: Floats, front: Floats, likely: Booleans, rng: np.random.Generator) -> Floats:
     """Logarithm of the hypervolume that each design is expected to add to a front, up to a constant, (designs,).
 
     With one objective that is the expected improvement. The nearest miss is preferred if nothing may be gained.
@@ -300,26 +303,32 @@ def log_gain(means: Floats, deviations: Floats, front: Floats, reference: Floats
     Args:
         means, deviations: of the losses, (designs, objectives).
         front: (designs, objectives), of any number of designs.
-        reference: (objectives,).
+        likely: mask of the designs that probably work; some, or the front is known.
     """
-    count = len(reference)
+    # Fronts begin in a corner, so the box must hold the whole front as it is expected to become.
+    reach = np.vstack((front, means[likely]))
+    reach = reach[front_mask(reach, np.zeros(len(reach)))]
+    low, span, count = reach.min(0), np.ptp(reach, 0), reach.shape[1]
+    span = np.where(span > EXACT, span, 1.0)
+    room, spread = 1 + REFERENCE_MARGIN - (means - low) / span, deviations / span
+    known = 1 + REFERENCE_MARGIN - (front - low) / span
     if count == 1:
-        missing = means[:, 0] - min(reference[0], *front[:, 0])
-        spread = np.maximum(deviations[:, 0], 1e-12)
+        missing, spread = (known.max() if len(front) else 0.0) - room[:, 0], np.maximum(spread[:, 0], 1e-12)
         gain = _improvement(-missing / spread) - _improvement(np.array(-MOST_DEVIATIONS))
         return _log_or_nearest(gain * spread, missing)
     directions = np.abs(rng.standard_normal((DRAWS, count))) + 1e-3
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     draws = rng.standard_normal((DRAWS, count))
     expected, reached = np.full((len(means), DRAWS), np.inf), np.full((len(means), DRAWS), np.inf)
-    known = np.full((len(front), DRAWS), np.inf)
+    best = np.full((len(front), DRAWS), np.inf)
     for n in range(count):
-        along, room = directions[:, n], (reference[n] - means[:, n])[:, None]
-        expected = np.minimum(expected, room / along)
-        reached = np.minimum(reached, (room - deviations[:, n, None] * draws[:, n]) / along)
-        known = np.minimum(known, (reference[n] - front[:, n, None]) / along)
-    best = known.max(0, initial=0.0)
-    return _log_or_nearest((np.maximum(reached, best) ** count - best**count).mean(1), best - expected)
+        along = directions[:, n]
+        expected = np.minimum(expected, room[:, n, None] / along)
+        reached = np.minimum(reached, (room[:, n, None] - spread[:, n, None] * draws[:, n]) / along)
+        best = np.minimum(best, known[:, n, None] / along)
+    height = best.max(0, initial=0.0)
+    volume = np.prod(np.broadcast_to(np.maximum(reached, height), (count, *reached.shape)), 0)  # powers are slow
+    return _log_or_nearest((volume - height**count).mean(1), height - expected)
 
 
 def _improvement(share: Floats) -> Floats:

@@ -240,9 +240,9 @@ class Evolution:
                 continue
             if over and over():
                 return None
-            drawn: list[str] = []
-            found = screen(suggest_from(genes, _noting(random_suggest(rng), drawn)), picky)
-            if not drawn:
+            before = rng.bit_generator.state
+            found = screen(suggest_from(genes, random_suggest(rng)), picky)
+            if rng.bit_generator.state == before:  # genes alone decide
                 keep(self._outdone if found is False else self._seen, key, None, MOST_SEEN)
             if found is not None and found is not False:
                 self._state.next_number += 1
@@ -295,8 +295,8 @@ class Evolution:
             if not model.informed:
                 # Far from failures success is hardly more probable: prefer it, but stay random.
                 return self._ranked(model, _unique(self._immigrants(variation, TRIED, rng), known), pending, rng)
-            if self._state.generation % 2 and model.stalled > 2 * model.parameters:
-                # Neighbours in all directions were no better, so models mislead: every other time, do without them.
+            if self._state.generation % 2 and not model.predictive:
+                # The model misleads, so every other time do without it.
                 offspring = self._offspring(variation, np.zeros(TRIED, int), rng)
                 offspring = offspring[variation.present(offspring).any(1)]
                 return self._ranked(model, _unique(offspring, known), pending, rng, by_gain=False)
@@ -382,16 +382,6 @@ class Evolution:
             self._archive.add(evaluated)
             if sum(np.isfinite(i.losses).all() for i in self._archive.designs) >= self.parameters.modelled:
                 self._archive = None
-
-
-def _noting(suggest: Suggest, names: list[str]) -> Suggest:
-    """Wrap a suggester so that it records every gene asked for."""
-
-    def noting(name: str, gene: Gene) -> int:
-        names.append(name)
-        return suggest(name, gene)
-
-    return noting
 
 
 def _unique(rows: Integers, known: Integers) -> Integers:

@@ -225,6 +225,12 @@ def domination_ranks(losses: Floats, penalty: Floats, those: Integers) -> Intege
     return ranks
 
 
+def front_mask(losses: Floats, penalty: Floats) -> Booleans:
+    """Return a mask of the feasible designs that none dominates."""
+    found: Booleans = (domination_ranks(losses, penalty, np.arange(len(losses))) == 0) & (penalty <= 0)
+    return found
+
+
 @compiled
 def crowding_distances(losses: Floats, those: Integers, ranks: Integers) -> Floats:
     """Return the crowding distance of each design within its rank.

@@ -1,8 +1,10 @@
 """Gaussian-process regression with a length scale per parameter, fitted automatically.
 
 Covariance is Matern with smoothness 5/2 (C. Rasmussen and C. Williams, "Gaussian Processes for Machine Learning", MIT
-Press 2006, chapters 2, 4 and 5). Length scales and noise maximise the marginal likelihood times a prior; the scale of
-the covariance has its best value in closed form. Time grows with the cube of the number of designs, a few hundred at
+Press 2006, chapters 2, 4 and 5), mixed with the mean of a rational-quadratic covariance in each parameter: effects of
+single parameters are learnt from designs that differ in others (D. Duvenaud et al., "Additive Gaussian processes",
+NIPS 2011). Length scales, noise and the share of the mixture maximise the marginal likelihood times a prior; the scale
+of the covariance has its best value in closed form. Time grows with the cube of the number of designs, a few hundred at
 most.
 """
 
@@ -18,6 +20,8 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct
 
+from allo_dse.common.numba_kernels import compiled
+
 from ..genes import Gene
 from .pareto import Booleans, Floats, Integers
 
@@ -27,20 +31,18 @@ WARM_STEPS = 8  # the same from the scales of fewer designs
 RATE = 0.2
 LENGTH, NOISE = math.log(0.8), math.log(0.15)  # centre of the prior: a feature spans 0 to 1, losses have variance 1
 SHORTEST, LONGEST = math.log(0.02), math.log(50)
+MOST_MIXED = 6.0  # largest logit of a share of the mixture
 SPREAD = 1.0  # standard deviation of the prior, in logarithms
 JITTER = 1e-6
 
 
-class Scales(Struct, frozen=True):
-    """Length scales of features, and the noise that they leave unexplained.
+def prior_scales(count: int, additive: float = -MOST_MIXED) -> Floats:
+    """Scales of features as long as nothing is known of them, (features + 2,).
 
-    Attributes:
-        lengths: logarithms of the length scales, (groups of features,).
-        noise: logarithm of the standard deviation that features do not explain, as a share of what they do.
+    Scales are the logarithms of the length scales; the logarithm of the standard deviation that features do not
+    explain, as a share of what they do; and the logit of the share of the covariance that is a mean over features.
     """
-
-    lengths: Floats
-    noise: float = NOISE
+    return np.array([*[LENGTH] * count, NOISE, additive])
 
 
 class Surrogate:
@@ -48,20 +50,20 @@ class Surrogate:
 
     Args:
         features: of the measured designs, (designs, features).
-        values: (designs,), of about mean 0 and variance 1.
-        groups: the group of each feature; those of a group (the categories of one parameter) share a length.
+        values: (designs,), of about mean 0.
+        categorical: mask of the features whose values are equally far from each other, (features,).
         scales: from `fitted_scales`.
         centred: expect 0 where nothing is known. By default this mean is fitted by generalised least squares (ordinary
             kriging), in which designs close together count less.
     """
 
     def __init__(
-        self, features: Floats, values: Floats, groups: Integers, scales: Scales, centred: bool = False
+        self, features: Floats, values: Floats, categorical: Booleans, scales: Floats, centred: bool = False
     ) -> None:
-        self._weights = np.exp(-scales.lengths)[groups]
-        self._features = features * self._weights
-        covariance = _covariance(self._features, self._features)
-        self._noise = math.exp(2 * scales.noise) + JITTER
+        self._kernel = np.exp(-scales[:-2]), categorical, 1 / (1 + math.exp(-scales[-1]))
+        self._features, self._values = features, values
+        covariance = self.covariance(features)
+        self._noise = math.exp(2 * scales[-2]) + JITTER
         covariance.flat[:: len(values) + 1] += self._noise
         self._inverse = np.linalg.inv(covariance)
         weights = self._inverse.sum(0)
@@ -69,14 +71,19 @@ class Surrogate:
         self._dual = self._inverse @ (values - self._mean)
         self._variance = max(float((values - self._mean) @ self._dual) / len(values), JITTER)
 
-    def predict(self, features: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of each design, (designs,) both."""
-        found = self.posterior(features)
-        return found.mean, found.deviation
+    @property
+    def predicted(self) -> float:
+        """Share of the variance that leave-one-out predictions explain (Rasmussen and Williams, section 5.4.2)."""
+        errors = self._dual / np.diag(self._inverse)
+        return 1 - float((errors**2).mean()) / max(float(self._values.var()), JITTER)
+
+    def covariance(self, features: Floats) -> Floats:
+        """Covariance of some designs, (designs, features), with the measured ones."""
+        return covariances(features, self._features, *self._kernel)
 
     def posterior(self, features: Floats) -> Posterior:
         """Joint prediction of some designs, (designs, features)."""
-        return Posterior(self, features * self._weights)
+        return Posterior(self, features)
 
 
 class Posterior:
@@ -86,9 +93,9 @@ class Posterior:
         mean: (designs,).
     """
 
-    def __init__(self, model: Surrogate, scaled: Floats) -> None:
-        self._model, self._scaled = model, scaled
-        self._shared = _covariance(scaled, model._features)
+    def __init__(self, model: Surrogate, features: Floats) -> None:
+        self._model, self._features = model, features
+        self._shared = model.covariance(features)
         self._explained = self._shared @ model._inverse
         self._left = np.maximum(JITTER, 1 - np.einsum("ij,ij->i", self._explained, self._shared))
         self._known: list[Floats] = []
@@ -102,7 +109,7 @@ class Posterior:
 
     def believe(self, position: int) -> None:
         """Count a design as measured with its mean, which makes others near it less uncertain."""
-        column = _covariance(self._scaled, self._scaled[position : position + 1])[:, 0]
+        column = covariances(self._features, self._features[position : position + 1], *self._model._kernel)[:, 0]
         column = column - self._explained @ self._shared[position]
         for other in self._known:
             column = column - other * other[position]
@@ -110,93 +117,111 @@ class Posterior:
         self._left = np.maximum(JITTER, self._left - self._known[-1] ** 2)
 
 
-def fitted_scales(features: Floats, values: Floats, groups: Integers, start: Scales | None = None) -> Scales:
+def fitted_scales(features: Floats, values: Floats, categorical: Booleans, start: Floats | None = None) -> Floats:
     """The most probable scales, by gradient ascent (D. Kingma and J. Ba, "Adam", 2015).
 
     Args:
         features: (designs, features).
         values: (designs,).
-        groups: of each feature.
+        categorical: mask of features.
         start: scales of some of the designs; by default, the centre of the prior.
     """
-    count, size = int(groups.max()) + 1, len(values)
-    apart = (features.T[:, :, None] - features.T[:, None, :]) ** 2
-    if len(apart) > count:
-        apart = np.add.reduceat(apart, np.searchsorted(groups, np.arange(count)))
-    apart = apart.reshape(count, size * size)
-    centre = np.append(np.full(count, LENGTH), NOISE)
-    theta = centre.copy() if start is None else np.append(start.lengths, start.noise)
+    apart = squares_apart(features, categorical)
+    centre = prior_scales(len(apart), additive=0.0)
+    theta = (centre if start is None else start).copy()
     mean, power = np.zeros_like(theta), np.zeros_like(theta)
-    for step in range(1, (WARM_STEPS if start else STEPS) + 1):
+    for step in range(1, (STEPS if start is None else WARM_STEPS) + 1):
         slope = _slope(theta, apart, values) - (theta - centre) / SPREAD**2
         mean, power = 0.9 * mean + 0.1 * slope, 0.9 * power + 0.1 * slope**2
         theta += RATE * (mean / (1 - 0.9**step)) / (np.sqrt(power / (1 - 0.9**step)) + 1e-9)
-        theta = np.minimum(np.maximum(theta, SHORTEST), LONGEST)
-    return Scales(theta[:-1], float(theta[-1]))
+        theta[:-1] = np.minimum(np.maximum(theta[:-1], SHORTEST), LONGEST)
+        theta[-1] = min(max(theta[-1], -MOST_MIXED), MOST_MIXED)
+    return theta
+
+
+def squares_apart(features: Floats, categorical: Booleans) -> Floats:
+    """Squared differences of pairs of designs, (features, pairs); 1 between categories."""
+    one, other = np.triu_indices(len(features), 1)
+    apart = (features[one] - features[other]).T
+    apart[categorical] = apart[categorical] != 0
+    return apart**2
 
 
 def _slope(theta: Floats, apart: Floats, values: Floats) -> Floats:
-    """Gradient of the logarithm of the marginal likelihood, in the logarithms of lengths and noise."""
-    size = len(values)
-    weights = np.exp(-2 * theta[:-1])
-    covariance, slope = _matern((weights @ apart).reshape(size, size))
-    noise = math.exp(2 * theta[-1])
+    """Gradient of the logarithm of the marginal likelihood, in the logarithms of lengths and noise and the logit."""
+    size, weights, share = len(values), np.exp(-2 * theta[:-2])[:, None], 1 / (1 + math.exp(-theta[-1]))
+    scaled = weights * apart
+    squares, near = scaled.sum(0), 1 / (1 + scaled)
+    distances = np.sqrt(5 * squares)
+    decay = np.exp(-distances)
+    matern, additive = (1 + distances + 5 / 3 * squares) * decay, near.mean(0)
+    covariance, upper = np.eye(size), np.triu_indices(size, 1)
+    covariance[upper] = covariance.T[upper] = share * additive + (1 - share) * matern
+    noise = math.exp(2 * theta[-2])
     covariance.flat[:: size + 1] += noise + JITTER
     inverse = np.linalg.inv(covariance)
     dual = inverse @ values
     unexplained = dual[:, None] * dual / max(float(values @ dual) / size, JITTER) - inverse
-    lengths = 0.5 * (apart @ (unexplained * slope).ravel()) * weights
-    return np.append(lengths, np.trace(unexplained) * noise)
+    pairs = unexplained[upper]
+    lengths = (1 - share) * (scaled @ (pairs * 5 / 3 * (1 + distances) * decay))
+    lengths += 2 * share / len(apart) * ((scaled * near**2) @ pairs)
+    mixture = share * (1 - share) * (pairs @ (additive - matern))
+    return np.append(lengths, (np.trace(unexplained) * noise, mixture))
 
 
-def _squares(left: Floats, right: Floats) -> Floats:
-    """Squared distances between rows, (left, right)."""
-    squares = (-2 * left) @ right.T
-    squares += np.einsum("ij,ij->i", left, left)[:, None]
-    squares += np.einsum("ij,ij->i", right, right)
-    return np.maximum(squares, 0.0, out=squares)
+@compiled
+def covariances(left: Floats, right: Floats, weights: Floats, categorical: Booleans, share: float) -> Floats:
+    """Covariance between designs, (left, right).
 
-
-def _matern(squares: Floats) -> tuple[Floats, Floats]:
-    """Covariance at squared distances, and minus twice its derivative by them."""
-    distances = np.sqrt(5 * squares)
-    decay = np.exp(-distances)
-    return (1 + distances + 5 / 3 * squares) * decay, 5 / 3 * (1 + distances) * decay
-
-
-def _covariance(left: Floats, right: Floats) -> Floats:
-    """Covariance between rows, (left, right)."""
-    squares = _squares(left, right)
-    squares *= 5
-    distances = np.sqrt(squares)
-    squares /= 3
-    squares += distances
-    squares += 1
-    np.negative(distances, out=distances)
-    squares *= np.exp(distances, out=distances)
-    return squares
+    Args:
+        left, right: (designs, features).
+        weights: inverse length scales, (features,).
+        categorical: mask of features.
+        share: weight of the mean over features.
+    """
+    columns = right.T.copy()
+    found = np.empty((len(left), len(right)))
+    squares, near = np.empty(len(right)), np.empty(len(right))
+    for row in range(len(left)):
+        squares[:] = 0.0
+        near[:] = 0.0
+        for feature in range(len(weights)):
+            value, column, weight = left[row, feature], columns[feature], weights[feature]
+            if categorical[feature]:
+                for n in range(len(column)):
+                    apart = weight * weight * (column[n] != value)
+                    squares[n] += apart
+                    near[n] += 1 / (1 + apart)
+            else:
+                for n in range(len(column)):
+                    apart = weight * (column[n] - value)
+                    apart *= apart
+                    squares[n] += apart
+                    near[n] += 1 / (1 + apart)
+        for n in range(len(squares)):
+            distance = math.sqrt(5 * squares[n])
+            matern = (1 + distance + 5 / 3 * squares[n]) * math.exp(-distance)
+            found[row, n] = share * near[n] / len(weights) + (1 - share) * matern
+    return found
 
 
 ABSENT = -0.5  # feature of an absent gene; present ones range from 0 to 1
 
 
 class Features(Struct, frozen=True):
-    """Genes as numbers: positions in their ranges from 0 to 1, and one number per category that was met.
+    """Genes as numbers: positions in their ranges from 0 to 1, and categories as they are.
 
     Attributes:
         columns: positions of the genes that differ between designs.
-        groups: the position in `columns` of the gene that each feature belongs to, (features,).
-        low, high: range of that gene, as its logarithms if it is logarithmic, (features,).
-        logarithmic: mask of the features of logarithmic genes.
-        category: the category that a feature stands for; -1 for all that were not met, -2 for a number, (features,).
+        low, high: their ranges, as logarithms if they are logarithmic, (features,).
+        logarithmic, categorical: masks of features.
     """
 
     columns: Integers
-    groups: Integers
     low: Floats
     high: Floats
     logarithmic: Booleans
-    category: Integers
+    categorical: Booleans
 
     @classmethod
     def of(cls, rows: Integers, ranges: Sequence[Gene]) -> Features:
@@ -207,36 +232,20 @@ class Features(Struct, frozen=True):
             ranges: of each gene.
         """
         columns = np.flatnonzero((rows != rows[:1]).any(0))
-        features = [
-            (group, gene, category)
-            for group, (column, gene) in enumerate((n, ranges[n]) for n in columns.tolist())
-            for category in (
-                [*(v for v in sorted(set(rows[:, column].tolist())) if v >= gene.low), -1]
-                if gene.kind == "categorical"
-                else [-2]
-            )
-        ]
-        groups = np.array([group for group, _, _ in features], np.int64)
-        low, high = np.array([(gene.low, gene.high) for _, gene, _ in features], float).reshape(-1, 2).T
-        logarithmic = np.array([gene.kind == "log" for _, gene, _ in features], bool)
+        genes = [ranges[n] for n in columns.tolist()]
+        low, high = np.array([(gene.low, gene.high) for gene in genes], float).reshape(-1, 2).T
+        logarithmic, categorical = (
+            np.array([gene.kind == kind for gene in genes], bool) for kind in ("log", "categorical")
+        )
         low[logarithmic], high[logarithmic] = np.log(low[logarithmic]), np.log(high[logarithmic])
-        return cls(columns, groups, low, high, logarithmic, np.array([of for _, _, of in features], np.int64))
+        return cls(columns, low, high, logarithmic, categorical)
 
     def encode(self, rows: Integers) -> Floats:
         """Features of designs, (designs, features)."""
-        values = rows[:, self.columns[self.groups]]
-        found = values.astype(float)
+        found = rows[:, self.columns].astype(float)
         found[:, self.logarithmic] = np.log(np.maximum(found[:, self.logarithmic], 0.5))
-        present = found >= self.low
-        found = np.where(present, (found - self.low) / np.maximum(1e-9, self.high - self.low), ABSENT)
-        met = self.category >= 0
-        if met.any():
-            # Each met category is at distance 1 from the others. Unmet ones share a number, at the same distance.
-            same = values[:, met] == self.category[met]
-            first = np.flatnonzero(np.append(True, ~met[:-1])[met])
-            unmet = present[:, self.category == -1] & ~np.logical_or.reduceat(same, first, axis=1)
-            found[:, met], found[:, self.category == -1] = same * 0.5**0.5, unmet * 0.5**0.5
-        return found
+        scaled = np.where(found >= self.low, (found - self.low) / np.maximum(1e-9, self.high - self.low), ABSENT)
+        return np.where(self.categorical, found, scaled)
 
 
 def as_rows(designs: Sequence[Mapping[str, int]], names: Sequence[str], ranges: Sequence[Gene]) -> Integers:

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.space.genes import Gene, Genes
-from allo_dse.space.sampler.acquisition import REFERENCE_MARGIN, log_gain, magnitude
-from allo_dse.space.sampler.pareto import Floats, Integers
-from allo_dse.space.sampler.surrogate import LENGTH, Features, Scales, Surrogate, as_rows, fitted_scales, one_thread
+from allo_dse.space.sampler.acquisition import log_gain, magnitude
+from allo_dse.space.sampler.pareto import Booleans, Floats, Integers
+from allo_dse.space.sampler.surrogate import Features, Surrogate, as_rows, fitted_scales, one_thread, prior_scales
 
 from ..store.record import Record
 from .pareto_front import pareto_positions
@@ -75,18 +75,17 @@ class MultiFidelityModel:
         features, span = Features.of(rows, kinds), np.ptp(self._prior, 0)
         numbers = ((self._prior - self._prior.min(0)) / np.where(span > 0, span, 1.0))[:, span > 0]
         self._coded = np.hstack((features.encode(rows), numbers))
-        first = int(features.groups.max(initial=-1)) + 1
-        self._groups = np.append(features.groups, first + np.arange(numbers.shape[1]))
+        self._categorical = np.append(features.categorical, np.zeros(numbers.shape[1], bool))
         excess = self._measured - self._prior[self._held]
         mean = excess.mean(0) if len(excess) else np.zeros(excess.shape[1])
         with one_thread():
             rows = self._training_rows(self._held)
             self._excess = [self._process(self._held[rows], *of) for of in zip(excess[rows].T, mean, strict=True)]
-            self.means = self._prior + self._expected(self._coded)[0]
+            self.means = self._prior + self._expected(self._coded, self._coded[:0])[0]
             self.probability = self._success_probability()
 
     def _process(self, rows: Integers, values: Floats, mean: float, fewest: int = FEWEST) -> _Process:
-        return _Process(self._coded[rows], self._groups, values, mean, fewest)
+        return _Process(self._coded[rows], self._categorical, values, mean, fewest)
 
     def _rows(self, keys: Sequence[str]) -> Integers:
         return np.array([self._row[key] for key in keys], np.int64)
@@ -108,11 +107,13 @@ class MultiFidelityModel:
         rest = 1 / (len(holds) + 2)  # nothing is impossible, or certain
         mean = rest + (1 - 2 * rest) * holds.mean()
         rows = self._training_rows(self._known)
-        predicted, _ = self._process(self._known[rows], holds[rows].astype(float), mean, 1).predict(self._coded)
+        predicted, _ = self._process(self._known[rows], holds[rows].astype(float), mean, 1).predict(
+            self._coded, self._coded[:0]
+        )
         probability: Floats = np.clip(predicted, rest, 1 - rest)
         return probability
 
-    def _expected(self, coded: Floats, pending: Floats | None = None) -> tuple[Floats, Floats]:
+    def _expected(self, coded: Floats, pending: Floats) -> tuple[Floats, Floats]:
         """Return means and standard deviations of the excess over the prediction, (designs, objectives).
 
         Pending designs count as measured with their expected values.
@@ -146,16 +147,9 @@ class MultiFidelityModel:
         excess, deviations = self._expected(self._coded[left], self._coded[pending])
         means = self._prior[left] + excess
         front = np.concatenate((self._measured, self.means[pending[self.probability[pending] >= 0.5]]))
-        front = front[pareto_positions(front)]
-        # Measured fronts begin in a corner, so the box must hold the whole front as it is expected to become.
-        reach = np.concatenate((front, means))
-        reach = reach[pareto_positions(reach)]
-        low, span = reach.min(0), np.ptp(reach, 0)
-        span = np.where(span > EXACT, span, 1.0)
-        reference = np.maximum(reach.max(0), front.max(0, initial=-np.inf)) + REFERENCE_MARGIN * span
         rng = np.random.default_rng((len(self._known), len(pending)))
-        gain = log_gain((means - low) / span, deviations / span, (front - low) / span, (reference - low) / span, rng)
-        gains: Floats = gain + np.log(self.probability[left])
+        likely = np.ones(len(left), bool)
+        gains: Floats = log_gain(means, deviations, front, likely, rng) + np.log(self.probability[left])
         return gains
 
 
@@ -178,32 +172,30 @@ class _Process:
 
     Args:
         coded: features of the observed designs, (designs, features).
-        groups: group of each feature.
+        categorical: mask of features.
         values: observed values, (designs,).
         fewest: the least number of designs from which others are predicted.
     """
 
-    def __init__(self, coded: Floats, groups: Integers, values: Floats, mean: float, fewest: int) -> None:
-        self._coded, self._groups, self._mean = coded, groups, mean
+    def __init__(self, coded: Floats, categorical: Booleans, values: Floats, mean: float, fewest: int) -> None:
+        self._mean = mean
         self._deviation = float(np.sqrt(((values - mean) ** 2).mean())) if len(values) else 0.0
         self._model: Surrogate | None = None
         if len(values) >= fewest and self._deviation > EXACT and coded.shape[1]:
-            self._values = (values - mean) / self._deviation
-            count = int(groups.max()) + 1
+            values = (values - mean) / self._deviation
             alike = np.ptp(values) <= EXACT  # nothing can be fitted to failures alone
-            self._scales = Scales(np.full(count, LENGTH)) if alike else fitted_scales(coded, self._values, groups)
-            self._model = Surrogate(coded, self._values, groups, self._scales, centred=True)
+            scales = prior_scales(coded.shape[1]) if alike else fitted_scales(coded, values, categorical)
+            self._model = Surrogate(coded, values, categorical, scales, centred=True)
 
-    def predict(self, coded: Floats, pending: Floats | None = None) -> tuple[Floats, Floats]:
+    def predict(self, coded: Floats, pending: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of designs, if pending ones turn out as expected."""
-        model = self._model
-        if model is None:
-            return np.full(len(coded), self._mean), np.zeros(len(coded))
-        if pending is not None and len(pending):
-            values = np.append(self._values, model.predict(pending)[0])
-            model = Surrogate(np.vstack((self._coded, pending)), values, self._groups, self._scales, centred=True)
-        mean, deviation = model.predict(coded)
-        return self._mean + self._deviation * mean, self._deviation * deviation
+        count = len(coded)
+        if self._model is None:
+            return np.full(count, self._mean), np.zeros(count)
+        found = self._model.posterior(np.vstack((coded, pending)))
+        for position in range(count, count + len(pending)):
+            found.believe(position)
+        return self._mean + self._deviation * found.mean[:count], self._deviation * found.deviation[:count]
 
 
 POOL = 1000  # candidates for the next promotion, the best by the rung below: the choice takes at most 0.1 s

@@ -20,14 +20,14 @@ from allo_dse.space.sampler.pareto import FAILED, Individual
 from allo_dse.space.sampler.surrogate import (
     JITTER,
     Features,
-    Scales,
     Surrogate,
-    _matern,
     _slope,
-    _squares,
     as_rows,
+    covariances,
     fitted_scales,
     one_thread,
+    prior_scales,
+    squares_apart,
 )
 
 from ...support.values import present
@@ -66,85 +66,102 @@ def told(designs: list[Genes], *more: Any) -> list[Individual]:
 # -- the regression --
 
 
-def likelihood(theta: Any, apart: Any, losses: Any) -> float:
+def prediction(model: Surrogate, features: Any) -> tuple[Any, Any]:
+    """Means and standard deviations."""
+    found = model.posterior(features)
+    return found.mean, found.deviation
+
+
+NUMBERS = np.zeros(3, bool)  # none of the features is categorical
+
+
+def covariance(features: Any, scales: Any) -> Any:
+    """The mixture of the textbook's covariances, pair by pair."""
+    scaled = ((features[:, None] - features[None]) * np.exp(-scales[:-2])) ** 2
+    distance, share = np.sqrt(5 * scaled.sum(2)), 1 / (1 + np.exp(-scales[-1]))
+    matern = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    return share * (1 / (1 + scaled)).mean(2) + (1 - share) * matern
+
+
+def likelihood(theta: Any, features: Any, losses: Any) -> float:
     """The logarithm of the marginal likelihood at the best scale of the covariance, up to a constant."""
     size = len(losses)
-    covariance = _matern((np.exp(-2 * theta[:-1]) @ apart).reshape(size, size))[0]
-    covariance += (np.exp(2 * theta[-1]) + JITTER) * np.eye(size)
-    scale = losses @ np.linalg.solve(covariance, losses) / size
-    return float(-size / 2 * np.log(scale) - 0.5 * np.linalg.slogdet(covariance)[1])
-
-
-def test_squares_are_those_of_the_distances() -> None:
-    rng = np.random.default_rng(0)
-    left, right = rng.random((4, 3)), rng.random((5, 3))
-    direct = ((left[:, None] - right[None]) ** 2).sum(2)
-    np.testing.assert_allclose(_squares(left, right), direct)
+    found = covariance(features, theta) + (np.exp(2 * theta[-2]) + JITTER) * np.eye(size)
+    scale = losses @ np.linalg.solve(found, losses) / size
+    return float(-size / 2 * np.log(scale) - 0.5 * np.linalg.slogdet(found)[1])
 
 
 @given(st.integers(0, 1000))
 def test_the_slope_is_that_of_the_likelihood(seed: int) -> None:
     rng = np.random.default_rng(seed)
     features, losses = rng.random((12, 3)), rng.standard_normal(12)
-    apart = np.stack([_squares(features[:, [n]], features[:, [n]]).ravel() for n in range(3)])
-    theta = np.append(rng.normal(-0.2, 0.4, 3), -1.0)
-    found = _slope(theta, apart, losses)
-    for n, step in enumerate(1e-5 * np.eye(4)):
-        by_difference = (likelihood(theta + step, apart, losses) - likelihood(theta - step, apart, losses)) / 2e-5
+    theta = np.concatenate((rng.normal(-0.2, 0.4, 3), [-1.0, rng.normal()]))
+    found = _slope(theta, squares_apart(features, NUMBERS), losses)
+    for n, step in enumerate(1e-5 * np.eye(5)):
+        by_difference = (likelihood(theta + step, features, losses) - likelihood(theta - step, features, losses)) / 2e-5
         assert found[n] == pytest.approx(by_difference, rel=1e-3, abs=1e-4)
+
+
+def test_the_effect_of_a_parameter_is_learnt_from_designs_that_differ_in_others() -> None:
+    """Categories, each seen three times with other values of six further parameters."""
+    rng = np.random.default_rng(0)
+    kinds, others, categorical = rng.permutation(np.tile(np.arange(16), 3)), rng.random((48, 6)), np.arange(7) == 0
+    losses = kinds % 3 - 1 + others[:, 0] - others[:, 0].mean()
+    features, new = np.column_stack((kinds, others)), np.column_stack((np.arange(16), rng.random((16, 6))))
+    scales = fitted_scales(features, losses, categorical)
+
+    def error(used: Any) -> float:
+        found = prediction(Surrogate(features, losses, categorical, used), new)[0]
+        return float(np.abs(found - (np.arange(16) % 3 - 1 + new[:, 1] - others[:, 0].mean())).mean())
+
+    assert error(scales) < 0.8 * error(np.append(scales[:-1], -6))
 
 
 def test_it_knows_what_it_was_told_and_how_little_it_knows_elsewhere() -> None:
     rng = np.random.default_rng(0)
     features = rng.random((30, 2))
     losses = np.sin(5 * features[:, 0])
-    groups = np.arange(2)
-    model = Surrogate(features, losses, groups, fitted_scales(features, losses, groups))
-    mean, deviation = model.predict(features)
+    model = Surrogate(features, losses, NUMBERS[:2], fitted_scales(features, losses, NUMBERS[:2]))
+    mean, deviation = prediction(model, features)
     assert np.abs(mean - losses).max() < 0.1
-    assert model.predict(np.array([[3.0, 0.5]]))[1][0] > 3 * deviation.max()
+    assert prediction(model, np.array([[3.0, 0.5]]))[1][0] > 3 * deviation.max()
 
 
 def test_a_prediction_is_that_of_the_textbook() -> None:
     """K (K + s² I)⁻¹ y, where much is left unexplained too."""
     rng = np.random.default_rng(2)
-    features, losses = rng.random((20, 1)), rng.standard_normal(20)
-    model = Surrogate(features, losses, np.zeros(1, int), Scales(np.zeros(1), noise=0.0), centred=True)
-    shared = _matern((features - features.T) ** 2)[0]
+    features, losses, scales = (
+        rng.random((20, 3)),
+        rng.standard_normal(20),
+        np.array([0.0, -1.0, 0.5, 0.0, 0.7]),
+    )
+    model = Surrogate(features, losses, NUMBERS, scales, centred=True)
+    shared = covariance(features, scales)
     expected = shared @ np.linalg.solve(shared + (1 + JITTER) * np.eye(20), losses)
-    np.testing.assert_allclose(model.predict(features)[0], expected)
+    np.testing.assert_allclose(prediction(model, features)[0], expected)
 
 
-def test_categories_are_as_far_from_those_that_were_met_as_they_should_be() -> None:
-    """However many there are, and wherever they begin: 0 from the same, 1 from others, 1/2 where one has none."""
+def test_categories_are_equally_far_from_each_other_and_from_none() -> None:
+    """However many there are, wherever they begin, and whether they were met or not."""
     genes = {"c": Gene(2, 1_000_000_000, "categorical"), "n": Gene(3, 9)}
     known: list[Genes] = [{"c": 2, "n": 3}, {"c": 4, "n": 3}, {"c": 77, "n": 3}, {"n": 3}, {"c": 4, "n": 9}]
     others: list[Genes] = [*known[:4], {"c": 3, "n": 3}, {"c": 1_000_000_000, "n": 3}]
     names, ranges = sorted(genes), [genes[name] for name in sorted(genes)]
     features = Features.of(as_rows(known, names, ranges), ranges)
-    assert features.groups.tolist() == [0, 0, 0, 0, 1]
-
-    def apart(one: Genes, other: Genes) -> float:
-        return float(one.get("c") != other.get("c")) * (1 if "c" in one and "c" in other else 0.5)
-
-    expected = [[apart(one, other) for other in known[:4]] for one in others]
     coded, met = (features.encode(as_rows(of, names, ranges)) for of in (others, known[:4]))
-    assert np.allclose(_squares(coded, met), expected)
+    found = covariances(coded, met, np.ones(2), features.categorical, 0.5)
+    same = np.array([[one.get("c") == other.get("c") for other in known[:4]] for one in others])
+    assert len(np.unique(found[~same])) == 1
+    assert np.allclose(found[same], 1)
+    one, other = np.triu_indices(len(others), 1)
+    assert np.allclose(squares_apart(coded, features.categorical)[0], coded[one, 0] != coded[other, 0])
 
 
 def test_features_that_make_no_difference_have_longer_scales() -> None:
     rng = np.random.default_rng(1)
     features = rng.random((60, 3))
-    scales = fitted_scales(features, np.sin(6 * features[:, 1]), np.arange(3))
-    assert scales.lengths[1] + 1 < min(scales.lengths[0], scales.lengths[2])
-
-
-def test_the_categories_of_a_gene_are_equally_far_from_each_other() -> None:
-    rows = np.arange(4)[:, None]
-    features = Features.of(rows, [GENES["c"]])
-    coded = features.encode(rows)
-    assert np.allclose(_squares(coded, coded), 1 - np.eye(4))
-    assert set(features.groups.tolist()) == {0}
+    scales = fitted_scales(features, np.sin(6 * features[:, 1]), NUMBERS)
+    assert scales[1] + 1 < min(scales[0], scales[2])
 
 
 # -- what is learnt --
@@ -254,7 +271,7 @@ def test_milestones_are_seldom(count: int) -> None:
 
 
 def test_scales_default_to_the_prior() -> None:
-    assert np.exp(Scales(np.zeros(1)).noise) == pytest.approx(0.15)
+    assert np.exp(prior_scales(1)[-2]) == pytest.approx(0.15)
 
 
 # -- the sampler --
@@ -301,7 +318,7 @@ def test_the_normal_distribution_and_the_expected_improvement_are_those_of_the_t
     normal = statistics.NormalDist()
     assert np.exp(log_normal(np.array(z))) == pytest.approx(normal.cdf(z), rel=1e-6)
     means, front, rng = np.array([[-z], [1 - z]]), np.zeros((1, 1)), np.random.default_rng(0)
-    found = log_gain(means, np.ones((2, 1)), front, np.full(1, 10.0), rng)
+    found = log_gain(means, np.ones((2, 1)), front, np.zeros(2, bool), rng)
     assert found[0] > found[1]  # also where no draw is an improvement
     if z > -1:
         assert np.exp(found[0]) == pytest.approx(normal.pdf(z) + z * normal.cdf(z), rel=0.1)
@@ -310,13 +327,13 @@ def test_the_normal_distribution_and_the_expected_improvement_are_those_of_the_t
 def test_a_design_that_is_believed_makes_others_near_it_certain() -> None:
     rng = np.random.default_rng(0)
     known, values = rng.random((10, 2)), rng.standard_normal(10)
-    scales, others = Scales(np.zeros(2)), np.array([[0.5, 0.5], [0.5, 0.51], [0.9, 0.0]])
-    model = Surrogate(known, values, np.arange(2), scales, centred=True)
+    scales, others = np.array([0.0, 0.0, -1.9, -6.0]), np.array([[0.5, 0.5], [0.5, 0.51], [0.9, 0.0]])
+    model = Surrogate(known, values, NUMBERS[:2], scales, centred=True)
     found = model.posterior(others)
     found.believe(0)
     found.believe(2)
-    mean = model.predict(others)[0]
+    mean = prediction(model, others)[0]
     both, expected = np.vstack((known, others[[0, 2]])), np.append(values, mean[[0, 2]])
-    mean, deviation = (again := Surrogate(both, expected, np.arange(2), scales, centred=True)).predict(others)
+    mean, deviation = prediction(again := Surrogate(both, expected, NUMBERS[:2], scales, centred=True), others)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-6)
     np.testing.assert_allclose(found._left, np.maximum(JITTER, deviation**2 / again._variance), rtol=1e-6)

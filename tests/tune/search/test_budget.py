@@ -194,7 +194,7 @@ def test_a_search_ends_when_its_patience_is_spent(tmp_path: Path) -> None:
     ended = evolved(tmp_path / "run", trials=500, patience=12)
     losses = np.array([ended.values.get(r.key, (np.inf,))[0] for r in ended.records])
     assert ended.stopped == "patience"
-    assert losses.argmin() == len(losses) - 13
+    assert 12 < len(losses) - losses.argmin() <= 16  # designs of a generation that are under way are still evaluated
 
 
 def test_a_search_ends_when_its_gap_is_proven(tmp_path: Path) -> None:

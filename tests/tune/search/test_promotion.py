@@ -278,7 +278,7 @@ class Cyclic(FakeEvaluator):
 
 def test_a_study_learns_what_its_board_does(tmp_path: Path) -> None:
     """More of what it measures holds, and is as fast as predicted, than of what it would measure by predictions."""
-    result = run(fake_study(rungs=[Rung(Cyclic, best=0.3, at_most=24)]), tmp_path / "run", 120)
+    result = run(fake_study(rungs=[Rung(Cyclic, best=0.3, at_most=24)]), tmp_path / "run", 120, seed=2)
     tally = Tally(result.study.objectives)
     cheap = designs(tmp_path / "run", 0)
     for entry in cheap:
