@@ -180,7 +180,7 @@ class ArrayRules(Model):
         lut_per_bit: LUTs of LUTRAM, per bit of a word, and of 64 words.
         ports: accesses per cycle and bank.
         bram18_shapes: (words, bits) that one BRAM18 can be used as.
-        read_ns, write_ns: delays of block RAM.
+        bram_ns, lutram_ns: delays of a load or store in block RAM, and in LUTRAM.
         uram_words, uram_bits: shape of one URAM.
     """
 
@@ -188,8 +188,8 @@ class ArrayRules(Model):
     lut_per_bit: NotNegative
     ports: Count
     bram18_shapes: tuple[tuple[Count, Count], ...]
-    read_ns: NotNegative
-    write_ns: NotNegative
+    bram_ns: NotNegative
+    lutram_ns: NotNegative
     uram_words: Count
     uram_bits: Count
 

@@ -104,7 +104,7 @@ class FpgaBackend(Backend):
         unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
         words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
         with suppress(SimulationError):  # data-dependent loops cannot be analysed
-            words += map(str, partition_conflicts(FpgaMapping.of(design)))
+            words += partition_conflicts(FpgaMapping.of(design))
             words += FpgaMapping.of(design).remarks
         binding, share = metrics.get("binding"), metrics.get("utilization")
         if binding is not None and share is not None:

@@ -18,7 +18,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from allo_dse.common.errors import StaticControlError
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import Directive, TaskClass, conflicts, is_region, kept_in_common, of_region
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
@@ -336,10 +336,8 @@ def _common(mapping: FpgaMapping, schedule: Sequence[Directive]) -> Iterator[Vio
     it.
     """
     program, ports = mapping.vmg.program, mapping.device.arrays.ports
-    for found in conflicts(program, schedule):
-        yield Violation(
-            "partition_conflict", f"dimension {found.axis + 1} of {found.tensor}", 2, 1, ", ".join(found.uses)
-        )
+    for tensor, axis, uses in conflicts(program, schedule):
+        yield Violation("partition_conflict", f"dimension {axis + 1} of {tensor}", 2, 1, uses)
     for tensor, common in kept_in_common(program, schedule).items():
         if common.users > ports:
             users = ", ".join(k.name for k in program.kernels if any(arg.name == tensor for arg in k.args))
@@ -375,67 +373,32 @@ def _beyond(mapping: FpgaMapping, parts: Mapping[str, Resources]) -> Iterator[Vi
 # for ports if its accesses go along another dimension, or in other steps, than the banks.
 
 
-class KernelUse(Frozen):
-    """A kernel's use of a tensor.
+def partition_conflicts(mapping: FpgaMapping) -> list[str]:
+    """Return sentences about tensors of at least two kernels whose partition does not serve all of them.
 
-    Attributes:
-        place: the kernel and its place in the source.
-        waiting: name and interval of a loop that waits for ports of the tensor's banks; None if none does.
-    """
-
-    place: str
-    waiting: tuple[str, int] | None
-
-    def __str__(self) -> str:
-        if self.waiting is None:
-            return f"serve {self.place}"
-        loop, ii = self.waiting
-        return f"are too few for {self.place}, whose loop {loop} waits for their ports (interval {ii})"
-
-
-class Conflict(Frozen):
-    """A tensor with a use that needs other banks.
-
-    Attributes:
-        uses: one per kernel, those that wait last.
-    """
-
-    tensor: str
-    banks: int
-    uses: tuple[KernelUse, ...]
-
-    def __str__(self) -> str:
-        return f"the {self.banks} bank{'s' * (self.banks > 1)} of {self.tensor} {', '.join(map(str, self.uses))}"
-
-
-def partition_conflicts(mapping: FpgaMapping) -> list[Conflict]:
-    """Return the tensors of at least two kernels whose partition does not serve all of them.
+    Each names the uses by kernel, those that wait last; of a kernel that of the class that waits longest.
 
     Raises:
         SimulationError: where control depends on data.
     """
-    found = []
-    for tensor, by_kernel in _uses(mapping).items():
-        uses = sorted((use for _, use in by_kernel.values()), key=lambda use: use.waiting is not None)
-        if len(uses) > 1 and uses[-1].waiting:
-            found.append(Conflict(tensor, max(banks for banks, _ in by_kernel.values()), tuple(uses)))
-    return found
-
-
-def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, KernelUse]]]:
-    """By tensor and kernel the banks that the kernel finds, and how it uses them: its class that waits longest."""
-    found: dict[str, dict[str, tuple[int, KernelUse]]] = {}
-    classes = {(k.name, c.name): (k, c, pid) for uses in mapping.vmg.uses.classes for k, c, pid in uses}
+    uses: dict[str, dict[str, tuple[int, int, str]]] = {}
+    classes = {(k.name, c.name): (k, c, pid) for own in mapping.vmg.uses.classes for k, c, pid in own}
     for kernel, task_class, pid in classes.values():
         place = f"{kernel.name} ({kernel.location})" if kernel.location is not None else kernel.name
         cost = mapping.cost(task_class, pid)
         tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports if port.tensor.shape}
         for name, storage in cost.storages.items():
             if storage.array.argument in tensors:
-                slow = [(loop.names[-1], loop.ii) for loop in cost.loops if loop.limit == f"ports of {name}"]
-                worst = max(slow, key=lambda one: one[1], default=None)
-                uses, use = found.setdefault(tensors[storage.array.argument], {}), KernelUse(place, worst)
-                _, known = uses.setdefault(kernel.name, (storage.banks, use))
-                if (use.waiting or ("", 0))[1] > (known.waiting or ("", 0))[1]:
-                    uses[kernel.name] = storage.banks, use
+                slow = [(loop.ii, loop.names[-1]) for loop in cost.loops if loop.limit == f"ports of {name}"]
+                ii, loop = max(slow, default=(0, ""))
+                waits = f"are too few for {place}, whose loop {loop} waits for their ports (interval {ii})"
+                own = ii, storage.banks, waits if ii else f"serve {place}"
+                of_tensor = uses.setdefault(tensors[storage.array.argument], {})
+                of_tensor[kernel.name] = max(of_tensor.get(kernel.name, own), own, key=lambda use: use[0])
+    found = []
+    for tensor, by_kernel in uses.items():
+        ordered = sorted(by_kernel.values(), key=lambda use: use[0] > 0)
+        if len(ordered) > 1 and ordered[-1][0]:
+            banks = max(banks for _, banks, _ in ordered)
+            found.append(f"the {banks} bank{'s' * (banks > 1)} of {tensor} {', '.join(words for *_, words in ordered)}")
     return found

@@ -155,7 +155,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
     device: FpgaDevice
     _schedules: dict[object, Scheduled] = field(default_factory=dict)
     _fifos: dict[Fifos, Resources] = field(default_factory=dict)
-    _bits: dict[Fifos, int] = field(default_factory=dict)
     _processing: dict[Hashable, Processing] = field(default_factory=dict)
     _alike: dict[int, tuple[AlikeTasks, ...]] = field(default_factory=dict)
 
@@ -243,7 +242,7 @@ class SharedCosts(Frozen, eq=False, dict=True):
     def fifo_bits(self, fifos: Fifos) -> int:
         """The bits of memory that FIFOs are."""
         bits = (fifo_steps(self.device, bits, depth)[-1][1] * count for bits, depth, count in self._sizes(fifos))
-        return once(self._bits, fifos, lambda: sum(bits))
+        return sum(bits)
 
     def _sizes(self, fifos: Fifos) -> Iterator[tuple[int, int, int]]:
         """Bits of an element, depth in elements, and how many there are."""

@@ -664,20 +664,8 @@ def of_region(program: CompiledProgram, directives: Sequence[Directive]) -> tupl
     )
 
 
-class Conflict(Frozen):
-    """Two kernels that want one memory split in different ways along an axis.
-
-    Attributes:
-        uses: per kernel its place in the source, and its schedule's directive.
-    """
-
-    tensor: str
-    axis: int
-    uses: tuple[str, str]
-
-
-def conflicts(program: CompiledProgram, directives: Sequence[Directive]) -> Iterator[Conflict]:
-    """Yield the conflicts between schedules of two kernels that split a common tensor differently."""
+def conflicts(program: CompiledProgram, directives: Sequence[Directive]) -> Iterator[tuple[str, int, str]]:
+    """Yield tensors and axes that schedules of two kernels split differently, with both places and directives."""
     said: dict[tuple[str, int], dict[str, tuple[tuple[str, int], Directive]]] = {}
     for number, tensor in _owners(program, directives):
         directive = directives[number]
@@ -691,7 +679,7 @@ def conflicts(program: CompiledProgram, directives: Sequence[Directive]) -> Iter
         (first, (way, one)), *rest = by_kernel.items()
         for second, (other, two) in rest:
             if other != way:
-                yield Conflict(name, axis, (_use(program, first, one, way), _use(program, second, two, other)))
+                yield name, axis, f"{_use(program, first, one, way)}, {_use(program, second, two, other)}"
 
 
 def _use(program: CompiledProgram, kernel: str, directive: Directive, way: tuple[str, int]) -> str:

@@ -587,19 +587,19 @@ def _hard_sigmoid(x: Expr, slope: float, offset: float) -> Expr:
     return ("min", ("max", ("add", ("mul", x, number(slope)), number(offset)), number(0)), number(1))
 
 
+_PLAIN: dict[str, Callable[[Expr], Expr]] = {
+    "Abs": _abs, "Erf": _erf, "Gelu": gelu, "Relu": relu, "Sigmoid": sigmoid, "Silu": silu, "Softplus": _softplus,
+    "Tanh": tanh,
+}  # fmt: skip
 UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
-    "Abs": lambda x, _: _abs(x),
+    **{name: partial(lambda of, x, _: of(x), of) for name, of in _PLAIN.items()},
+    **{op.title(): partial(lambda op, x, _: (op, x), op) for op in ("cos", "exp", "log", "sin", "sqrt")},
     "Celu": lambda x, a: _celu(x, a("alpha", 1)),
-    "Cos": lambda x, _: ("cos", x),
     "Elu": lambda x, a: _elu(x, a("alpha", 1)),
-    "Erf": lambda x, _: _erf(x),
-    "Exp": lambda x, _: ("exp", x),
-    "Gelu": lambda x, _: gelu(x),
     "Dequantize": lambda x, a: ("mul", ("sub", x, number(a("zero", 0))), number(a("scale", 1))),
     "HardSigmoid": lambda x, a: _hard_sigmoid(x, a("alpha", 0.2), a("beta", 0.5)),
     "HardSwish": lambda x, _: ("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
     "LeakyRelu": lambda x, a: ("where", ("gt", x, number(0)), x, ("mul", x, number(a("alpha", 0.01)))),
-    "Log": lambda x, _: ("log", x),
     "Mish": lambda x, _: ("mul", x, tanh(_softplus(x))),
     "Neg": lambda x, _: ("mul", x, number(-1)),
     "Not": lambda x, _: ("sub", number(1), x),
@@ -608,17 +608,10 @@ UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     "Quantize": lambda x, a: (
         "add", quantized(x, *(number(a(one, 0)) for one in ("scale", "low", "high"))), number(a("zero", 0)),
     ),
-    "Relu": lambda x, _: relu(x),
     "Selu": _selu,
-    "Sigmoid": lambda x, _: sigmoid(x),
     "Sign": lambda x, _: ("sub", ("gt", x, number(0)), ("gt", number(0), x)),
-    "Silu": lambda x, _: silu(x),
-    "Sin": lambda x, _: ("sin", x),
-    "Softplus": lambda x, _: _softplus(x),
     "Softsign": lambda x, _: ("div", x, ("add", _abs(x), number(1))),
-    "Sqrt": lambda x, _: ("sqrt", x),
     "Swish": lambda x, a: ("mul", x, sigmoid(("mul", x, number(a("alpha", 1))))),
-    "Tanh": lambda x, _: tanh(x),
     "ThresholdedRelu": lambda x, a: ("where", ("gt", x, number(a("alpha", 1))), x, number(0)),
 }  # fmt: skip
 """ONNX's functions of an element, given how to read a number of the node."""

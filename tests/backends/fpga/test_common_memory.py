@@ -113,7 +113,9 @@ def test_the_partition_of_a_derived_schedule_serves_both_kernels() -> None:
     """Rows for one and columns for the other: banks along both dimensions."""
     found = dse.load_program(rows_and_columns)
     wanted: dict[str, int | str] = {"schedule.fill.copies": 8, "schedule.use.copies": 4}
-    derived, _ = AutoSchedules(U280).schedule(found, lambda question: wanted.get(question.name, question.values[0]))
+    choice = AutoSchedules(U280)
+    answers = choice.asked(found, lambda question: wanted.get(question.name, question.values[0]))
+    derived, _ = choice.decided(found, answers)
     banks = {d.options["dim"]: d.options["factor"] for d in derived if (d.kind, d.name) == ("partition", "X")}
     assert banks == {1: 4, 2: 8}
     costs = FpgaMapping(found.vmg, U280, (*derived, ONCHIP))

@@ -81,7 +81,7 @@ def test_a_tile_is_there_when_all_of_its_elements_are(data: st.DataObject) -> No
 
 def test_what_cannot_stream_is_refused() -> None:
     other = replace(sent(of(FIRST, (1, 1, 1))), word="float")
-    with pytest.raises(AlloDseError, match="other words"):
+    with pytest.raises(AlloDseError, match="words of another size"):
         hls_project(of(SECOND, (1, 1, 1)), streams=KernelStreams(received={"A": other}))
 
 

@@ -324,6 +324,14 @@ def test_the_normal_distribution_and_the_expected_improvement_are_those_of_the_t
         assert np.exp(found[0]) == pytest.approx(normal.pdf(z) + z * normal.cdf(z), rel=0.1)
 
 
+def test_a_front_that_begins_in_a_corner_is_extended() -> None:
+    """A design far along the expected front gains more than a slightly better neighbour of the only known one."""
+    means, deviations = np.array([[0.0, 0.99], [1.0, 0.0], [1.0, 2.0]]), np.full((3, 2), 0.01)
+    front, rng = np.array([[0.0, 1.0]]), np.random.default_rng(0)
+    near, far, dominated = log_gain(means, deviations, front, np.ones(3, bool), rng)
+    assert far > near > dominated
+
+
 def test_a_design_that_is_believed_makes_others_near_it_certain() -> None:
     rng = np.random.default_rng(0)
     known, values = rng.random((10, 2)), rng.standard_normal(10)

@@ -60,12 +60,8 @@ class ScheduleChoice(QuestionChoice, Generic[A]):
     def decided(self, program: CompiledProgram, answers: A) -> Decided:
         """The schedule that the answers make."""
 
-    def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
-        """The same, as it is asked for."""
-        return self._decided(program, self.asked(program, ask))
-
     def decide(self, draft: Draft, ask: Ask) -> Draft:
-        schedule, depths = self.schedule(draft.compiled, ask)
+        schedule, depths = self._decided(draft.compiled, self.asked(draft.compiled, ask))
         return replace(draft, schedule=schedule, depths=depths)
 
     def count(self, draft: Draft, limit: int) -> int:
@@ -223,7 +219,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
         super().__init__()
         self._parameters = tuple(parameters)
         self._device = device
-        self._questions = lru_cache(MOST_KEPT)(self._questions_about)
+        self._questions = lru_cache(MOST_KEPT)(lambda program: tuple(self._question(p, program) for p in parameters))
         self.names_kernels = any(":" in p.target for p in parameters)
         names = [p.name for p in parameters]
         for name in names:
@@ -241,9 +237,6 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
             elif not _is_neutral(parameter.kind, value) or (parameter.kind == INTERFACE and parameter.options):
                 directives.append(parameter.directive(value))
         return tuple(directives), tuple(sorted(depths))
-
-    def _questions_about(self, program: CompiledProgram) -> tuple[Question, ...]:
-        return tuple(self._question(parameter, program) for parameter in self._parameters)
 
     def _question(self, parameter: ScheduleParameter, program: CompiledProgram) -> Question:
         legal = self._legal(parameter, program)

@@ -123,6 +123,11 @@ class Storage:
         """True if every element is a register of its own, which any number of operations can use at once."""
         return self.place == "register" or self.bank_words == 1
 
+    def in_lutram(self, device: FpgaDevice) -> bool:
+        """Return whether its banks are LUTRAM."""
+        small = self.bank_words * self.array.bits <= device.arrays.lutram_bits
+        return (small and self.place in ("auto", "onchip")) or self.place == "lutram"
+
     def resources(self, device: FpgaDevice, copies: int = 1) -> Resources:
         """Return its resources; `copies` is 2 for a double buffer."""
         words, bits, banks = self.bank_words, self.array.bits, self.banks
@@ -132,14 +137,33 @@ class Storage:
         if self.in_registers:
             total = bits * words * banks * copies
             return Resources(ff=total, lut=total // 8)
-        rules, size = device.arrays, words * bits
-        if self.place == "lutram" or (self.place == "auto" and size <= rules.lutram_bits):
+        rules = device.arrays
+        if self.in_lutram(device):
             lut = math.ceil(rules.lut_per_bit * bits * math.ceil(words / 64))
             return Resources(lut=(lut + 1) * banks * copies, ff=bits * banks * copies)
         if self.place == "uram":
             blocks = math.ceil(words / rules.uram_words) * math.ceil(bits / rules.uram_bits)
             return Resources(uram=blocks * banks * copies, lut=_LUT_PER_BANK * banks)
         return Resources(bram18=rules.bram18(words, bits) * banks * copies, lut=_LUT_PER_BANK * banks)
+
+
+class Memories(Frozen):
+    """Arrays whose elements are registers of their own, and those in LUTRAM; others are block RAM."""
+
+    registers: frozenset[str]
+    lutram: frozenset[str]
+
+    @staticmethod
+    def of(storages: Mapping[str, Storage], device: FpgaDevice) -> Memories:
+        lutram = frozenset(name for name, storage in storages.items() if storage.in_lutram(device))
+        return Memories(frozenset(name for name, storage in storages.items() if storage.in_registers), lutram)
+
+    def __contains__(self, array: object) -> bool:
+        return array in self.registers
+
+    def access_ns(self, array: str, device: FpgaDevice) -> float:
+        """Return the delay of a load or store."""
+        return device.arrays.lutram_ns if array in self.lutram else device.arrays.bram_ns
 
 
 def busiest_bank(storage: Storage, accesses: Accesses) -> int:

@@ -7,12 +7,14 @@ cost.loops          # LoopCost per pipelined loop: trips, II, depth, cycles, wha
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
+from typing import Any
 
 from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.ir.affine import Linear, decided
@@ -25,12 +27,14 @@ from allo_dse.eval.execute.observed_control import DataTest, Observed
 
 from .body_walk import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
 from .loops.control import DELAYED, address_logic, counter_control, fsm, loop_control, port_muxes
+from .loops.effects import ArrayUse
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.loop_round import KnownRounds
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
-from .memory import MOST_COPIES, Storage, addresses_of, copies_of
+from .memory import MOST_COPIES, Memories, Storage, addresses_of, copies_of
+from .operators import Unit
 from .plan import Item, Plan, Planned, Planner, place_of, planned, refusal
 from .simplify import PACKED, simplified
 
@@ -58,8 +62,8 @@ def processes(items: Sequence[Item], sources: Sequence[SourceLoop]) -> list[list
     waiting: list[Item] = []
     for item in items:
         waiting.append(item)
-        sourced = (one.source for one in walk((item,)) if isinstance(one, Planned))
-        loop = next((source for source in sourced if source is not None), None)
+        loops = (one.source for one in walk((item,)) if isinstance(one, Planned))
+        loop = next((source for source in loops if source is not None), None)
         if loop is None:
             continue
         source = sources[loop]
@@ -277,16 +281,15 @@ def planned_cost(
     parts = task.whole(items, pids)
     if observed is not None:
         observed.require_used()
-    lost = tuple(_not_pipelined(items, {n for n, said in plan.loops.items() if said.interval is not None}))
+    asked = {number for number, said in plan.loops.items() if said.interval is not None}
+    loops = (one for one in walk(items) if isinstance(one, Planned) and one.mode == "sequential")
+    lost = tuple(
+        (loop.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled")
+        for loop in loops
+        if loop.source in asked
+        for inner in [next((one.name for one in outermost(loop.body) if one.varies), "")]
+    )
     return TaskCost(parts, task.loops, task.logic(), task.storages, task.operations, lost, task.interval)
-
-
-def _not_pipelined(items: Iterable[Item], asked: Set[int]) -> Iterator[tuple[str, str]]:
-    """Yield the loops of these numbers in the source that are not pipelined, each with the reason."""
-    for item in walk(items):
-        if isinstance(item, Planned) and item.source in asked and item.mode == "sequential":
-            inner = next((one.name for one in outermost(item.body) if one.varies), "")
-            yield item.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled"
 
 
 @lru_cache(maxsize=4096)
@@ -297,48 +300,18 @@ def deciding_pids(mlir: str) -> tuple[bool, ...]:
     return tuple(pid in used for pid in nest.pids)
 
 
-class ArrayUse(Frozen):
-    """Arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
-
-    used: Set[str] = frozenset()
-    stored: Set[str] = frozenset()
-    ported: Set[str] = frozenset()
-
-    @staticmethod
-    def of(flat: Flat) -> ArrayUse:
-        effects = flat.round.whole
-        used = {op.access.array for op, _ in effects.uses if op.access is not None}
-        return ArrayUse(used | effects.stored, effects.stored, flat.round.accesses.keys())
-
-    def meets(self, other: ArrayUse) -> bool:
-        """Return whether one of two loops needs results of the other, or ports of its memories."""
-        return bool(self.stored & other.used or other.stored & self.used or self.ported & other.ported)
-
-    def __or__(self, other: ArrayUse) -> ArrayUse:
-        return ArrayUse(self.used | other.used, self.stored | other.stored, self.ported | other.ported)
-
-
-class AtOnce(Frozen):
-    """Pipelined loops that follow one another in a body and run at once, as none of them uses results of another.
-
-    The tool makes each a module. Only one of them may use streams.
+class Called(Frozen):
+    """A pipelined loop among the operations of a block.
 
     Attributes:
-        loops: variables of the innermost ones.
+        loop: variable of the innermost one, or a number of a block that moves.
+        early: first state that it can begin in, after loads that its rounds have in common.
     """
 
-    loops: tuple[int, ...] = ()
-    footprint: ArrayUse = ArrayUse()
-    parts: tuple[Part, ...] = ()
-
-    def joined(self, loops: tuple[int, ...], footprint: ArrayUse, parts: Sequence[Part]) -> AtOnce:
-        """Return these and another one: those with streams, and the time that the others take beyond that."""
-        longer, shorter = self.parts, tuple(parts)
-        if uses_streams(shorter) or not longer:
-            longer, shorter = shorter, longer
-        beyond = cycles_of(shorter) - cycles_of(longer)
-        every = (*longer, Wait(beyond)) if beyond > 0 else longer
-        return AtOnce((*self.loops, *loops), self.footprint | footprint, every)
+    loop: int
+    footprint: ArrayUse
+    parts: tuple[Part, ...]
+    early: int = 0
 
 
 class _Task:
@@ -346,6 +319,7 @@ class _Task:
 
     Attributes:
         operations: arithmetic ones of the task.
+        _used: by operator, the states in which loops or operations need some, and how many each.
     """
 
     def __init__(
@@ -366,10 +340,9 @@ class _Task:
         self.operations = self.interval = 0
         self._loops: dict[int, LoopCost] = {}
         self._pipelines: dict[Hashable, Pipelined] = {}
-        self._straight: dict[Hashable, Pipelined] = {}
-        self._walks: dict[Hashable, Walk] = {}
+        self._walks: dict[Hashable, tuple[Walk, list[int], int]] = {}
         self._sequential: dict[int, int] = {}
-        self._at_once: set[tuple[int, ...]] = set()
+        self._used = defaultdict[Unit, dict[Hashable, Counter[Hashable]]](lambda: defaultdict(Counter))
         self._states: dict[Hashable, int] = {}
         self._rounds = 0
 
@@ -395,53 +368,122 @@ class _Task:
         return (Wait(cycles),)
 
     def block(
-        self, items: Sequence[Item], times: int, variables: Mapping[int, int], *, outermost: bool = False
+        self,
+        items: Sequence[Item],
+        times: int,
+        variables: Mapping[int, int],
+        *,
+        outermost: bool = False,
+        state: Hashable = -1,
     ) -> tuple[Part, ...]:
         """Return the parts of a block: loops one after the other, with the items between them.
 
         Args:
             times: how often the block is executed.
             variables: values of process ids, and of those loops around it on which its control depends.
+            state: that the block begins in.
         """
         parts: list[Part] = []
-        straight: list[Item] = []
-        at_once, early = AtOnce(), 0
+        run: list[Item | Called] = []
         for item in items:
             moved = isinstance(item, Op) and item.block
             if not (moved or (isinstance(item, Planned) and item.mode != "unroll") or has_loops(item)):
-                straight.append(item)
+                run.append(item)
                 continue
             item = self._resolved(item, variables)
             flat = flatten(item, self.storages, self.rounds, variables) if isinstance(item, Planned) else None
-            alone = flat is None and not moved
-            if straight or alone:
-                parts += [*at_once.parts, *self._straight_line(straight, variables)]
-                at_once, straight, early = AtOnce(), [], 0
-            if alone:
-                if isinstance(item, Planned):
-                    parts += [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
-                elif isinstance(item, Branch):
-                    parts += self._chosen(item, times, variables, outermost=outermost)
-                continue
-            loops: tuple[int, ...] = ()
-            before = 0
             if flat is not None:
-                made, footprint = self._pipelined(flat, times, variables), ArrayUse.of(flat)
-                loops, before = (flat.loops[-1].variable,), self._early(flat, outermost=outermost)
-            else:
+                made = tuple(self._pipelined(flat, times, variables))
+                # Of loads that rounds have in common the first is in the state that ends the loop before; inside a loop
+                # it follows the state that tests the end of that, and the last one is awaited.
+                early = self._pipelines[flat.loops[-1].variable].early
+                early += early and (-1 if outermost else 1)
+                run.append(Called(flat.loops[-1].variable, flat.round.footprint, made, early))
+            elif moved:
                 assert isinstance(item, Op)
                 assert item.access is not None
                 array = frozenset((item.access.array,))
-                made, footprint = self._moved(item), ArrayUse(array, array if item.access.write else set(), array)
-            apart = at_once.footprint.meets(footprint) or (uses_streams(made) and uses_streams(at_once.parts))
-            if at_once.parts and (apart or not self.device.hls.overlaps_loops):
-                parts += at_once.parts
-                at_once = AtOnce()
-            if before > early:
-                made, early = [Wait(before - early), *made], before
-            at_once = at_once.joined(loops, footprint, made)
-            self._at_once.add(at_once.loops)
-        return (*parts, *at_once.parts, *self._straight_line(straight, variables))
+                run.append(Called(id(item), ArrayUse(array, array, array | {""}), tuple(self._moved(item))))
+            else:
+                parts += self._in_turn(run, variables, state)
+                run, state = [], id(item)
+                if isinstance(item, Planned):
+                    # The state that tests the end of a loop begins its body, or what follows it.
+                    state = item.variable
+                    parts += [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
+                elif isinstance(item, Branch):
+                    parts += self._chosen(item, times, variables, outermost=outermost)
+        return (*parts, *self._in_turn(run, variables, state))
+
+    def _in_turn(self, run: Sequence[Any], variables: Mapping[int, int], state: Hashable) -> list[Part]:
+        """Return the parts of operations, and pipelined loops between them, from a state on."""
+        straight = (item for item in run if not isinstance(item, Called))
+        if self.device.hls.overlaps_loops and not any(isinstance(i, Planned) or any(stream_ops(i)) for i in straight):
+            return self._scheduled(run, variables, state)
+        parts: list[Part] = []
+        for _, group in itertools.groupby(run, key=lambda item: isinstance(item, Called) and id(item)):
+            chunk = list(group)
+            parts += self._scheduled(chunk, variables, id(chunk[0]) if parts else state)
+        return parts
+
+    def _scheduled(self, run: Sequence[Any], variables: Mapping[int, int], state: Hashable) -> list[Part]:
+        """Return the parts of operations and loops that each begin as soon as what they need is there.
+
+        A loop is a module that one state starts and one awaits; operations that do not need it go on meanwhile.
+        """
+        loops = [item for item in run if isinstance(item, Called)]
+        place = tuple(item.loop if isinstance(item, Called) else id(item) for item in run)
+        # Ports of memories count.
+        if any(isinstance(item, Planned) or (isinstance(item, Op) and item.name in PACKED) for item in run):
+            if place not in self._pipelines:
+                self._pipelines[place] = build(self._once(run), self.storages, fabric=self.plan.fabric)
+            return Rounds(self.task_class, variables, self.observed).parts(self._pipelines[place])
+        if place not in self._walks:
+            self._walks[place] = self._walked(run)
+        walk, starts, states = self._walks[place]
+        parts: list[Part] = []
+        begun = 0
+        for start in sorted(set(starts)):
+            at_once = [loop for loop, at in zip(loops, starts, strict=True) if at == start]
+            for loop, at in itertools.product(at_once, (start, start + 1)):
+                built = self._pipelines.get(loop.loop)
+                self._use(built.operators if built else (), (place, at) if at else state, loop.loop)
+            first = max((loop.parts for loop in at_once), key=uses_streams)
+            beyond = max(cycles_of(loop.parts) for loop in at_once) - cycles_of(first)
+            parts += [Wait(max(0, start - begun)), *first, Wait(beyond)]
+            begun = start + 2
+        for (unit, at), count in walk.started.items():
+            self._use([(unit, count)], (place, at) if at or not unit.is_shared else state, (place, at))
+        self._states[place] = states
+        answers: dict[DataTest, bool] = {}
+        happens = [event for event in walk.events if self._holds(event, variables, answers)]
+        if happens:
+            return [Pipe(1, 1, walk.finish + 1, tuple((event.stage, event.kind, event.stream) for event in happens))]
+        return [*parts, Wait(max(0, states - begun))]
+
+    def _walked(self, run: Sequence[Any]) -> tuple[Walk, list[int], int]:
+        """Return the times of operations, the states that start the loops, and how many states there are."""
+        walk = Walk(self.device, Memories.of(self.storages, self.device), self.plan.fabric)
+        starts: list[int] = []
+        for is_loop, group in itertools.groupby(run, key=lambda item: isinstance(item, Called)):
+            if is_loop:
+                starts += [walk.call(loop.footprint, loop.early) for loop in group]
+            else:
+                walk.block(list(group))
+        end = max(starts, default=-2) + 2
+        # Values that need no state of their own are ready with those around them.
+        return walk, starts, max(end, *walk.busy.values(), walk.finish + (walk.finish > end))
+
+    def _shares(self, unit: Unit) -> bool:
+        """Return whether operations outside one loop share an operator."""
+        in_turn = unit.is_shared or not self.device.hls.overlaps_loops
+        return unit.resources.dsp > 0 and in_turn and not self.plan.overlaps
+
+    def _use(self, operators: Iterable[tuple[Unit, int]], state: Hashable, user: Hashable) -> None:
+        """Note that a loop or operation needs operators in a state."""
+        for unit, count in operators:
+            if self._shares(unit):
+                self._used[unit][state][user] = count
 
     def _resolved(self, item: Item, variables: Mapping[int, int]) -> Item:
         """Return a loop with its trip count."""
@@ -452,15 +494,6 @@ class _Task:
             first, trips = self.observed.loop(item.site, item.step)
             item = replace(item, first=first, trips=trips)
         return item
-
-    def _early(self, flat: Flat, *, outermost: bool) -> int:
-        """Return the cycles of loads before a loop that its rounds have in common.
-
-        The first of them is in the state that ends the loop before; inside a loop, it follows the state that tests the
-        end of that, and the last one is awaited.
-        """
-        early = self._pipelines[flat.loops[-1].variable].early
-        return early and (early - 1 if outermost else early + 1)
 
     def _chosen(self, item: Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
         """Return the loops under a condition: those of its side, or of the slower side if data decides."""
@@ -480,7 +513,7 @@ class _Task:
         """Return the parts of a loop that is not pipelined: equal rounds as one repetition, else one by one."""
         self._sequential[loop.variable] = loop.trips
         if not any(loop.variable in form.variables for form in control_forms(loop.body)) and not asks_data(loop.body):
-            return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables)),)
+            return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables, state=loop.variable)),)
         self._rounds += loop.trips
         if self._rounds > _MOST_ROUNDS:
             source = next((s for s in self.task_class.loops if s.name == loop.name), None)
@@ -490,7 +523,8 @@ class _Task:
                 hint="make the bounds of loops inside it depend on fewer loops around them",
             )
         values = range(loop.first, loop.first + loop.trips * loop.step, loop.step)
-        return in_turn([self.block(loop.body, times, {**variables, loop.variable: value}) for value in values])
+        inside = [{**variables, loop.variable: value} for value in values]
+        return in_turn([self.block(loop.body, times, one, state=loop.variable) for one in inside])
 
     def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int]) -> list[Part]:
         key = flat.loops[-1].variable
@@ -519,50 +553,9 @@ class _Task:
         own = LoopCost(names, flat.trips, loop.ii, loop.depth, cycles, times, loop.limit, times * flat.trips, key)
         other = self._loops.get(key, own)
         if other is not own:
-            own = replace(
-                max(own, other, key=lambda cost: cost.trips),
-                times=own.times + other.times,
-                rounds=own.rounds + other.rounds,
-            )
+            times, rounds = own.times + other.times, own.rounds + other.rounds
+            own = replace(max(own, other, key=lambda cost: cost.trips), times=times, rounds=rounds)
         self._loops[key] = own
-
-    def _straight_line(self, items: list[Item], variables: Mapping[int, int]) -> list[Part]:
-        """Operations outside loops, one after the other."""
-        if not items:
-            return []
-        key = tuple(map(id, items))
-        unrolls = any(isinstance(item, Planned) or (isinstance(item, Op) and item.name in PACKED) for item in items)
-        built = self._pipelines if unrolls else self._straight
-        if key not in built:
-            built[key] = build(self._once(items), self.storages, fabric=self.plan.fabric)
-        if unrolls:  # memory ports count
-            return Rounds(self.task_class, variables, self.observed).parts(built[key])
-        if key not in self._walks:
-            registers = frozenset(name for name, storage in self.storages.items() if storage.in_registers)
-            self._walks[key] = Walk(self.device, registers, self.plan.fabric)
-            self._walks[key].block(items)
-        walk = self._walks[key]
-        self._states[key] = walk.finish + 1
-        answers: dict[DataTest, bool] = {}
-        happens = [event for event in walk.events if self._holds(event, variables, answers)]
-        ops = [(event.stage, event.kind, event.stream) for event in happens]
-        if not ops:
-            return [Wait(self._cycles_outside(items, walk))]
-        return [Pipe(1, 1, walk.finish + 1, tuple(ops))]
-
-    def _cycles_outside(self, items: Sequence[Item], walk: Walk) -> int:
-        """States of operations outside loops; values that need none of their own are ready with those around them."""
-        stored = any(True for access, _ in accesses(items, {}) if self._needs_port(access))
-        return walk.finish + (walk.finish > 0 and any(map(self._is_late, items))) if stored or walk.finish else 0
-
-    def _needs_port(self, access: Access) -> bool:
-        return not self.storages[access.array].in_registers
-
-    def _is_late(self, item: Item) -> bool:
-        """Return whether an operation is more than a store of what is there already."""
-        if not isinstance(item, Op):
-            return True
-        return not (item.access is not None and (item.access.write or not self._needs_port(item.access)))
 
     def _once(self, items: Sequence[Item]) -> Flat:
         """Operations outside loops as a loop of one round."""
@@ -598,17 +591,14 @@ class _Task:
 
     def logic(self) -> Resources:
         """Operators, registers and control. Loops that run one after the other share operators in DSPs."""
-        parts: list[tuple[Resources, int]] = []
-        units: dict[str, dict[Hashable, tuple[Resources, int]]] = {}
-        for key, pipelined in (*self._pipelines.items(), *self._straight.items()):
-            for unit, copies in pipelined.units:
-                needed = unit.resources, pipelined.built(unit, copies)
-                in_turn = unit.is_shared or not self.device.hls.overlaps_loops
-                if unit.resources.dsp and in_turn and not self.plan.overlaps:
-                    units.setdefault(unit.kind, {})[key] = needed
-                else:
-                    parts.append(needed)
-        shared = [self._shared(users) for users in units.values()]
+        built, walks = self._pipelines.values(), [walk for walk, *_ in self._walks.values()]
+        every = itertools.chain(*(p.operators for p in built), *(walk.units() for walk in walks))
+        parts = [(unit.resources, count) for unit, count in every if not self._shares(unit)]
+        choices = 0
+        for unit, states in self._used.items():
+            parts.append((unit.resources, max(users.total() for users in states.values())))
+            # A loop needs its operators in two states.
+            choices += sum(users.total() for users in states.values()) // 2 * (len(states) > 2)
         rules = self.device.hls
         control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
         for p in self._pipelines.values():
@@ -617,34 +607,27 @@ class _Task:
             control.append(address_logic(rules, once.early_addresses, self.storages))
         control += [counter_control(rules, trips) for trips in self._sequential.values()]
         # Each loop is a module that a state starts and one awaits.
-        control.append(fsm(rules, sum(self._states.values()) + sum(2 + p.early for p in self._pipelines.values())))
-        built = (*self._pipelines.values(), *self._straight.values())
+        control.append(fsm(rules, sum(self._states.values()) + sum(p.early for p in self._pipelines.values())))
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
         # Operands of operators that several loops share are chosen.
-        sharing = (sum(count for _, count in users.values()) for users in units.values() if len(users) > 1)
-        muxes += sum(round(rules.mux_lut_per_input * 3 * count) for count in sharing)
-        held = Resources(ff=sum(p.registers for p in built), lut=muxes)
-        return Resources.weighted([*parts, *shared, *((one, 1) for one in control), (held, 1)])
+        muxes += round(rules.mux_lut_per_input * 3 * choices)
+        registers = sum(p.registers for p in built) + sum(walk.held_bits(walk.finish + 1) for walk in walks)
+        held = Resources(ff=registers, lut=muxes)
+        return Resources.weighted([*parts, *((one, 1) for one in control), (held, 1)])
 
     def _users(self) -> dict[str, tuple[int, int, int]]:
         """Return by memory the loops, and pieces of code between them, that use it or store to it, and their ports."""
         found: dict[str, tuple[int, int, int]] = {}
-        for built in (*self._pipelines.values(), *self._straight.values()):
-            effects = built.flat.round.whole
-            uses = Counter(op.access.array for op, _ in effects.uses if op.access is not None)
+        rounds = [p.flat.round for p in self._pipelines.values()]
+        pieces: list[Any] = [({a: len(uses) for a, uses in r.accesses.items()}, r.whole.stored) for r in rounds]
+        pieces += [(walk.loads + walk.stores, walk.stores.keys()) for walk, *_ in self._walks.values()]
+        for uses, stored in pieces:
             for array, count in uses.items():
                 if not self.storages[array].in_registers:
                     users, stores, ports = found.get(array, (0, 0, 0))
                     most = min(count, self.device.arrays.ports)
-                    found[array] = users + 1, stores + (array in effects.stored), max(ports, most)
+                    found[array] = users + 1, stores + (array in stored), max(ports, most)
         return found
-
-    def _shared(self, users: Mapping[Hashable, tuple[Resources, int]]) -> tuple[Resources, int]:
-        """Return the operators of one kind that loops need which run at once, at most."""
-        groups = [[users[key] for key in group if key in users] for group in self._at_once]
-        alone = [[needed] for needed in users.values()]
-        most = max(filter(None, (*groups, *alone)), key=lambda group: sum(one.dsp * n for one, n in group))
-        return most[0][0], sum(count for _, count in most)
 
 
 def _weight(kind: str) -> int:

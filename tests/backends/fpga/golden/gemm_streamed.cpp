@@ -86,8 +86,9 @@ void gemm_t01(hls::stream< hls::vector<float, 2> > &local_A_in, hls::stream< hls
   {
     hls::vector<float, 16> token;
     block: for (int i = 0; i < 4; i++) {
+#pragma HLS unroll
       for (int j = 0; j < 4; j++) {
-#pragma HLS pipeline II=1
+#pragma HLS unroll
         token[i * 4 + j] = C_out[i][j];
       }
     }
@@ -108,8 +109,9 @@ void gemm_t101(hls::stream< hls::vector<float, 2> > &local_A_in, hls::stream< hl
   {
     const hls::vector<float, 16> token = pipe_in.read();
     block: for (int i = 0; i < 4; i++) {
+#pragma HLS unroll
       for (int j = 0; j < 4; j++) {
-#pragma HLS pipeline II=1
+#pragma HLS unroll
         C_in[i][j] = token[i * 4 + j];
       }
     }

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from allo_dse.compiler.ir.affine import Linear
-from allo_dse.compiler.ir.nest import Access, Branch, Op
+from allo_dse.compiler.ir.nest import Access
 from allo_dse.device.device import FpgaDevice
 
 from ..memory import Accesses, Storage, Unrolled, addresses_of, copies_of, split
-from ..operators import FREE, Unit, multiply_add, unit_of
-from ..plan import Item, Planned
+from ..operators import Unit
 from .effects import Use
-from .sums import multiply_adds
 
 
 def muxes(
@@ -42,37 +40,6 @@ def muxes(
         inputs += loads + 2 * stores
         addresses += math.ceil(math.log2(max(2, storage.bank_words))) * computed
     return round(device.hls.mux_lut_per_input * inputs) + addresses
-
-
-def units(items: Iterable[Item], device: FpgaDevice, *, fabric: bool) -> Iterator[tuple[Unit, int]]:
-    """Operators by kind, with the number of copies that a round has.
-
-    Args:
-        fabric: floating-point sums take the adder without DSPs.
-    """
-    counts: dict[str, tuple[Unit, int]] = {}
-    for unit, copies in _operators(tuple(items), 1, device, fabric=fabric):
-        known = counts.get(unit.kind, (unit, 0))
-        counts[unit.kind] = (unit, known[1] + copies)
-    yield from counts.values()
-
-
-def _operators(items: tuple[Item, ...], copies: int, device: FpgaDevice, *, fabric: bool) -> Iterator[tuple[Unit, int]]:
-    fused = multiply_adds(items, device)
-    for item in items:
-        if isinstance(item, Planned):
-            yield from _operators(item.body, copies * item.trips, device, fabric=fabric)
-        elif isinstance(item, Branch):
-            for side in item.sides:
-                yield from _operators(side, copies, device, fabric=fabric)  # type: ignore[arg-type]
-            if item.outputs:
-                yield unit_of(Op("arith.select", (), item.outputs, "", item.bits), device), copies
-        elif item.access is None and item.direction is None and item.name not in FREE:
-            if any(v in fused for v in item.outputs):
-                continue
-            product = next((fused[v] for v in item.inputs if v in fused), None)
-            mac = multiply_add(product, device) if product is not None else None
-            yield mac or unit_of(item, device, fabric=fabric), copies
 
 
 def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:

@@ -14,7 +14,7 @@ which an earlier round may have stored: `if j == 0: acc = 0` does not end the re
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
@@ -53,6 +53,14 @@ class Effects(Frozen):
         """Arrays that a round stores to and loads from, with a load that sees the store of an earlier round."""
         arrays = dict.fromkeys(op.access.array for op, _ in self.exposed if op.access is not None)
         return tuple(array for array in arrays if array in self.stored)
+
+
+class ArrayUse(Frozen):
+    """Arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
+
+    used: Set[str]
+    stored: Set[str]
+    ported: Set[str]
 
 
 def effects_of(body: Iterable[Item], before: Iterable[Item] = (), after: Iterable[Item] = ()) -> Effects:

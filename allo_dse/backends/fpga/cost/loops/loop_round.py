@@ -20,12 +20,11 @@ from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.device.device import FpgaDevice
 
 from ..body_walk import accesses
-from ..memory import Accesses, Storage, Unrolled, addresses_of, busiest_bank, copies_of, split
-from ..operators import Unit
+from ..memory import Accesses, Memories, Storage, Unrolled, addresses_of, busiest_bank, copies_of, split
 from ..plan import Item, Plan, Planned, planned, sources_in, substituted
 from ..simplify import simplified
-from .binding import Addresses, by_array, units
-from .effects import Effects, Element, Use, effects_of
+from .binding import Addresses, by_array
+from .effects import ArrayUse, Effects, Element, Use, effects_of
 from .events import may_happen
 from .schedule import Walk
 from .sums import Time
@@ -275,7 +274,6 @@ class Round:
     after: tuple[Level, ...]
     _walks: dict[Hashable, Walk] = field(default_factory=dict, repr=False)
     _busiest: dict[Hashable, int] = field(default_factory=dict, repr=False)
-    _units: dict[bool, tuple[tuple[Unit, int], ...]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def effects(self) -> Effects:
@@ -288,6 +286,13 @@ class Round:
         if not any(self.before) and not any(self.after):
             return self.effects
         return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after)))
+
+    @cached_property
+    def footprint(self) -> ArrayUse:
+        """Arrays that all its levels use; loops with streams, as memory of no name, follow one another."""
+        used = {op.access.array for op, _ in self.whole.uses if op.access is not None}
+        streams = {"" for op in ops_of(self.everything) if op.direction}
+        return ArrayUse(used, self.whole.stored, self.accesses.keys() | streams)
 
     @cached_property
     def _updated(self) -> frozenset[str]:
@@ -308,32 +313,40 @@ class Round:
         """Arrays with one element that the level around the inner loop begins anew, and stores once after it."""
         if not self.before:
             return frozenset()
-        first, last = (list(ops_of(level[-1])) for level in (self.before, self.after))
-        stores = [op for op in last if (op.access is not None and op.access.write) or op.direction == "put"]
-        begun = {op.access.array for op in first if op.access is not None and op.access.write}
-        return self._updated & begun if len(stores) <= 1 else frozenset()
+        first, last = (
+            {
+                (op.access.array, op.access.index)
+                for op in ops_of(level[-1])
+                if op.access is not None and op.access.write
+            }
+            for level in (self.before, self.after)
+        )
+        begun = {element for element in first if element[0] in self._updated}
+        puts = sum(op.direction == "put" for op in ops_of(self.after[-1]))
+        return frozenset(array for array, _ in begun) if len(begun | last) + puts <= 1 else frozenset()
 
     def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
         """Arrays in memory with one element in a register while the inner loop runs."""
         return frozenset(array for array in self._updated if not storages[array].in_registers)
 
-    def registers(self, storages: Mapping[str, Storage]) -> frozenset[str]:
-        """Return its arrays that are in registers."""
-        return frozenset(array for array in self.arrays if storages[array].in_registers)
+    def memories(self, storages: Mapping[str, Storage]) -> Memories:
+        """Return the memories of its arrays."""
+        return Memories.of({array: storages[array] for array in self.arrays}, self.device)
 
     @property
     def _copies(self) -> int:
         """Loads and stores of all copies."""
-        return sum(copies_of(unrolled) for _, unrolled in accesses(self._everything, {}))
+        return sum(copies_of(unrolled) for _, unrolled in accesses(self.everything, {}))
 
     @property
-    def _everything(self) -> Level:
+    def everything(self) -> Level:
+        """Operations of all levels."""
         return tuple(item for part in (*self.before, self.body, *self.after) for item in part)
 
     @property
     def arrays(self) -> frozenset[str]:
         """Arrays that the round uses."""
-        return frozenset(op.access.array for op in ops_of(self._everything) if op.access is not None)
+        return frozenset(op.access.array for op in ops_of(self.everything) if op.access is not None)
 
     @cached_property
     def _inside(self) -> tuple[Use, ...]:
@@ -390,17 +403,9 @@ class Round:
             found[array] = math.ceil(self._busiest[key] / storage.ports(self.device))
         return found
 
-    def units(self, *, fabric: bool) -> tuple[tuple[Unit, int], ...]:
-        """Operators by kind, with the number of copies that a round has.
-
-        Args:
-            fabric: floating-point sums take the adder without DSPs.
-        """
-        return once(self._units, fabric, lambda: tuple(units(self._everything, self.device, fabric=fabric)))
-
     def walk(
         self,
-        registers: frozenset[str],
+        registers: Memories,
         carried: Mapping[Element, Time],
         *,
         fabric: bool,

@@ -19,7 +19,7 @@ from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
 
-from ..memory import IntArray, Storage, addresses_of, split
+from ..memory import IntArray, Memories, Storage, addresses_of, split
 from ..operators import LIGHT_NS, Unit
 from ..plan import Item, Planned
 from .binding import Addresses, muxes
@@ -57,7 +57,7 @@ class Carried(Frozen):
 
 
 def carried(
-    loops: tuple[Planned, ...], effects: Effects, registers: Collection[str], begun: Collection[str] = ()
+    loops: tuple[Planned, ...], effects: Effects, registers: Memories, begun: Collection[str] = ()
 ) -> list[Carried]:
     """Return the values that rounds of flattened loops, with these effects, hand on; the last loop is pipelined.
 
@@ -109,7 +109,7 @@ def chain_interval(
             # The output of an operator's last register is forwarded in that cycle; other logic ends in a register.
             length = cycle - _FAR + (ns > 0 and key not in done.clocked)
             if not other.in_register:  # written to memory and read again, by the next round or the one after it
-                late = ns + device.arrays.write_ns > device.clock.usable_ns
+                late = ns + done.registers.access_ns(key[0], device) > device.clock.usable_ns
                 through = cycle - _FAR + late + 2
                 length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
@@ -326,9 +326,10 @@ class Pipelined(Frozen):
         events = tuple(replace(e, stage=max(0, e.stage + late)) if e.kind == "put" else e for e in self.events)
         return replace(self, ii=ii, depth=depth, limit="report", events=events, span=ii)
 
-    def built(self, unit: Unit, copies: int) -> int:
-        """Return how many operators are built for the copies of an operation in a round."""
-        return math.ceil(copies / self.span) if unit.is_shared else copies
+    @property
+    def operators(self) -> tuple[tuple[Unit, int], ...]:
+        """Operators by kind, with how many are built for the copies of an operation in a round."""
+        return tuple((unit, math.ceil(n / self.span) if unit.is_shared else n) for unit, n in self.units)
 
 
 def flatten(
@@ -405,7 +406,7 @@ def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) 
 def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:
     """Return the loop without its multiplexers; it depends only on the speed of its arrays."""
     once = flat.round
-    ports, registers = once.port_cycles(storages), once.registers(storages)
+    ports, registers = once.port_cycles(storages), once.memories(storages)
     # Loads matter if rounds may wait for each other at a memory.
     waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
     loads = once.port_cycles(storages, "loads") if waits else {}
@@ -433,7 +434,7 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
 
 
 def _build(
-    flat: Flat, registers: frozenset[str], ports: Mapping[str, int], loads: Mapping[str, int], fabric: bool
+    flat: Flat, registers: Memories, ports: Mapping[str, int], loads: Mapping[str, int], fabric: bool
 ) -> Pipelined:
     once = flat.round
     port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
@@ -460,15 +461,18 @@ def _build(
     span = ii
     if span_ii == ii > least:  # operators keep up with the loads
         span = max(loads.values(), default=ii)
-    units = once.units(fabric=fabric)
-    depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
+    units = walk.units()
+    depth = max(
+        walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)),
+        port_ii + 2 if port_ii > 1 else 1 + bool(walk.busy),
+    )  # addresses take a cycle
     depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
     held = once.walk(registers, {}, fabric=fabric, ports=ports).held_bits(ii)
     return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
 
 
 def _adders(
-    flat: Flat, found: list[Carried], registers: frozenset[str], least: int, *, asked: bool
+    flat: Flat, found: list[Carried], registers: Memories, least: int, *, asked: bool
 ) -> tuple[bool, tuple[int, str]]:
     """Return whether floating-point sums use the adder without DSPs, and the recurrence interval that results.
 

@@ -22,9 +22,10 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.observed_control import DataTest
 
+from ..memory import Memories
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
-from .effects import Element, Shape, apart, shape_of
+from .effects import ArrayUse, Element, Shape, apart, shape_of
 from .events import Guard, StreamEvent
 from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
 
@@ -54,7 +55,7 @@ class Walk:
     """One pass over the operations of a round.
 
     Attributes:
-        registers: arrays of which every element is a register of its own.
+        registers: memories of the arrays.
         carried: elements whose value comes from an earlier round, with the time at which it is there.
         fabric: whether floating-point sums take the adder with the shorter latency.
         guard: whether this is after the inner loop of a flattened nest.
@@ -64,14 +65,18 @@ class Walk:
         load_cycles: by array the cycles until its ports deliver the next load.
         early: ids of loads that are done before the loop.
         held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
-        macs, products: by value, those that an addition's DSP makes, and those that it may make instead.
+        fused: by value, operators of products that are part of an addition. macs, products: those that its DSP makes
+            with registers, and those that it may make instead.
+        started: by operator and cycle, how many operations start.
         sums: by value, what is added up. handed: by element, what was stored last.
+        loads, stores: how many there are of each array. busy: by memory, the first cycle after its uses. free: by
+            array, the first state in which loops, each a module, have left it alone.
         _alike: elements that are stored, by array and by what of their index is no number: among those of a kind only
             equal ones meet.
     """
 
     device: FpgaDevice
-    registers: Set[str]
+    registers: Memories
     fabric: bool = False
     carried: Mapping[Element, Time] = field(default_factory=dict)
     values: dict[int, Time] = field(default_factory=dict)
@@ -93,13 +98,17 @@ class Walk:
     tests: tuple[Guard, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     path: tuple[tuple[int, bool], ...] = ()
+    fused: dict[int, Unit] = field(default_factory=dict)
     macs: dict[int, Op] = field(default_factory=dict)
     products: dict[int, Op] = field(default_factory=dict)
+    started: Counter[tuple[Unit, int]] = field(default_factory=Counter)
     sums: dict[int, Sum] = field(default_factory=dict)
     handed: dict[Element, Sum] = field(default_factory=dict)
     left: dict[Element, tuple[Hashable, int]] = field(default_factory=dict)
-    _stores: Counter[str] = field(default_factory=Counter)
-    _loads: Counter[str] = field(default_factory=Counter)
+    busy: dict[str, int] = field(default_factory=dict)
+    free: dict[str, int] = field(default_factory=dict)
+    stores: Counter[str] = field(default_factory=Counter)
+    loads: Counter[str] = field(default_factory=Counter)
     _alike_copies: int = 1
     _once: frozenset[int] = frozenset()
     _replaced: frozenset[int] = frozenset()
@@ -111,9 +120,7 @@ class Walk:
 
     def _block(self, items: Iterable[Item]) -> None:
         items, around = tuple(items), self._replaced
-        # Products that only feed an addition: one DSP with its registers does both.
-        found = multiply_adds(items, self.device).items()
-        self.macs.update({v: op for v, op in found if (mac := multiply_add(op, self.device)) and mac.latency})
+        self._fuse(items)
         self._replaced = replaced_by_sums(items, self._once)
         for item in items:
             if isinstance(item, Planned):
@@ -123,6 +130,12 @@ class Walk:
             else:
                 self._op(item)
         self._replaced = around
+
+    def _fuse(self, items: tuple[Item, ...]) -> None:
+        """Remember products that only feed an addition: one DSP with its registers does both."""
+        found = multiply_adds(items, self.device)
+        self.fused.update((v, mac) for v, op in found.items() if (mac := multiply_add(op, self.device)))
+        self.macs.update((v, op) for v, op in found.items() if self.fused[v].latency)
 
     def _op(self, op: Op) -> None:
         if op.direction is not None:
@@ -151,6 +164,9 @@ class Walk:
             self._set(op, done, total)
             self._take(op.inputs, done[0] - unit.latency)
             self._hold(op, done[0], kept=int(unit.resources.dsp > 0 and float_name(op) is None))
+            if op.outputs[0] not in self.fused:
+                built = next((self.fused[v] for v in op.inputs if v in self.fused), unit)
+                self.started[built, done[0] - unit.latency] += self._alike_copies
             if unit.latency:
                 self.pipelined.update(op.outputs)
             if op.name == "arith.muli" and op.outputs[0] in self._once:
@@ -158,6 +174,7 @@ class Walk:
             return
         mac = multiply_add(product, self.device)
         assert mac is not None
+        self.started[mac, 0] += self._alike_copies
         rest = [v for v in op.inputs if v not in self.macs]
         addend, start = self._ready(rest), self._ready(product.inputs)
         other = next((self.products[v] for v in rest if v in self.products), None)
@@ -170,6 +187,28 @@ class Walk:
         self._take(product.inputs, done[0] - mac.latency)
         self._take(rest, cycle)
         self._hold(op, cycle, kept=1)
+
+    def call(self, loop: ArrayUse, least: int) -> int:
+        """Return the state that starts a pipelined loop, a module that the next state awaits.
+
+        Args:
+            least: first state that it may start in.
+        """
+        ready = (time for (array, _), time in self.stored.items() if array in loop.used and array in self.registers)
+        starts = [cycle + (ns > 0) for cycle, ns in ready]
+        starts += [max(self.busy.get(array, 0), self.free.get(array, 0)) for array in loop.used | loop.ported]
+        start = max([least, *starts])
+        self.stored = {element: time for element, time in self.stored.items() if element[0] not in loop.stored}
+        self.free.update(dict.fromkeys(loop.stored | loop.ported, start + 2))
+        self.finish = max(self.finish, start + 1)
+        return start
+
+    def units(self) -> tuple[tuple[Unit, int], ...]:
+        """Return operators by kind, with how many copies a round has."""
+        found = Counter[Unit]()
+        for (unit, _), count in self.started.items():
+            found[unit] += count
+        return tuple(found.items())
 
     def _take(self, values: Iterable[int], cycle: int) -> None:
         """Note that an operation takes values in a cycle."""
@@ -242,12 +281,13 @@ class Walk:
         time = self.stored[element] if known else self._unstored(element, before)
         origin = self.left.get(element, (None, 0))[0] if known else None
         if not (known or before or element[0] in self.registers or id(op) in self.early):
-            origin = op.outputs[0] if None in element[1] else -1, element, self._stores[element[0]]
+            origin = op.outputs[0] if None in element[1] else -1, element, self.stores[element[0]]
             if origin not in self.held:
-                cycle = time[0] + int(self._loads[element[0]] * self.load_cycles.get(element[0], 0.0))
-                self._loads[element[0]] += 1
+                cycle = time[0] + int(self.loads[element[0]] * self.load_cycles.get(element[0], 0.0))
+                self.loads[element[0]] += 1
                 self.held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
             time = max(time[0], self.held[origin].ready), time[1]
+            self.busy[element[0]] = max(self.busy.get(element[0], 0), time[0])
         self._set(op, time, total if total and total.time == time else None)
         if origin is not None:
             self.origins[op.outputs[0]] = origin
@@ -262,13 +302,13 @@ class Walk:
 
         The value that an earlier round has left is available at `before`.
         """
-        maybe = [self.stored[other] for other in self._perhaps(element)]
+        maybe, free = [self.stored[other] for other in self._perhaps(element)], self.free.get(element[0], 0)
         if element[0] in self.registers:
-            return max([before or START, *maybe])
+            return max([before or (free, 0.0), *maybe])
         if before and not maybe:
             return before
-        start = max((time[0] + 1 for time in maybe), default=0)
-        return max(before or START, (start + 1, self.device.arrays.read_ns))
+        start = max((time[0] + 1 for time in maybe), default=free)
+        return max(before or START, (start + 1, self.registers.access_ns(element[0], self.device)))
 
     def _perhaps(self, element: Element) -> list[Element]:
         """The elements stored in this round that may be this one."""
@@ -280,7 +320,7 @@ class Walk:
 
     def _keep(self, element: Element, time: Time, *, clocked: bool) -> None:
         self.stored[element] = time
-        self._stores[element[0]] += 1
+        self.stores[element[0]] += 1
         self.order.append(element)
         self._alike[element[0]].setdefault(shape_of(element), {})[element] = None
         if clocked:
@@ -305,9 +345,11 @@ class Walk:
 
     def _finish_store(self, element: Element, time: Time) -> int:
         """Return the cycle in which an element is written."""
-        cycle = time[0] + (time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns)
+        cycle = time[0] + (time[1] + self.registers.access_ns(element[0], self.device) > self.device.clock.usable_ns)
         if element[0] not in self.registers:
-            self.finish = max(self.finish, cycle, 1)  # its address takes the first cycle
+            cycle = max(cycle, self.free.get(element[0], 0))
+            self.busy[element[0]] = max(self.busy.get(element[0], 0), cycle + 1)
+            self.finish = max(self.finish, cycle)
         return cycle
 
     def _stream(self, op: Op) -> None:
@@ -355,6 +397,7 @@ class Walk:
         select = Op("arith.select", (), branch.outputs, "", branch.bits)
         if branch.outputs:
             chosen = unit_of(select, self.device)
+            self.started[chosen, 0] += self._alike_copies
             self._set(select, self.after(max(condition, *ends), chosen) if taken is None else ends[0])
 
     def _join(self, outcomes: list[dict[Element, Time]], clocked: set[Element]) -> None:

@@ -14,7 +14,7 @@ from allo_dse.backends.fpga.cost.loops.control import address_logic
 from allo_dse.backends.fpga.cost.loops.events import Pipe
 from allo_dse.backends.fpga.cost.loops.loop_round import KnownRounds
 from allo_dse.backends.fpga.cost.loops.pipeline import Flat, build, carried
-from allo_dse.backends.fpga.cost.memory import Split, Storage
+from allo_dse.backends.fpga.cost.memory import Memories, Split, Storage
 from allo_dse.backends.fpga.cost.plan import Item, Planned, substituted
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Compare, Linear, decided, derive
@@ -137,7 +137,7 @@ def executed(items: Iterable[Item]) -> dict[str, int]:
 @given(rounds())
 def test_no_round_uses_what_another_left_sooner_than_is_found(items: tuple[Item, ...]) -> None:
     flat = Planned(ROUND, "i", 8, 0, 1, "pipeline", 1, items)
-    found = carried((flat,), KnownRounds(U280).of((ROUND,), (), items, ()).effects, ())
+    found = carried((flat,), KnownRounds(U280).of((ROUND,), (), items, ()).effects, Memories(frozenset(), frozenset()))
     distances = {one.array: one.distance for one in found}
     assert all(distances.get(array, 9) <= rounds_ago for array, rounds_ago in executed(items).items())
 
