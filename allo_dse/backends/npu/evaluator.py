@@ -26,7 +26,7 @@ from allo_dse.space.design import Design, Draft
 from .costs import ANYTHING, TICKS_PER_CYCLE, ProgramWork, blocks_of, host_us, macs_of, peak_of
 from .mapping import NpuMapping
 from .movement.movement import Transport
-from .movement.periods import GroupSchedule, PortSchedule
+from .movement.periods import GroupSchedule
 from .movement.streams import Links
 from .network import build_npu_network, is_paged, ports_of_nodes, timed_flows
 
@@ -178,7 +178,9 @@ class _Plan:
         self._waits = [{"in": 0, "out": 0} for _ in ports]
         for flow, _, _, ticks, _ in self._moved:
             for node, port in zip(flow.nodes, flow.ports, strict=True):
-                if _is_waited_for(ports[node][port]):
+                own = ports[node][port]
+                # The first task of a block takes a tile of the port, or the last one gives one away.
+                if own.first[0] if own.key[1] == "in" else own.first[-1] and own.steady[-1]:
                     own = self._waits[node]
                     own[flow.direction] = max(own[flow.direction], ticks.shim + ticks.channel)
 
@@ -203,13 +205,6 @@ class _Plan:
             longest = max(longest, computed + max(sum(own.values()) for own in self._waits[node:last]))
             node = last
         return longest
-
-
-def _is_waited_for(schedule: PortSchedule) -> bool:
-    """Return whether the first task of a block takes a tile of the port, or the last one gives one away."""
-    if schedule.key[1] == "in":
-        return bool(schedule.first[0])
-    return bool(schedule.first[-1] and schedule.steady[-1])
 
 
 # Key of a design's network: designs of a program with equal keys take the same time, and only one is simulated.
