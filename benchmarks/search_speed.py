@@ -131,7 +131,7 @@ def report(name: str, trials: int) -> None:
     before = reference_seconds()
     with passed_over() as passed:
         result, seconds = run(name, trials)
-    with patch.object(EvolutionProposer, "_is_outdone", lambda *_: False):
+    with patch.object(EvolutionProposer, "_is_dominated", lambda *_: False):
         bred, each = run(name, BRED, "evolution", target="model")
     reference = (before + reference_seconds()) / 2
     count = decided(result, passed)

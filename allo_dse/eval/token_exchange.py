@@ -16,7 +16,7 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, once
 from allo_dse.compiler.program.tensors import IntArray, SourceLocation
-from allo_dse.mapper.fold.node_edges import FoldFifos
+from allo_dse.mapper.fold.node_edges import FoldFifos, edge_fifos
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.token_order import ClassOrder, count_tokens, exchange_table
 from allo_dse.mapper.graph_algorithms import DisjointSets
@@ -51,12 +51,15 @@ def exchange_depths(vmg: VMG, depths: Mapping[str, int] | None = None) -> Needed
     Args:
         depths: to begin with, by stream array; the declared ones where it has none.
     """
-    if not vmg.program.stream_count or not len(vmg.graph.edges) or _never_waits(vmg):
+    part = vmg.slice
+    if _never_waits(part):
         return NeededDepths({})
-    orders = vmg.graph.token_orders
+    if any(order.by_place for order in part.graph.token_orders or ()):
+        part = vmg
+    orders = part.graph.token_orders
     if orders is None:
         return None
-    return least_depths(TokenExchange(vmg, orders, depths or {}), vmg.graph.table("depths"))
+    return least_depths(TokenExchange(part, orders, depths or {}), part.graph.table("depths"))
 
 
 def least_depths(search: DepthSearch, known: dict[bytes, NeededDepths]) -> NeededDepths:
@@ -69,19 +72,16 @@ def _never_waits(vmg: VMG) -> bool:
 
     This holds if at most one path with one FIFO connects any two nodes, and earlier tasks put the tokens inside nodes.
     """
-    edges, node = vmg.graph.edges, vmg.node_of_task
+    edges, node, position = vmg.graph.edges, vmg.node_of_task, vmg.uses.position
     source, target = node[edges.source], node[edges.target]
     inside = source == target
-    if (vmg.uses.position[edges.source[inside]] >= vmg.uses.position[edges.target[inside]]).any():
+    if (position[edges.source[inside]] >= position[edges.target[inside]]).any():
         return False
-    if inside.all():
-        return True
-    fifo, first = np.unique(vmg.uses.fifos.fifo[edges.stream[~inside]], return_index=True)
-    if len(fifo) >= vmg.node_count:
-        return False
+    order, fifo = edge_fifos(vmg.graph, position, node, vmg.merges)
+    first = order[np.flatnonzero(np.diff(fifo, prepend=-1))]
+    first = first[~inside[first]]
     sets = DisjointSets[int]()
-    pairs = zip(source[~inside][first].tolist(), target[~inside][first].tolist(), strict=True)
-    return all(sets.join(a, b) for a, b in pairs)
+    return all(sets.join(a, b) for a, b in zip(source[first].tolist(), target[first].tolist(), strict=True))
 
 
 def stream_deadlock(needed: NeededDepths | None) -> Iterator[Violation]:
@@ -125,7 +125,8 @@ class TokenExchange(Frozen, eq=False, dict=True):
     def key(self) -> bytes:
         """Equal for folds of a program that execute the same tasks in the same order on the same FIFOs, as deep."""
         digest = hashlib.blake2b(digest_size=16)
-        for part in (self.vmg.node_of_task, self.vmg.uses.position, self._fifos.fifo, self._fifos.held):
+        streams = [self._fifos.fifo[order.streams] for order in self.orders]
+        for part in (self.vmg.node_of_task, self.vmg.uses.position, self._fifos.held, *streams):
             digest.update(part.tobytes())
         digest.update(repr(sorted(self.declared.items())).encode())
         return digest.digest()
@@ -134,14 +135,9 @@ class TokenExchange(Frozen, eq=False, dict=True):
         of_array = np.array([depth.get(stream.name, 1) for stream in self.vmg.program.streams], np.int64)
         held = self._fifos.held
         depths = np.where(held > 0, held, of_array[self._array])
-        found = table_engine().rerun(self._network[0].at(depths), self._last.get("run"))
-        self._last["run"] = found
+        # The next run uses the memory of the last one.
+        found = vars(self)["last"] = table_engine().rerun(self._network[0].at(depths), vars(self).get("last"))
         return found
-
-    @cached_property
-    def _last(self) -> dict[str, RunResult]:
-        """The last run, whose memory the next one uses."""
-        return {}
 
     def full(self, result: RunResult) -> set[str]:
         """The arrays between nodes whose full FIFOs nodes wait for."""
@@ -233,9 +229,12 @@ class TokenExchange(Frozen, eq=False, dict=True):
     def _array(self) -> IntArray:
         return self.vmg.program.arrays_of(self._fifos.stream)
 
-    @property
+    @cached_property
     def _fifos(self) -> FoldFifos:
-        return self.vmg.uses.fifos
+        """The FIFOs that tasks use, numbered without gaps; streams that none uses have any number."""
+        fifos = self.vmg.uses.fifos
+        kept = np.unique(np.concatenate([fifos.fifo[order.streams].ravel() for order in self.orders]))
+        return FoldFifos(np.searchsorted(kept, fifos.fifo), fifos.stream[kept], fifos.held[kept], fifos.used[kept])
 
 
 def _waiting(result: RunResult) -> Sequence[Blocked]:

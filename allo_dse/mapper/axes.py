@@ -5,6 +5,7 @@ The cost depends on the number of classes and ports only: two million tasks are 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, Ints, replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
-from allo_dse.compiler.program.tensors import BoolArray, StreamArray, StreamPort
+from allo_dse.compiler.program.tensors import BoolArray, IndexMap, StreamArray, StreamPort
 
 from .graph_algorithms import DisjointSets
 
@@ -274,26 +275,63 @@ def _peers_at_same_place(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) 
     every peer that it can meet.
     """
     index = end.port.index
-    if end.computed or not index.is_affine:
+    place = None if end.computed else place_along(index, axis)
+    if place is None:
         return set()
-    moved = [d for d, row in enumerate(index.matrix) if row[axis]]
-    if len(moved) != 1 or sum(map(bool, index.matrix[moved[0]])) != 1:
-        return set()
-    (dim,) = moved
+    dim = place[0]
     found: set[Place] = set()
     for peer in peers:
         there = peer.port.index
         if peer.computed or not there.is_affine:
             return set()
-        rows = zip(index.matrix, there.matrix, index.offset, there.offset, strict=True)
-        if any(one != other and not any(a) and not any(b) for a, b, one, other in rows):
-            continue  # they differ in a dimension in which both are constant
+        if not _can_meet(index, there):
+            continue
         axes = [a for a, factor in enumerate(there.matrix[dim]) if factor]
         same = len(axes) == 1 and there.matrix[dim][axes[0]] == index.matrix[dim][axis]
         if not same or there.offset[dim] != index.offset[dim]:
             return set()
         found.add((peer.kernel, axes[0]))
     return found
+
+
+def place_along(index: IndexMap, axis: int) -> Ints | None:
+    """Return the one dimension of an index that a mesh axis, and no other, decides, with its factor and offset."""
+    moved = [d for d, row in enumerate(index.matrix) if row[axis]]
+    if not index.is_affine or len(moved) != 1 or sum(map(bool, index.matrix[moved[0]])) != 1:
+        return None
+    return moved[0], index.matrix[moved[0]][axis], index.offset[moved[0]]
+
+
+def separate_axes(program: CompiledProgram, rules: Sequence[Sequence[AxisRule]], feeds: BoolArray) -> tuple[Ints, ...]:
+    """Per kernel the axes along which tasks exchange tokens with tasks at the same place only, of all kernels.
+
+    Kernels that exchange tokens have equally many, in one order.
+    """
+    sets: dict[object, dict[int, int]] = {}
+    for kernel, own in enumerate(rules):
+        for axis, rule in enumerate(own):
+            if rule.how == "bundle":
+                sets.setdefault((kernel, axis) if rule.link is None else rule.link, {})[kernel] = axis
+    found: list[Ints] = [()] * len(rules)
+    for axes in sets.values():
+        inside = np.isin(np.arange(len(rules)), list(axes))
+        ends = defaultdict[str, set[Ints | None]](set)
+        for kernel, axis in axes.items():
+            for task_class in program.kernels[kernel].classes:
+                for port in task_class.stream_ports:
+                    known = port.stream.name not in computed_arrays(task_class)
+                    ends[port.stream.name].add(place_along(port.index, axis) if known else None)
+        alike = all(len(own) == 1 and None not in own for own in ends.values())
+        if alike and not (feeds | feeds.T)[inside][:, ~inside].any():
+            for kernel, axis in axes.items():
+                found[kernel] += (axis,)
+    return tuple(found)
+
+
+def _can_meet(first: IndexMap, second: IndexMap) -> bool:
+    """Return whether two indices agree in every dimension in which both are constant."""
+    rows = zip(first.matrix, second.matrix, first.offset, second.offset, strict=True)
+    return all(any(a) or any(b) or here == there for a, b, here, there in rows)
 
 
 def _is_one_task(program: CompiledProgram, ends: Sequence[_Endpoint]) -> bool:

@@ -487,7 +487,7 @@ def with_rows(network: Network) -> Network:
     for step in network.steps:
         if isinstance(step.work, Work) and step.work.kind == "gemv" and step.inputs[0] in network.constants:
             matrix, vector = step.inputs
-            turned, rows, depth = f"{matrix}.turned", *(int(str(step.work.params[name])) for name in ("M", "K"))
+            turned, (rows, depth) = f"{matrix}.turned", interface(loaded(step.work))[0][0].shape
             with suppress(StudyError):  # of sizes without tiles
                 work = gemm_work(1, rows, depth, step.work.params["Ty"])
                 constants[turned] = np.ascontiguousarray(constants[matrix].reshape(rows, depth).T)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 import allo_dse as dse
-from allo_dse.eval.token_exchange import TokenExchange, smallest_depths
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.eval.token_exchange import TokenExchange, _never_waits, exchange_depths, smallest_depths
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded
-from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold_space import AxisFold, KernelFold, MeshFold, fold_choices
+from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
 
+from ..mapper.laws import folded
 from ..soak.exchanges import disagreement, exchange_program
+from .execute.test_folded_results import pipeline
 
 _TWO = """
 import allo, allo.dataflow as df
@@ -59,6 +65,32 @@ def test_the_first_round_decides_the_others(tmp_path: Path) -> None:
         blocked += bool(found.blocked)
     assert shorter > 10
     assert blocked > 3
+
+
+@settings(max_examples=100, deadline=None)
+@given(drawn=folded())
+def test_the_first_place_along_separate_axes_shows_whether_any_fifo_waits(
+    drawn: tuple[CompiledProgram, MeshFold],
+) -> None:
+    program, fold = drawn
+    vmg = VMG.of(program).fold(fold)
+    assert _never_waits(vmg.slice) == _never_waits(vmg)
+
+
+@pytest.mark.parametrize(("sums", "turned"), [(True, True), (True, False), (False, False)])
+def test_the_first_place_along_separate_axes_needs_what_all_need(sums: bool, turned: bool) -> None:
+    program = dse.load_program(pipeline, R=4, C=3, sums=sums, turned=turned)
+    folds = list(itertools.islice(fold_choices(program.vmg.program), 4000))
+    smaller = 0
+    for fold in random.Random(0).sample(folds, 40):
+        vmg = program.vmg.fold(fold)
+        orders, found = vmg.graph.token_orders, exchange_depths(vmg)
+        assert orders is not None
+        assert found is not None
+        expected = smallest_depths(TokenExchange(vmg, orders))
+        assert (found.depth, bool(found.blocked)) == (expected.depth, bool(expected.blocked))
+        smaller += vmg.slice.task_count < vmg.task_count
+    assert smaller > 10
 
 
 def _program(tmp_path: Path, first: str, second: str) -> dse.Program:

@@ -17,7 +17,6 @@ from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
-from allo_dse.mapper.graph.ports import tasks_by_class
 
 from .linear import Atom, IndexSum, linear_forms
 
@@ -125,11 +124,11 @@ def _origin(port: TensorPort) -> tuple[IndexSum, ...]:
 def contested(program: CompiledProgram) -> frozenset[str]:
     """The tensors of which a task accesses elements that another task writes, or itself as another argument."""
     tasks = Counter[str]()
-    for task_class, own, _ in tasks_by_class(program):
+    for task_class, own, _ in program.tasks_by_class:
         tasks.update(dict.fromkeys((port.tensor.name for port in task_class.used_ports), len(own)))
     users = defaultdict[str, list[Users]](list)
     with text_context():
-        for task_class, own, pids in tasks_by_class(program):
+        for task_class, own, pids in program.tasks_by_class:
             if len(own) and any(tasks[port.tensor.name] > 1 for port in task_class.used_ports):
                 module = ir.Module.parse(task_class.body.mlir)
                 for part in parts_of(task_class, lowered(module), pids):

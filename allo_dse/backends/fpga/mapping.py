@@ -24,7 +24,6 @@ from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
 from allo_dse.eval.token_exchange import exchange_depths, stream_deadlock
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.ports import tasks_by_class
 from allo_dse.mapper.graph_algorithms import topological_levels
 from allo_dse.mapper.violation import Violation
 from allo_dse.space.backend import backend_of
@@ -197,7 +196,7 @@ class FpgaMapping:
             return int(use.uses_port)
         users = [
             tasks
-            for task_class, tasks, _ in tasks_by_class(self.vmg.program)
+            for task_class, tasks, _ in self.vmg.program.tasks_by_class
             if any(port.tensor == use.tensor for port in task_class.used_ports)
         ]
         return len(np.unique(self.vmg.node_of_task[np.concatenate(users)]))

@@ -21,7 +21,6 @@ from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, TensorPort, ends_of
 from allo_dse.eval.execute.run import Wiring, class_of_task, wiring_of
-from allo_dse.mapper.graph.ports import tasks_by_class
 from allo_dse.simulator.network.network import Ends, Labels, Network, NetworkBuilder, stream_ends
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.run_time.records import Code
@@ -84,7 +83,7 @@ class TensorCopies:
     def _ports(self, place: str) -> Iterator[tuple[TensorPort, IntArray, IntArray]]:
         """The ports of tensors in one place, with the nodes and the process ids of the tasks that use them."""
         vmg, names = self._mapping.vmg, {use.tensor.name for use in self._mapping.tensors if use.place == place}
-        for task_class, tasks, pids in tasks_by_class(vmg.program):
+        for task_class, tasks, pids in vmg.program.tasks_by_class:
             for port in task_class.tensor_ports:
                 if port.tensor.name in names:
                     yield port, vmg.node_of_task[tasks], pids

@@ -30,7 +30,6 @@ from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.observed_control import Observed
-from allo_dse.mapper.graph.ports import tasks_by_class
 from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
 
 from .cost.loops.loop_round import KnownRounds
@@ -200,7 +199,7 @@ class SharedCosts(Frozen, eq=False, dict=True):
         return once(self._alike, run, lambda: tuple(self._alike_tasks(run)))
 
     def _alike_tasks(self, run: int) -> Iterator[AlikeTasks]:
-        for cls, tasks, pids in tasks_by_class(self.graph.program):
+        for cls, tasks, pids in self.graph.program.tasks_by_class:
             if not self.differs(cls, run):
                 if len(tasks):
                     yield cls, (), tasks, pids

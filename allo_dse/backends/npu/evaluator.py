@@ -178,9 +178,9 @@ class _Plan:
         self._waits = [{"in": 0, "out": 0} for _ in ports]
         for flow, _, _, ticks, _ in self._moved:
             for node, port in zip(flow.nodes, flow.ports, strict=True):
-                own = ports[node][port]
+                used = ports[node][port]
                 # The first task of a block takes a tile of the port, or the last one gives one away.
-                if own.first[0] if own.key[1] == "in" else own.first[-1] and own.steady[-1]:
+                if used.first[0] if used.key[1] == "in" else used.first[-1] and used.steady[-1]:
                     own = self._waits[node]
                     own[flow.direction] = max(own[flow.direction], ticks.shim + ticks.channel)
 

@@ -553,6 +553,17 @@ class CompiledProgram:
         local = tasks - self.first_task[kernel]
         return np.array(np.unravel_index(local, self.kernels[kernel].mesh), np.int64).T
 
+    @property
+    def tasks_by_class(self) -> Iterator[tuple[TaskClass, IntArray, IntArray]]:
+        """Every class with its tasks, and their process ids: (tasks,) and (tasks, mesh rank)."""
+        for position, kernel in enumerate(self.kernels):
+            tasks = np.arange(self.first_task[position], self.first_task[position + 1])
+            pids = self.pids(position, tasks)
+            classes = kernel.class_of(pids)
+            for number, task_class in enumerate(kernel.classes):
+                own = classes == number
+                yield task_class, tasks[own], pids[own]
+
     def task_name(self, task: int) -> str:
         kernel = next(i for i, end in enumerate(self.first_task[1:]) if task < end)
         pid = np.unravel_index(task - self.first_task[kernel], self.kernels[kernel].mesh)

@@ -14,11 +14,8 @@ from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClas
 from allo_dse.compiler.program.tensors import BoolArray, IntArray, TensorPort
 
 from ..graph.groups import MeshLeaves, NodeGroup, first_leaves
-from ..graph.kernel_graph import StreamEdges, TaskGraph
-from ..graph.ports import tasks_by_class
 from ..graph.program_graph import ProgramGraph
 from ..graph_algorithms import topological_levels
-from .fold import KernelFold, MeshFold
 
 
 class NodeEdges(Frozen):
@@ -39,23 +36,8 @@ class NodeEdges(Frozen):
         return len(self.source)
 
 
-def node_edges(
-    graph: TaskGraph, groups: Sequence[NodeGroup], fold: MeshFold | None, node_of_task: IntArray | None
-) -> NodeEdges:
-    """The streams between nodes; those inside a node are left out.
-
-    For a mesh fold of kernels that do not exchange streams, one slice of each mesh is looked at and the result repeated
-    along the axes without streams, so that the cost does not depend on their extent.
-    """
-    if fold is not None and not graph.crosses_kernels:
-        return _sliced(graph, groups, fold)
-    assert node_of_task is not None
-    edges = graph.edges
-    source, target = node_of_task[edges.source], node_of_task[edges.target]
-    return _aggregate(source, target, edges.array, np.ones(len(edges), np.int64))
-
-
-def _aggregate(source: IntArray, target: IntArray, array: IntArray, count: IntArray) -> NodeEdges:
+def node_edges(source: IntArray, target: IntArray, array: IntArray, count: IntArray) -> NodeEdges:
+    """The streams between nodes, added up; those inside a node are left out."""
     between = source != target
     source, target, array, count = source[between], target[between], array[between], count[between]
     # Sorting makes equal (source, target, array) neighbours; each run of them is one edge.
@@ -69,49 +51,16 @@ def _aggregate(source: IntArray, target: IntArray, array: IntArray, count: IntAr
     return NodeEdges(source[starts], target[starts], array[starts], np.add.reduceat(count, starts))
 
 
-def _sliced(graph: TaskGraph, groups: Sequence[NodeGroup], fold: MeshFold) -> NodeEdges:
-    parts: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
+def node_grids(groups: Sequence[NodeGroup]) -> dict[int, IntArray]:
+    """Per kernel the number of the node at each spatial coordinate, of a fold in which kernels share no nodes."""
+    found: dict[int, IntArray] = {}
     first = 0
-    for number, kernel_fold in enumerate(fold.kernels):
-        own = [group for group in groups if isinstance(group.leaves, MeshLeaves) and group.leaves.kernel == number]
-        spatial = tuple(axis.spatial for axis in kernel_fold.axes)
-        slice_edges = graph.slice_edges(number)
-        if len(slice_edges):
-            numbers = np.empty(math.prod(spatial), np.int64)
-            position = first
-            for group in own:
-                assert isinstance(group.leaves, MeshLeaves)
-                numbers[group.leaves.nodes] = np.arange(position, position + group.count)
-                position += group.count
-            parts.append(_kernel_edges(graph, number, kernel_fold, slice_edges, numbers.reshape(spatial)))
-        first += math.prod(spatial)
-    if not parts:
-        empty = np.zeros(0, np.int64)
-        return NodeEdges(empty, empty, empty, empty)
-    source, target, array, count = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _aggregate(source, target, array, count)
-
-
-def _kernel_edges(
-    graph: TaskGraph, number: int, fold: KernelFold, edges: StreamEdges, node_numbers: IntArray
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Edges of one kernel: those of the slice, for every node along the axes that the slice cuts."""
-    program = graph.program
-    mesh = program.kernels[number].mesh
-    cut = graph.cut_axes(number)
-    ends = []
-    for tasks in (edges.source, edges.target):
-        pids = program.pids(number, tasks)
-        kept = [axis for axis in range(len(mesh)) if axis not in cut]
-        # Streams run along these axes, so they are folded in blocks: only cut axes have cyclic folds.
-        index = [pids[:, axis] // (mesh[axis] // fold.axes[axis].spatial) for axis in kept]
-        grid = np.transpose(node_numbers, (*kept, *cut)).reshape(*(fold.axes[a].spatial for a in kept), -1)
-        ends.append(grid[tuple(index)])
-    # The slice represents all tasks along the cut axes: multiply streams by the tasks that a node has there.
-    streams = math.prod(mesh[a] // fold.axes[a].spatial for a in cut)
-    source, target = ends
-    array = np.broadcast_to(edges.array[:, np.newaxis], source.shape).ravel()
-    return source.ravel(), target.ravel(), array, np.full(len(array), streams)
+    for group in groups:
+        assert isinstance(group.leaves, MeshLeaves)
+        grid = found.setdefault(group.leaves.kernel, np.empty(group.leaves.spatial, np.int64))
+        grid.flat[group.leaves.nodes] = np.arange(first, first + group.count)
+        first += group.count
+    return found
 
 
 # Assignment of a folded graph's streams to FIFOs.
@@ -140,17 +89,18 @@ class FoldFifos(Frozen):
     used: BoolArray
 
 
-def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) -> FoldFifos:
-    """The FIFOs of a graph; every stream has its own where each task has a node.
+def edge_fifos(
+    graph: ProgramGraph, position: IntArray, node_of_task: IntArray, merges: bool
+) -> tuple[IntArray, IntArray]:
+    """The edges of a graph by source node, target node, array and the time of their puts; and the FIFO of each.
 
     Args:
         position: of each task in its node's schedule.
+        merges: whether edges may share one.
     """
-    program, edges = graph.program, graph.edges
-    if not position.any() or not len(edges):
-        numbers = np.arange(program.stream_count)
-        used = np.isin(numbers, edges.stream)
-        return FoldFifos(numbers, numbers, np.zeros_like(numbers), used)
+    edges = graph.edges
+    if not merges or not len(edges):
+        return np.arange(len(edges)), np.arange(len(edges))
     source, target = node_of_task[edges.source], node_of_task[edges.target]
     put_place, get_place, single = graph.once(_places)
     order = np.lexsort((put_place[edges.stream], position[edges.source], edges.array, target, source))
@@ -165,11 +115,26 @@ def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) 
     out_of_turn = np.concatenate(([False], (~later | mixed) & ~new[1:]))
     bundle = np.cumsum(new) - 1
     split = np.isin(bundle, bundle[out_of_turn])
-    of_edge = np.cumsum(new | split) - 1
-    inside = key[:, 0] == key[:, 1]
+    return order, np.cumsum(new | split) - 1
+
+
+def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray, merges: bool) -> FoldFifos:
+    """The FIFOs of a graph.
+
+    Args:
+        position: of each task in its node's schedule.
+        merges: whether streams may share one.
+    """
+    edges = graph.edges
+    if not merges or not len(edges):
+        numbers = np.arange(graph.program.stream_count)
+        return FoldFifos(numbers, numbers, np.zeros_like(numbers), np.isin(numbers, edges.stream))
+    order, of_edge = edge_fifos(graph, position, node_of_task, merges)
+    source, target = edges.source[order], edges.target[order]
+    inside = node_of_task[source] == node_of_task[target]
     # In half tasks: puts come after the task's gets, which make room, unless the task puts first.
-    put = 2 * position[edges.source] + 1 - 2 * graph.early_puts[edges.stream]
-    turns = np.concatenate([put[order][inside], 2 * consumed[inside]])
+    put = 2 * position[source] + 1 - 2 * graph.early_puts[edges.stream[order]]
+    turns = np.concatenate([put[inside], 2 * position[target][inside]])
     return _joined(graph, edges.stream[order], of_edge, inside, turns)
 
 
@@ -205,7 +170,7 @@ def _places(graph: ProgramGraph) -> tuple[IntArray, IntArray, BoolArray]:
     program = graph.program
     places = np.zeros((2, program.stream_count), np.int64)
     single = np.ones(program.stream_count, np.bool_)
-    for task_class, _, pids in tasks_by_class(program):
+    for task_class, _, pids in program.tasks_by_class:
         for place, port in enumerate(task_class.stream_ports):
             streams = program.first_stream[port.stream.name] + port.index.linear(pids)
             places[int(port.direction == "get"), streams] = place
@@ -272,9 +237,13 @@ class FoldUses:
     Args:
         groups: its nodes.
         node_of_task: (task_count,).
+        merges: whether streams between two nodes may share a FIFO.
     """
 
-    def __init__(self, graph: ProgramGraph, groups: tuple[NodeGroup, ...], node_of_task: IntArray) -> None:
+    def __init__(
+        self, graph: ProgramGraph, groups: tuple[NodeGroup, ...], node_of_task: IntArray, merges: bool
+    ) -> None:
+        self._merges = merges
         self._graph, self._program, self._groups, self._node = graph, graph.program, groups, node_of_task
         self._tiles: dict[tuple[int, tuple[str, str], int], int] = {}
         self._moved: dict[tuple[str, str], int] = {}
@@ -341,7 +310,7 @@ class FoldUses:
         """
         uses = [
             (port, tasks, port.tile.linear(pids) if port.tile.grid else np.zeros_like(tasks))
-            for own, tasks, pids in tasks_by_class(self._program)
+            for own, tasks, pids in self._program.tasks_by_class
             for port in own.tensor_ports
             if port.tensor.name == tensor and getattr(port, does)
         ]
@@ -363,7 +332,7 @@ class FoldUses:
     @cached_property
     def fifos(self) -> FoldFifos:
         """The FIFO of every stream."""
-        return fold_fifos(self._graph, self.position, self._node)
+        return fold_fifos(self._graph, self.position, self._node, self._merges)
 
     @cached_property
     def position(self) -> IntArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from ..graph.groups import Leaves, NodeGroup, Repeat, node_name, text
 from ..graph.kernel_graph import precedence_cycle
 from ..graph.program_graph import MOST_TASKS, ProgramGraph
 from .builder import Builder, Primitive
-from .fold import JointFold, MeshFold, Step, unfolded, violations
-from .node_edges import FoldUses, NodeEdges, node_edges
+from .fold import AxisFold, JointFold, KernelFold, MeshFold, Step, unfolded, violations
+from .node_edges import FoldUses, NodeEdges, node_edges, node_grids
 from .node_fold_search import NodeFold
 from .primitives import (
     Coordinate,
@@ -208,13 +209,38 @@ class VMG(Pictured):
     @cached_property
     def uses(self) -> FoldUses:
         """Tasks, exchanges and memory of the nodes."""
-        return FoldUses(self.graph, self.groups, self.node_of_task)
+        return FoldUses(self.graph, self.groups, self.node_of_task, self.merges)
+
+    @cached_property
+    def merges(self) -> bool:
+        """True if streams between two nodes may share a FIFO: some node has several tasks, here or beside the slice."""
+        return self.node_count < self.task_count
 
     @cached_property
     def edges(self) -> NodeEdges:
         """Streams between nodes, added up per pair of nodes and stream array."""
-        sliced = self.mesh_fold is not None and not self.graph.crosses_kernels
-        return node_edges(self.graph, self.groups, self.mesh_fold, None if sliced else self.node_of_task)
+        part, fold = self.slice, self.mesh_fold
+        if part is self or fold is None or fold.chains:
+            edges, node = self.graph.edges, self.node_of_task
+            return node_edges(node[edges.source], node[edges.target], edges.array, np.ones(len(edges), np.int64))
+        grids, rounds = node_grids(self.groups), dict[int, int]()
+        copies: dict[int, IntArray] = {}
+        for kernel, grid in node_grids(part.groups).items():
+            cut = self.graph.separate[kernel]
+            # Separate axes last, in one order for all kernels: nodes in the same column exchange streams.
+            order = [axis for axis in range(grid.ndim) if axis not in cut] + [*cut]
+            nodes = np.transpose(grid, order).ravel().tolist()
+            copies |= zip(nodes, np.transpose(grids[kernel], order).reshape(grid.size, -1), strict=True)
+            mesh, axes = self.program.kernels[kernel].mesh, fold.kernels[kernel].axes
+            rounds |= dict.fromkeys(nodes, math.prod(mesh[axis] // axes[axis].spatial for axis in cut))
+        columns = (
+            column.tolist() for column in (part.edges.source, part.edges.target, part.edges.array, part.edges.count)
+        )
+        rows = [
+            np.array(np.broadcast_arrays(copies[source], copies[target], array, count * rounds[source]))
+            for source, target, array, count in zip(*columns, strict=True)
+        ]
+        return node_edges(*np.concatenate(rows, axis=1)) if rows else part.edges
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
@@ -245,6 +271,33 @@ class VMG(Pictured):
         """The mesh fold this graph was made by, if it folds kernels together."""
         joint = None if self.mesh_fold is None else JointFold.of(self.graph, self.mesh_fold)
         return joint if joint is not None and joint.is_joint else None
+
+    @cached_property
+    def slice(self) -> VMG:
+        """The same fold of `graph.slice`; the graph itself where no axis is separate, or its loops are not outermost.
+
+        Nodes at other places exchange tokens alike. So do later rounds of the outermost loops: both ends of each stream
+        move all of its tokens in one round. A round that ends leaves the FIFOs empty. In one that does not, blocked
+        nodes wait for blocked ones only, as the others have moved all tokens of the round.
+        """
+        fold, graph = self.mesh_fold, self.graph
+        if fold is None or not any(graph.separate):
+            return self
+        loops, kernels = [len({*own.order} & {*cut}) for own, cut in zip(fold.kernels, graph.separate, strict=True)], []
+        for own, cut, count, kernel in zip(
+            fold.kernels, graph.separate, loops, graph.slice.program.kernels, strict=True
+        ):
+            if not set(own.order[:count]) <= set(cut):
+                return self
+            axes = tuple(AxisFold(1) if axis in cut else one for axis, one in enumerate(own.axes))
+            kernels.append(KernelFold(own.kernel, axes, own.order).normalised(kernel.mesh))
+        joint = self.joint
+        if joint and any(loops[one] > joint.shared_loops(members) for members in joint.chains for one in members):
+            return self
+        part = MeshFold(tuple(kernels), fold.chains)
+        found = VMG(graph.slice, mesh_groups(graph.slice, part), part)
+        vars(found).update(merges=self.merges)
+        return found
 
     @cached_property
     def joint_names(self) -> dict[str, str]:
@@ -304,7 +357,7 @@ class VMG(Pictured):
             known = self._folded[normal] = VMG(self.graph, mesh_groups(self.graph, normal), normal)
             self.graph.use()
             _LATEST.append(known)
-            while len(_LATEST) > 1 and sum(one.task_count for one in _LATEST) > MOST_TASKS:
+            while len(_LATEST) > max(1, MOST_TASKS // self.task_count):
                 _LATEST.popleft()
         self._asked.append((fold, ref(known)))
         return known

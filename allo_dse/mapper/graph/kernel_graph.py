@@ -12,7 +12,7 @@ import numpy as np
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import BoolArray, IntArray, StreamPort
+from allo_dse.compiler.program.tensors import BoolArray, IntArray
 
 from ..axes import AxisRule, axis_rules, computed_arrays
 from ..graph_algorithms import topological_ranks
@@ -68,56 +68,11 @@ class TaskGraph:
         Raises:
             AlloDseError: if two tasks use the same end of a stream.
         """
-        first = self.program.first_task
-        return self._connect([(k, np.arange(first[k], first[k + 1])) for k in range(len(self.program.kernels))])
-
-    @cached_property
-    def crosses_kernels(self) -> bool:
-        """True if any stream leads from one kernel to another."""
-        users: dict[str, set[str]] = {}
-        for kernel in self.program.kernels:
-            for task_class in kernel.classes:
-                for port in task_class.stream_ports:
-                    users.setdefault(port.stream.name, set()).add(kernel.name)
-        return any(len(kernels) > 1 for kernels in users.values())
-
-    def cut_axes(self, kernel: int) -> Ints:
-        """Axes along which nothing changes: no streams run along them and all tasks along them are of one class."""
-        return tuple(axis for axis, rule in enumerate(self.rules[kernel]) if rule.how == "bundle")
-
-    def slice_edges(self, kernel: int) -> StreamEdges:
-        """The streams inside one kernel between tasks at index 0 of every cut axis; others are copies of these."""
-        if kernel not in self._slices:
-            mesh = self.program.kernels[kernel].mesh
-            cut = self.cut_axes(kernel)
-            kept = np.indices([1 if axis in cut else n for axis, n in enumerate(mesh)]).reshape(len(mesh), -1)
-            tasks = np.asarray(np.ravel_multi_index(tuple(kept), mesh), np.int64) + self.program.first_task[kernel]
-            self._slices[kernel] = self._connect([(kernel, tasks)])
-        return self._slices[kernel]
-
-    @cached_property
-    def _slices(self) -> dict[int, StreamEdges]:
-        return {}
-
-    def _ports(self, number: int, tasks: IntArray) -> Iterator[tuple[StreamPort, IntArray, IntArray]]:
-        """For each stream port of a kernel's classes: the streams it means, and which of the given tasks use it."""
-        program = self.program
-        kernel = program.kernels[number]
-        if not any(cls.stream_ports for cls in kernel.classes):
-            return
-        pids = program.pids(number, tasks)
-        classes = kernel.class_of(pids)
-        for cls, task_class in enumerate(kernel.classes):
-            members = np.flatnonzero(classes == cls)
-            for port in task_class.stream_ports:
-                yield port, program.first_stream[port.stream.name] + port.index.linear(pids[members]), tasks[members]
-
-    def _connect(self, tasks: Sequence[tuple[int, IntArray]]) -> StreamEdges:
-        """The streams among some tasks of some kernels."""
         ends: tuple[list[IntArray], list[IntArray]] = ([], [])
-        for kernel, members in tasks:
-            for port, streams, users in self._ports(kernel, members):
-                ends[int(port.direction == "get")].append(np.stack([streams, users]))
+        for task_class, tasks, pids in self.program.tasks_by_class:
+            for port in task_class.stream_ports:
+                streams = self.program.first_stream[port.stream.name] + port.index.linear(pids)
+                ends[int(port.direction == "get")].append(np.stack([streams, tasks]))
         if not (ends[0] and ends[1]):
             return StreamEdges(*(np.zeros(0, np.int64) for _ in range(4)))
         puts, gets = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Literal
 
@@ -37,18 +37,7 @@ class ClassTasks(Frozen):
 
 def class_tasks(program: CompiledProgram) -> tuple[ClassTasks, ...]:
     """The tasks of a program by class."""
-    return tuple(_group(program, *own) for own in tasks_by_class(program))
-
-
-def tasks_by_class(program: CompiledProgram) -> Iterator[tuple[TaskClass, IntArray, IntArray]]:
-    """Every class with its tasks, and their process ids: (tasks,) and (tasks, mesh rank)."""
-    for position, kernel in enumerate(program.kernels):
-        tasks = np.arange(program.first_task[position], program.first_task[position + 1])
-        pids = program.pids(position, tasks)
-        classes = kernel.class_of(pids)
-        for number, task_class in enumerate(kernel.classes):
-            own = classes == number
-            yield task_class, tasks[own], pids[own]
+    return tuple(_group(program, *own) for own in program.tasks_by_class)
 
 
 def _group(program: CompiledProgram, task_class: TaskClass, tasks: IntArray, pids: IntArray) -> ClassTasks:

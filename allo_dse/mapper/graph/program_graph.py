@@ -17,14 +17,14 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from allo_dse.common.records import Frozen, keep
+from allo_dse.common.records import Frozen, Ints, keep, replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Grid, IntArray, piece_grids, pieces_of
 
-from ..axes import kernel_feeds
+from ..axes import kernel_feeds, separate_axes
 from .groups import NodeGroup, Shared
 from .kernel_graph import KernelGraph, TaskGraph
-from .ports import ClassTasks, ProgramPorts, class_tasks, tasks_by_class, tokens_said
+from .ports import ClassTasks, ProgramPorts, class_tasks, tokens_said
 
 if TYPE_CHECKING:
     from .token_order import ClassOrder
@@ -64,6 +64,20 @@ class ProgramGraph(TaskGraph, Shared):
     def kernels(self) -> KernelGraph:
         """The kernels and the streams between them."""
         return KernelGraph(kernel_feeds(self.program))
+
+    @cached_property
+    def separate(self) -> tuple[Ints, ...]:
+        """Per kernel the axes along which tasks exchange tokens with tasks at the same place only."""
+        return separate_axes(self.program, self.rules, self.kernels.feeds)
+
+    @cached_property
+    def slice(self) -> ProgramGraph:
+        """The tasks at the first place along all separate axes; those at other places exchange tokens alike."""
+        kernels = (
+            replace(kernel, mesh=tuple(1 if axis in cut else n for axis, n in enumerate(kernel.mesh)))
+            for kernel, cut in zip(self.program.kernels, self.separate, strict=True)
+        )
+        return ProgramGraph(replace(self.program, kernels=tuple(kernels)))
 
     @cached_property
     def order(self) -> KernelGraph:
@@ -139,7 +153,7 @@ class TensorPieces(Frozen):
         """Return the pieces of tensors that a program's tasks use."""
         used = {does: defaultdict[str, list[IntArray]](list) for does in ("reads", "writes")}
         grids, words = piece_grids(program.tensor_ports), dict[str, int]()
-        for own, _, pids in tasks_by_class(program):
+        for own, _, pids in program.tasks_by_class:
             for port in own.tensor_ports:
                 name = port.tensor.name
                 pieces = pieces_of(port, pids, grids[name])

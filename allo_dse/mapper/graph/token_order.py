@@ -24,12 +24,14 @@ class ClassOrder(Frozen, eq=False, dict=True):
         own: the tasks.
         first: position of the body's first parameter that is a stream.
         kinds: different orders of operations; `which`: per task, the one it follows.
+        by_place: whether a task's place in the mesh decides its order.
     """
 
     own: ClassTasks
     first: int
     kinds: tuple[Steps, ...]
     which: IntArray
+    by_place: bool = False
 
     @cached_property
     def streams(self) -> IntArray:
@@ -59,7 +61,7 @@ def token_orders(classes: Iterable[ClassTasks]) -> tuple[ClassOrder, ...] | None
             return None
         text = Body(body.symbol, body.mlir)
         kinds: Sequence[Steps] | None = static_steps(text)
-        which = np.zeros(len(own.tasks), np.int64)
+        which, by_place = np.zeros(len(own.tasks), np.int64), kinds is None
         if kinds is None:
             numbers = [dict(enumerate(pid)) for pid in zip(*(axis.tolist() for axis in own.pid), strict=True)]
             steps = static_steps(text, numbers)
@@ -68,7 +70,7 @@ def token_orders(classes: Iterable[ClassTasks]) -> tuple[ClassOrder, ...] | None
             number = {of_task: at for at, of_task in enumerate(dict.fromkeys(steps))}
             kinds, which = tuple(number), np.array([number[of_task] for of_task in steps], np.int64)
         first = len(own.pid) + len(own.tiles) + len(own.task_class.state) + len(own.task_class.externals)
-        found.append(ClassOrder(own, first, tuple(kinds), which))
+        found.append(ClassOrder(own, first, tuple(kinds), which, by_place))
     return tuple(found)
 
 

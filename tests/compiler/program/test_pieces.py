@@ -12,7 +12,6 @@ from allo_dse.backends.fpga.evaluator import FpgaBounds, FpgaSimulator
 from allo_dse.compiler.program.tensors import ends_of, piece_grids, pieces_of
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded
-from allo_dse.mapper.graph.ports import tasks_by_class
 from allo_dse.space.design import Design
 
 install()
@@ -70,7 +69,7 @@ def test_tiles_are_made_of_whole_pieces_each_of_which_is_in_some_tile() -> None:
     program = dse.load_program(whole_first)
     grids = piece_grids(program.tensor_ports)
     assert grids == {"A": (4, 2), "B": (1, 1), "C": (4, 2)}
-    for own, _, pids in tasks_by_class(program):
+    for own, _, pids in program.tasks_by_class:
         for port in own.tensor_ports:
             grid = grids[port.tensor.name]
             first, last = ends_of(port, pids, grid)

@@ -29,18 +29,13 @@ PERIODS = 3
 """A period leaves every FIFO as it found it, or hands on to the next what that one hands on too."""
 
 
-def needed_depths(
-    schedules: Sequence[GroupSchedule], links: Links, known: dict[bytes, NeededDepths] | None = None
-) -> NeededDepths:
+def needed_depths(schedules: Sequence[GroupSchedule], links: Links, known: dict[bytes, NeededDepths]) -> NeededDepths:
     """The smallest depths at which the graph runs, none less than declared; arrays are lowered one after the other.
 
     Args:
         known: what other graphs need, by what their nodes exchange: many folds exchange the same tokens.
     """
-    search, known = _Search.of(schedules, links), {} if known is None else known
-    found = least_depths(search.one_of_alike(), known)
-    # Nodes that wait for each other are reported for the whole graph.
-    return least_depths(search, known) if found.blocked else found
+    return least_depths(_Search.of(schedules, links), known)
 
 
 def is_forest(channels: Iterable[Channel]) -> bool:
@@ -107,35 +102,12 @@ class _Search(Frozen, dict=True):
         declared = {name: depth for (_, _, name), depth in links.depth.items()}
         return _Search(list(numbers), processes, declared, most_tokens)
 
-    def one_of_alike(self) -> _Search:
-        """Return one of the graph's equal parts without common FIFOs, else the whole graph.
-
-        The needs of one such part are the needs of all.
-        """
-        nodes = [(exchange, own) for exchange, own in self.processes if own]  # others never wait
-        sets = DisjointSets[int]()
-        for _, own in nodes:
-            for channel in own:
-                sets.join(own[0], channel)
-        groups = sets.groups()
-        place = {channel: (part, at) for part, own in enumerate(groups) for at, channel in enumerate(own)}
-        parts: list[list[tuple[_Exchange, list[int]]]] = [[] for _ in groups]
-        for exchange, own in nodes:
-            parts[place[own[0]][0]].append((exchange, [place[channel][1] for channel in own]))
-        names = [[self.channels[channel][2] for channel in own] for own in groups]
-        does = [[(exchange.digest, own) for exchange, own in part] for part in parts]
-        if not groups or any((part, own) != (does[0], names[0]) for part, own in zip(does, names, strict=True)):
-            return self
-        channels = [self.channels[n] for n in groups[0]]
-        return replace(self, channels=channels, processes=parts[0])
-
     @property
     def key(self) -> bytes:
         """Key that is equal for graphs whose nodes, in order, exchange the same tokens through equally deep FIFOs."""
-        number: dict[bytes, int] = {}
-        processes = [(number.setdefault(one.digest, len(number)), channels) for one, channels in self.processes]
+        processes = [(one.digest, channels) for one, channels in self.processes]
         names = [name for _, _, name in self.channels]
-        text = repr((list(number), processes, names, list(self.declared.items()), self.most_tokens))
+        text = repr((processes, names, list(self.declared.items()), self.most_tokens))
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     @cached_property
@@ -149,14 +121,9 @@ class _Search(Frozen, dict=True):
 
     def run(self, depth: Mapping[str, int]) -> RunResult:
         depths, initial = slots([depth[name] for _, _, name in self.channels])
-        found = table_engine().rerun(self._network.at(depths, initial), self._last.get("run"))
-        self._last["run"] = found
+        # The next run uses the memory of the last one.
+        found = vars(self)["last"] = table_engine().rerun(self._network.at(depths, initial), vars(self).get("last"))
         return found
-
-    @cached_property
-    def _last(self) -> dict[str, RunResult]:
-        """The last run, whose memory the next one uses."""
-        return {}
 
     def full(self, result: RunResult) -> set[str]:
         return {name for _, (_, _, name) in self._waiting(result, room=True)}
@@ -212,14 +179,21 @@ class MappingView(Frozen, eq=False, dict=True):
         the exchange alone.
         """
         exchange = exchange_depths(self.vmg) or NeededDepths({})
+        part = self if self.vmg.slice is self.vmg else MappingView(self.vmg.slice)
         if exchange.blocked or is_forest(
-            (flow.source, flow.target, flow.stream) for flow in self.declared_links.between
+            (flow.source, flow.target, flow.stream) for flow in part.declared_links.between
         ):
             return exchange
-        channels, deeper = self._declared_channels, exchange.depth
+        held = part._held(exchange.depth)
+        # Nodes that wait for each other are reported for the whole graph.
+        held = self._held(exchange.depth) if held.blocked else held
+        return replace(held, depth={**exchange.depth, **held.depth})
+
+    def _held(self, deeper: Mapping[str, int]) -> NeededDepths:
+        """Depths that tokens need that a core holds while it works, beyond those of the exchange."""
+        channels = self._declared_channels
         channels = replace(channels, depth={c: deeper.get(c[2], depth) for c, depth in channels.depth.items()})
-        held = needed_depths(self.periods, channels, self.vmg.graph.table("needed depths"))
-        return replace(held, depth={**deeper, **held.depth})
+        return needed_depths(self.periods, channels, self.vmg.graph.table("needed depths"))
 
     @cached_property
     def periods(self) -> tuple[GroupSchedule, ...]:
