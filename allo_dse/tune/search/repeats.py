@@ -109,6 +109,8 @@ class Repeating:
             )
             for of in others
         )
+        if apart < 0 and count < 2:  # the first noise estimate may be too small, and no winner is taken from one number
+            return True
         step = math.sqrt(1 / (count * (count + 1)))  # standard deviation of the change of the mean by a repeat
         z = -abs(apart) / step
         normal = NormalDist()
