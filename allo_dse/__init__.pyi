@@ -4,6 +4,7 @@ from .backends.fpga.choices.clock import clock as clock
 from .backends.fpga.choices.schedules import adders as adders
 from .backends.fpga.choices.schedules import dataflow as dataflow
 from .backends.fpga.choices.schedules import interface as interface
+from .backends.fpga.choices.schedules import lanes as lanes
 from .backends.fpga.choices.schedules import memory as memory
 from .backends.fpga.choices.schedules import pack as pack
 from .backends.fpga.choices.schedules import partition as partition

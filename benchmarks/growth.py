@@ -32,7 +32,9 @@ from allo_dse.tune.study import load_studies
 from benchmarks.search_speed import WHERE
 
 PROPOSED = 60
+COMPARED = 20  # those of them with the fewest tasks: most random ones of large sizes have more than can be built
 REPEATS = 3
+LEAST_SECONDS = 1e-4  # less is noise, or nothing to do
 
 HEAD = """
 import allo
@@ -128,6 +130,7 @@ class Steps:
         self.timed("compile", study.first_program)
         self.timed("count", study.space.count, 20_000)
         designs = self.timed("propose", _proposed, study)
+        designs = sorted(designs, key=lambda design: design.program.vmg.task_count)[:COMPARED]
         self.timed("fold", lambda: [design.vmg.edges for design in designs])
         self.timed("check", lambda: [study.check(design) for design in designs])
         evaluator = study.make_evaluator()
@@ -158,13 +161,15 @@ def _random(random: np.random.Generator) -> Callable[[str, Gene], int]:
 
 
 def exponents(series: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
-    """Return the slope of each step over the larger half of the sizes."""
+    """Return the slope of each step over the larger half of the sizes, of those at which there was work for it."""
     sizes = sorted(series)[-max(2, (len(series) + 1) // 2) :]
-    logs = np.log(sizes)
-    return {
-        name: float(np.polyfit(logs, np.log([max(series[size][name], 1e-6) for size in sizes]), 1)[0])
-        for name in next(iter(series.values()))
-    }
+    found = {}
+    for name in next(iter(series.values())):
+        known = [size for size in sizes if series[size][name] > LEAST_SECONDS]
+        if len(known) > 1:
+            logs = np.log(known), np.log([series[size][name] for size in known])
+            found[name] = float(np.polyfit(*logs, 1)[0])
+    return found
 
 
 def main() -> None:

@@ -30,7 +30,8 @@ def run_status(table: RunTable, pid: int | None) -> JsonObject:
     reasons = Counter(filter(None, _texts(table, "reason")))
     proposed = len(table) + len(table.ruled_out)
     at = table.numbers("at")
-    last = _log_age(table)
+    log = table.path / LOG
+    last = max(0.0, time.time() - log.stat().st_mtime) if log.exists() else None
     volume = float(table.hypervolume[-1]) if len(table.hypervolume) else math.nan
     return {
         "study": table.facts.study,
@@ -114,11 +115,6 @@ def _pace(at: Any) -> float | None:
     recent = at[-RECENT:]
     span = float(recent[-1] - recent[0]) if len(recent) > 1 else 0.0
     return (len(recent) - 1) / span if span > 0 else None
-
-
-def _log_age(table: RunTable) -> float | None:
-    path = table.path / LOG
-    return max(0.0, time.time() - path.stat().st_mtime) if path.exists() else None
 
 
 def print_design(table: RunTable, row: int, to: Console) -> None:

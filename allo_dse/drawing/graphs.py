@@ -232,7 +232,11 @@ def vmg_svg(vmg: VMG) -> str:
     canvas.text(_LEFT, 24, _title(vmg), size=15, bold=True)
     canvas.text(_LEFT, 42, _subtitle(vmg, summary), faint=True)
     colors = styles(flow.array for flow in summary.flows)
-    width = max(_box_width(box) for box in summary.boxes)
+    widest = (
+        max(text_width(box.name, 12) * BOLD, *(text_width(line, 10) for line in box.lines), 60.0)
+        for box in summary.boxes
+    )
+    width = min(230.0, max(widest)) + 2 * _PAD + 1
     height = max(2 * _PAD + _LINE * (1 + len(box.lines)) for box in summary.boxes)
     texts = [amount([flow]) for flow in summary.flows]
     roomy = len(summary.boxes) <= _FEW and 0 < len(texts) <= MOST_LABELS
@@ -267,11 +271,6 @@ def _subtitle(vmg: VMG, summary: Summary) -> str:
 def _legend(name: str, flows: Sequence[Flow]) -> str:
     own = [flow for flow in flows if flow.array == name]
     return f"{name}: {amount(own)}"
-
-
-def _box_width(box: Box) -> float:
-    widest = max(text_width(box.name, 12) * BOLD, *(text_width(line, 10) for line in box.lines), 60.0)
-    return min(230.0, widest) + 2 * _PAD + 1
 
 
 def _draw_box(canvas: Canvas, box: Box, x: float, y: float, width: float, height: float) -> None:

@@ -18,7 +18,6 @@ from allo_dse.common.records import Frozen, once
 from allo_dse.compiler.program.tensors import IntArray, SourceLocation
 from allo_dse.mapper.fold.node_edges import FoldFifos, edge_fifos
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph.token_order import ClassOrder, count_tokens, exchange_table
 from allo_dse.mapper.graph_algorithms import DisjointSets
 from allo_dse.mapper.violation import Violation
@@ -60,12 +59,7 @@ def exchange_depths(vmg: VMG, depths: Mapping[str, int] | None = None) -> Needed
     orders = part.graph.token_orders
     if orders is None:
         return None
-    return least_depths(TokenExchange(part, orders, depths or {}), part.graph.once(known_depths))
-
-
-def known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
-    """Start the table of depths by exchange, as `ProgramGraph.once` keeps it."""
-    return {}
+    return least_depths(TokenExchange(part, orders, depths or {}), part.graph.table("depths"))
 
 
 def least_depths(search: DepthSearch, known: dict[bytes, NeededDepths]) -> NeededDepths:

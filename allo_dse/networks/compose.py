@@ -162,6 +162,13 @@ class Composition:
         return sum(calls) + len(calls) * self.fronts.launches.configuring_us(self.fronts.target, runtime)
 
     @property
+    def calls(self) -> Calls:
+        """The times of the host program, for which the array stays configured if all its calls are of one program."""
+        calls = _calls(self.fronts, self.runtime)
+        is_one = len({run.design for launch in self.launches for run in launch.runs}) == 1
+        return replace(calls, between_us=0.0) if calls.alone and is_one else calls
+
+    @property
     def overdue(self) -> str:
         """A warning about the longest call, where the device's driver does not let it end."""
         calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
@@ -295,18 +302,21 @@ class Composition:
         The causes are reconfigurations, the host's part of calls, operators on the host, and rearrangements. Other time
         counts for the busiest resource of a running operator: of several, the one that ends last.
         """
-        runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
-        calls = _calls(self.fronts, self.runtime)
-        configured = len({(run.call, n.number) for n in self.launches for run in n.runs}) - (not calls.alone)
-        parts = {HOST: len({run.call for run in runs}) * calls.call_us, WAITING: max(0, configured) * calls.between_us}
-        if calls.more_us > 0:
-            parts[WAITING] = self.configuring_us
-        done = 0.0
-        for run in runs:
+        runs = [(run, launch.number) for launch in self.launches for run in launch.runs]
+        calls, parts = self.calls, {HOST: 0.0, WAITING: 0.0}
+        done, call, launch = 0.0, -1, -1
+        for run, number in sorted(runs, key=lambda one: one[0].start_us):
+            idle, is_new = max(0.0, run.start_us - done), run.call != call
+            called_us = min(idle, calls.call_us) if is_new else 0.0
+            parts[HOST] += called_us
+            if calls.alone if is_new else number != launch:
+                parts[WAITING] += min(idle - called_us, calls.between_us)
             alone = max(0.0, run.end_us - max(done, run.start_us))
             for name, share in run.spent.items():
                 parts[name] = parts.get(name, 0.0) + alone * share
-            done = max(done, run.end_us)
+            done, call, launch = max(done, run.end_us), run.call, number
+        if calls.more_us > 0:
+            parts[WAITING] = self.configuring_us
         rest = max(0.0, self.latency_us - sum(parts.values()))
         parts["operators on the host"] = min(rest, sum(self.host_us.values()))
         parts["layouts"] = rest - parts["operators on the host"]
@@ -426,10 +436,10 @@ def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, optio
         length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
         launches = _launches(fronts, problem, made[-1], calls.more_us)
         found = Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
-        if not calls.alone:
-            return found
-        launches, length = in_turn(found.network, launches, calls, found.moves_us)
-        return replace(found, launches=launches, latency_us=length)
+        launches, in_turn_us = in_turn(found.network, launches, found.calls, found.moves_us)
+        if calls.alone:
+            length, bound = in_turn_us, min(bound, in_turn_us)
+        return replace(found, launches=launches, latency_us=length, bound_us=bound)
 
     return composed() if accuracy is None else fastest_within(accuracy, composed(), composed)
 

@@ -26,13 +26,12 @@ from allo_dse.eval.backend import target as target_of
 from allo_dse.eval.evaluator import full_name
 from allo_dse.eval.launches import Launches
 from allo_dse.tune.results.best import BestDesign
-from allo_dse.tune.results.result import Result
 from allo_dse.tune.search.budget import SIGNALS, StepLeft
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
-from .network import Host, Network, Operator, fused_operators, single_operators, with_hosts
+from .network import Host, Network, Operator, fused_operators, single_operators, with_hosts, with_rows
 from .operators.execute import Work, loaded
 
 TRIALS = 60
@@ -65,7 +64,6 @@ class Point(Frozen):
     columns: int
     cores: int
     latency_us: float
-    local_memory_bytes: int
     dram_bytes: int
     bound: Mapping[str, float]
     proved: bool
@@ -137,6 +135,8 @@ def search_fronts(
         if not own:
             raise StudyError(f"network {network.name!r} has no {what}", hint=f"`Network.{how}` gives it some")
     found = Device.of(device)
+    if launches_of(found).linked:
+        network = with_rows(network)
     built_by = target_of(target, found)
     options = SearchOptions(Path(cache), trials, built_by.name, seed)
     points: dict[str, tuple[Point, ...]] = {}
@@ -245,8 +245,16 @@ def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Ite
         place = options.cache / f"{key}-{part.key[:12]}-{asked}-{options.target}-{own.trials}-{options.seed}"
         if whole:
             yield from _front(study, launches, place, own)
-        elif (point := _point(study, columns, launches.columns, place, own)) is not None:
-            yield point
+            continue
+        try:
+            (best, *_), proved = _searched(study, place, own)
+        except RunDirectoryError:
+            raise
+        except StudyError:
+            if columns < launches.columns:
+                continue  # the operator needs more columns
+            raise
+        yield _point_of(best, columns, proved)
 
 
 def _front(study: Study, launches: Launches, place: Path, options: SearchOptions) -> Iterator[Point]:
@@ -264,7 +272,6 @@ def _point_of(design: BestDesign, columns: int, proved: bool, resources: Iterabl
         columns=columns,
         cores=int(metrics["pe_count"]),
         latency_us=float(metrics["latency_us"]),
-        local_memory_bytes=int(metrics.get("local_memory_bytes", 0)),
         dram_bytes=int(metrics["dram_bytes"]),
         bound=dict(metrics["bound"]),
         proved=proved,
@@ -296,7 +303,17 @@ def _searched(study: Study, place: Path, options: SearchOptions) -> tuple[list[B
     """
     found = _kept(study, place / KEPT)
     if found is None:
-        result = _run(study, place, options)
+        result = study.run(
+            options.trials,
+            seed=options.seed,
+            run_dir=place,
+            progress="quiet",
+            verify=False,
+            export=False,
+            cache=False,
+        )
+        if result.stopped in SIGNALS.values():
+            raise StepLeft(result.stopped)
         try:
             designs = [one.record for one in result.front]
             found = Kept(result.stopped == "exhausted", designs, result.best().near)
@@ -317,31 +334,3 @@ def _kept(study: Study, path: Path) -> Kept | None:
     except (OSError, msgspec.DecodeError, StudyError):
         return None
     return found
-
-
-def _run(study: Study, place: Path, options: SearchOptions) -> Result:
-    result = study.run(
-        options.trials,
-        seed=options.seed,
-        run_dir=place,
-        progress="quiet",
-        verify=False,
-        export=False,
-        cache=False,
-    )
-    if result.stopped in SIGNALS.values():
-        raise StepLeft(result.stopped)
-    return result
-
-
-def _point(study: Study, columns: int, whole: int, place: Path, options: SearchOptions) -> Point | None:
-    """Return the fastest design of a study; None if none fits fewer columns than the whole array's."""
-    try:
-        (best, *_), proved = _searched(study, place, options)
-    except RunDirectoryError:
-        raise
-    except StudyError:
-        if columns < whole:
-            return None  # the operator needs more columns
-        raise
-    return _point_of(best, columns, proved)

@@ -110,7 +110,9 @@ def in_order(network: Network, launches: Sequence[Launch]) -> Iterator[tuple[Ste
 def in_turn(
     network: Network, launches: Sequence[Launch], calls: Calls, moves: Mapping[str, float]
 ) -> tuple[tuple[Launch, ...], float]:
-    """Return the launches as a driver runs them, one step after another, and the time of the whole.
+    """Return the launches as a driver calls them, and the time of the whole, one step after another.
+
+    Launches with several programs keep their times.
 
     Args:
         moves: time of each step that no program does, by its name.
@@ -124,13 +126,14 @@ def in_turn(
             clock += moves[step.name]
             ready[step.output] = needed + bool(needed and moves[step.name])
             continue
-        if needed > call or not call or not calls.call_us:
+        if needed > call or not call or (calls.alone and not calls.call_us):
             clock, call, launch = clock + calls.call_us, call + 1, -1
         if number[step.output] != launch:
             clock, launch = clock + calls.between_us, number[step.output]
         begin, clock = clock, clock + run.point.latency_us + calls.more_us
         start_us = begin + max(0.0, calls.more_us)
-        runs[step.output] = replace(run, start_us=start_us, end_us=clock, call=call - 1)
+        times = {"start_us": start_us, "end_us": clock} if calls.alone else {}
+        runs[step.output] = replace(run, call=call - 1, **times)
         ready[step.output] = call
     return tuple(replace(one, runs=tuple(runs[run.step.output] for run in one.runs)) for one in launches), clock
 

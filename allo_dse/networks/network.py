@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, zip_longest
@@ -46,7 +47,7 @@ from .operators.execute import (
     reference_of,
     run_program,
 )
-from .operators.products import fused_work
+from .operators.products import fused_work, gemm_work
 
 Array = NDArray[np.generic]
 Arrays = dict[str, Array]
@@ -475,6 +476,25 @@ def _by_host(step: Step) -> Step:
     flops = 2.0 * math.prod(writes[0].shape) * depth if isinstance(depth, int) else float(elements)
     work = Host(step.work.kind, Reference(step.work), flops=flops, bytes=4 * elements)
     return replace(step, work=work, others=())
+
+
+def with_rows(network: Network) -> Network:
+    """Return the network in which known matrices are turned for products with vectors.
+
+    A row times the turned matrix sums neighbours in DRAM at once, which a matrix times a vector does not.
+    """
+    steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
+    for step in network.steps:
+        if isinstance(step.work, Work) and step.work.kind == "gemv" and step.inputs[0] in network.constants:
+            matrix, vector = step.inputs
+            turned, (rows, depth) = f"{matrix}.turned", interface(loaded(step.work))[0][0].shape
+            with suppress(StudyError):  # of sizes without tiles
+                work = gemm_work(1, rows, depth, step.work.params["Ty"])
+                constants[turned] = np.ascontiguousarray(constants[matrix].reshape(rows, depth).T)
+                shapes[turned] = (depth, rows)
+                step = replace(step, work=work, inputs=(vector, turned))
+        steps.append(step)
+    return replace(network, steps=steps, constants=constants, shapes=shapes)
 
 
 # Fusion of neighbouring steps into one program, which keeps the tensors between them out of DRAM.

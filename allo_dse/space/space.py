@@ -59,7 +59,8 @@ class Space:
         self.choices = tuple(choices)
         self.genes: dict[str, Gene] = {}
         for position, choice in enumerate(self.choices):
-            before, after = (_writes(some) for some in (self.choices[:position], self.choices[position:]))
+            parts = (self.choices[:position], self.choices[position:])
+            before, after = (frozenset[str]().union(*(one.writes for one in part)) for part in parts)
             if late := choice.reads & after - before:
                 raise StudyError(
                     f"{type(choice).__name__} depends on {', '.join(sorted(late))}, which is decided after it",
@@ -198,11 +199,6 @@ class Space:
     @cached_property
     def fingerprint(self) -> str:
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _writes(choices: Sequence[Choice]) -> frozenset[str]:
-    """Return the fields that some choices decide."""
-    return frozenset[str]().union(*(choice.writes for choice in choices))
 
 
 def _clearly_more(probes: int, about: float, error: float, limit: float) -> bool:

@@ -160,7 +160,10 @@ def load_studies(path: str | Path, settings: Mapping[str, str] | None = None) ->
             f"{file} defines no study",
             hint="assign a Study to a variable, or write `def study(...) -> Study:` that returns one",
         )
-    _refuse_twins(studies, file)
+    names = [study.name for study in studies]
+    for name in names:
+        if names.count(name) > 1:
+            raise StudyError(f"{file} defines two studies named {name!r}", hint="results are kept by name: rename one")
     return studies
 
 
@@ -337,10 +340,3 @@ def _convert_setting(parameter: inspect.Parameter, text: str) -> Any:
         return _CONVERT.get(name, str)(text)
     except (ValueError, KeyError):
         raise StudyError(f"--set {parameter.name}={text}: not a {name}") from None
-
-
-def _refuse_twins(studies: Sequence[Study], file: Path) -> None:
-    names = [study.name for study in studies]
-    for name in names:
-        if names.count(name) > 1:
-            raise StudyError(f"{file} defines two studies named {name!r}", hint="results are kept by name: rename one")

@@ -64,7 +64,7 @@ class FpgaBounds:
             SimulationError: where control depends on data.
         """
         device, nodes = FpgaDevice.of(design.device), design.fold.node_count
-        shared = SharedCosts.of(design.program.vmg.graph, device)
+        shared = design.program.vmg.graph.once(SharedCosts, device)
         times, mapping = self._of(shared), FpgaMapping.of(design) if level else None
         scheduled = mapping.scheduled if mapping else shared.scheduled(design.schedule)
         copies = times.copies(scheduled)

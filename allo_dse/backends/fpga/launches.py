@@ -18,13 +18,16 @@ from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
 from .bound_times import Passage, passages
-from .choices.schedules import ScheduleParameter, memory, pack
+from .choices.schedules import ScheduleParameter, lanes, memory, pack
 from .cost.memory import fifo_resources
 from .mapping import FpgaMapping
 
 FLOATS = {("bfloat", 16), ("float", 32)}
 """Kinds and bits of types that streams carry."""
 TABLE_BITS = 32
+WORD_LANES = (2, 8, 32)
+LANE_COUNTS = (1, 2, 4, 8, 16, 32)
+"""Elements that operations on tiles compute at once; 32 narrow floats are as wide as an AXI port."""
 TOKEN_CYCLES = 3
 """Cycles to learn that a tile has arrived, in a loop that is not pipelined: its condition, a table and a FIFO."""
 
@@ -83,12 +86,17 @@ class FpgaLaunches(Launches):
 def in_dram(program: Program) -> list[ScheduleParameter]:
     """Tensors that tasks cut into tiles stay in DRAM; what all share is copied once, such as the weights of a norm.
 
-    Two elements of a tile move in a cycle, as many as a memory has ports.
+    Two elements of a tile move in a cycle, as many as a memory has ports; of the largest tensor, such as the
+    weights of a product, more if operations on tiles compute several at once, whose arrays have banks.
     """
     ports = [port for own in program.task_classes for port in own.tensor_ports]
     cut = {p.tensor.name: p.tensor for p in ports if any(map(p.tile.depends_on, range(len(p.tile.matrix[0]))))}
-    packed = [pack(name, [2 * tensor.dtype.bits]) for name, tensor in cut.items()]
-    return [*(memory(name, ["dram"]) for name in cut), *packed]
+    sizes = {name: math.prod(tensor.shape) for name, tensor in cut.items()}
+    packed = []
+    for name, tensor in cut.items():
+        is_largest = all(sizes[name] > size for other, size in sizes.items() if other != name)
+        packed.append(pack(name, [n * tensor.dtype.bits for n in (WORD_LANES if is_largest else WORD_LANES[:1])]))
+    return [*(memory(name, ["dram"]) for name in cut), *packed, lanes(LANE_COUNTS)]
 
 
 def lag_cycles(device: FpgaDevice, written: Passage, read: Passage) -> int:

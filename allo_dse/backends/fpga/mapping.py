@@ -155,7 +155,7 @@ class FpgaMapping:
     @cached_property
     def shared(self) -> SharedCosts:
         """Costs shared by all designs of the program."""
-        return SharedCosts.of(self.vmg.graph, self.device)
+        return self.vmg.graph.once(SharedCosts, self.device)
 
     @cached_property
     def scheduled(self) -> Scheduled:

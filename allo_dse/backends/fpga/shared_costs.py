@@ -1,6 +1,6 @@
 """Costs shared by all folds of a program on an FPGA, under one schedule or under any.
 
-shared = SharedCosts.of(graph, device)      # one for a program and a device
+shared = graph.once(SharedCosts, device)    # one for a program and a device
 shared.scheduled(schedule).tensors          # how tensors reach designs with that schedule
 """
 
@@ -21,6 +21,8 @@ from allo_dse.compiler.program.compiled import (
     TaskClass,
     is_region,
     kept_in_common,
+    lanes_in,
+    lanes_of,
     of_region,
 )
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort
@@ -154,11 +156,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
     _fifos: dict[Fifos, Resources] = field(default_factory=dict)
     _processing: dict[Hashable, Processing] = field(default_factory=dict)
     _alike: dict[int, tuple[AlikeTasks, ...]] = field(default_factory=dict)
-
-    @staticmethod
-    def of(graph: ProgramGraph, device: FpgaDevice) -> SharedCosts:
-        """Return the shared costs of a program's graph, which keeps them."""
-        return graph.once(SharedCosts, device)
 
     def scheduled(self, schedule: tuple[Directive, ...], rates: Mapping[str, float] | None = None) -> Scheduled:
         """Return the costs shared by all designs with one schedule.
@@ -297,7 +294,7 @@ class Scheduled(Frozen, eq=False, dict=True):
         """
         key = (task_class.kernel, task_class.name, pid, run)
         if key not in self.costs:
-            costs = self._shared.graph.once(_class_costs)
+            costs = self._shared.graph.table("class costs")
             own = once(costs, frozenset(self.edged.streams), lambda: ClassCosts(self.edged.program))
             self.costs[key] = own.of(self.edged_class(task_class), self.device, self.schedule, pid, run)
         return self.costs[key]
@@ -325,6 +322,10 @@ class Scheduled(Frozen, eq=False, dict=True):
         said = str(options.get("place", {}).get("memory"))
         bits = min(int(options.get("pack", {}).get("bits", tensor.dtype.bits)), self.device.external.port_bits)
         splits = {axis: n for d in about if d.kind == "partition" for axis, n in d.banks(tensor.shape).items()}
+        splits.setdefault(
+            len(tensor.shape) - 1,
+            lanes_of(lanes_in((*self.program.schedule, *self.schedule)), self._shared.rows[tensor.name]),
+        )
         per_port = self.device.external.port_gb_s / self.device.clock_ghz * BITS_PER_BYTE / tensor.dtype.bits
         if tensor.name in self.edged.streams:
             return "stream", self.rates.get(tensor.name, min(1.0, per_port)), 1
@@ -427,8 +428,3 @@ class Scheduled(Frozen, eq=False, dict=True):
         copied = port.tensor.name not in self.onchip
         # Results that stay on the chip are in the memory of whoever reads them.
         return (port, copied and port.reads) if copied or port.reads else 0
-
-
-def _class_costs(graph: ProgramGraph) -> dict[frozenset[str], ClassCosts]:
-    """Start the table of costs by the tensors that stream at the edge, as `ProgramGraph.once` keeps it."""
-    return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import msgpack
@@ -18,7 +18,6 @@ from allo_dse.eval.evaluator import Bounds, Metrics
 from allo_dse.mapper.fold.fold import JointFold, MeshFold
 from allo_dse.mapper.fold.fold_space import Layout
 from allo_dse.mapper.graph.kernel_graph import node_sets
-from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
@@ -27,7 +26,7 @@ from allo_dse.space.design import Design, Draft
 from .costs import ANYTHING, TICKS_PER_CYCLE, ProgramWork, blocks_of, host_us, macs_of, peak_of
 from .mapping import NpuMapping
 from .movement.movement import Transport
-from .movement.periods import GroupSchedule, PortSchedule
+from .movement.periods import GroupSchedule
 from .movement.streams import Links
 from .network import build_npu_network, is_paged, ports_of_nodes, timed_flows
 
@@ -179,7 +178,9 @@ class _Plan:
         self._waits = [{"in": 0, "out": 0} for _ in ports]
         for flow, _, _, ticks, _ in self._moved:
             for node, port in zip(flow.nodes, flow.ports, strict=True):
-                if _is_waited_for(ports[node][port]):
+                used = ports[node][port]
+                # The first task of a block takes a tile of the port, or the last one gives one away.
+                if used.first[0] if used.key[1] == "in" else used.first[-1] and used.steady[-1]:
                     own = self._waits[node]
                     own[flow.direction] = max(own[flow.direction], ticks.shim + ticks.channel)
 
@@ -204,13 +205,6 @@ class _Plan:
             longest = max(longest, computed + max(sum(own.values()) for own in self._waits[node:last]))
             node = last
         return longest
-
-
-def _is_waited_for(schedule: PortSchedule) -> bool:
-    """Return whether the first task of a block takes a tile of the port, or the last one gives one away."""
-    if schedule.key[1] == "in":
-        return bool(schedule.first[0])
-    return bool(schedule.first[-1] and schedule.steady[-1])
 
 
 # Key of a design's network: designs of a program with equal keys take the same time, and only one is simulated.
@@ -307,18 +301,13 @@ class NpuSimulator:
         """
         view, device = NpuMapping.of(design).view, NpuDevice.of(design.device)
         array = network_key(design.program, view.periods, view.channels, transport, device)
-        known = design.vmg.graph.once(_times)
+        known = design.vmg.graph.table("simulated times")
         blocks = []
         for periods, times in blocks_of(view.periods[0].periods, transport, device.board):
             key = array, periods
             timed = known.get(key) or keep(known, key, _simulated(design, transport, periods), MOST_SMALL_KEPT)
             blocks.append(_Block(periods, times, timed))
         return _metrics(design, view.periods, transport, blocks)
-
-
-def _times(graph: ProgramGraph) -> dict[Hashable, _Timed]:
-    """Start the table of simulated times by network, as `ProgramGraph.once` keeps it."""
-    return {}
 
 
 def _simulated(design: Design, transport: Transport, periods: int) -> _Timed:

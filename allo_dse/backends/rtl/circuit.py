@@ -48,12 +48,9 @@ def index_width(function: ir.OpView, mesh: tuple[int, ...]) -> int:
         elif len(op.results) == 1 and _is_index(op.results[0]):
             known[_name(op.results[0])] = _interval(op, known)
     values = [known.get(_name(v), _ANY) for op in find(function, lambda _: True) for v in _indices(op)]
-    sizes = [(0, math.prod(ir.MemRefType(v.type).shape)) for op in find(function, _touches) for v in _arrays(op)]
+    touching = find(function, {"memref.load", "memref.store"}.__contains__)
+    sizes = [(0, math.prod(ir.MemRefType(v.type).shape)) for op in touching for v in _arrays(op)]
     return max([2, *(_bits(interval) for interval in values + sizes)])
-
-
-def _touches(name: str) -> bool:
-    return name in ("memref.load", "memref.store")
 
 
 def _arrays(op: ir.Operation) -> list[ir.Value]:

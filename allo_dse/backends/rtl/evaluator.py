@@ -418,7 +418,8 @@ def run_circuit(
     with tempfile.TemporaryDirectory(prefix="allo-dse-rtl-") as directory:
         path = Path(directory)
         for tensor, values in tensors.items():
-            (path / f"{tensor}.in").write_text(_hex(values, circuit.tensors[tensor][0]))
+            mask = (1 << circuit.tensors[tensor][0]) - 1
+            (path / f"{tensor}.in").write_text("".join(f"{int(value) & mask:x}\n" for value in values))
         design = [Path(__file__).with_name("stream.sv").read_text()]
         verilog = kernels_verilog([kernel.mlir for kernel in circuit.kernels])
         for number, (kernel, text) in enumerate(zip(circuit.kernels, verilog, strict=True)):
@@ -460,11 +461,6 @@ def _parse(circuit: Circuit, output: str) -> RtlResult:
     if cycles < 0:
         raise RtlError(f"the simulator said nothing of the end: {output[-300:]}", hint="this is a fault of allo-dse")
     return RtlResult(finished, cycles, tuple(waiting), peak)
-
-
-def _hex(values: NDArray[np.object_], width: int) -> str:
-    mask = (1 << width) - 1
-    return "\n".join(f"{int(value) & mask:x}" for value in values) + "\n"
 
 
 def _memory_words(text: str) -> list[int]:

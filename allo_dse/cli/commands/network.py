@@ -127,18 +127,18 @@ def _show(composition: Composition) -> None:
     facts = {
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "by cause": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
-        **({} if resources else {"simulated": _simulated(composition)}),
-        **({} if resources or not composition.launches else {"runtime": _runtime(composition)}),
-        **({"driver": composition.overdue} if composition.overdue else {}),
-        **({"streams": composition.streamed} if composition.streamed else {}),
-        **({"on the host": _host(composition)} if composition.host_us else {}),
-        **({"strided": composition.strided} if composition.strided else {}),
-        **({"widened": f"narrower in the model: operands of {', '.join(own)}"} if (own := composition.widened) else {}),
+        "simulated": "" if resources else _simulated(composition),
+        "runtime": "" if resources or not composition.launches else _runtime(composition),
+        "driver": composition.overdue,
+        "streams": composition.streamed,
+        "on the host": _host(composition) if composition.host_us else "",
+        "strided": composition.strided,
+        "widened": f"narrower in the model: operands of {', '.join(own)}" if (own := composition.widened) else "",
         "rate": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
-        **({"accuracy": composition.in_words} if types else {}),
+        "accuracy": composition.in_words if types else "",
         "proved": composition.certificate,
     }
-    print_facts(facts, to)
+    print_facts({name: text for name, text in facts.items() if text}, to)
 
 
 def _simulated(composition: Composition) -> str:

@@ -155,7 +155,9 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
     """
     text = str(module)
     if "bf16" in text:
-        module = ir.Module.parse(_with_bits(text), module.context)
+        # 16-bit integers in place of numbers
+        text = _CONSTANT.sub(lambda found: _NUMBER.sub(_bits, found[0]), text)
+        module = ir.Module.parse(_BF16.sub("i16", text), module.context)
     if not optimize:
         leave_as_it_is(module)
     # Without a layout, sizes are computed before the engine names the machine: an array of 72-bit integers would have
@@ -175,11 +177,6 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
 _BF16 = re.compile(r"(?:(?<![@%\w.])|(?<=\dx))bf16\b")
 _CONSTANT = re.compile(r"(?<=constant\()(\S+)(?= : bf16\))|(?<=dense<)([^>\"]+)(?=> : tensor<[0-9x]*bf16>)")
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+0-9.eE]+")
-
-
-def _with_bits(text: str) -> str:
-    """A module of the llvm dialect with 16-bit integers in place of numbers in bf16."""
-    return _BF16.sub("i16", _CONSTANT.sub(lambda found: _NUMBER.sub(_bits, found[0]), text))
 
 
 def _bits(number: re.Match[str]) -> str:

@@ -543,20 +543,19 @@ def _elementwise(code: TileCode) -> None:
 
 
 def _matmul(code: TileCode) -> None:
-    """Row by row: each element of A scales a row of B, so that the innermost loop is contiguous and vectorises."""
+    """Sum products of a column of A and a row of B: the innermost loop is contiguous and vectorises, and an element of
+    the result is not updated again before all others are."""
     task, target = code.task, code.target
     a, b = code.tiles
     (m, k), n = a.shape, b.shape[1]
     zero = task.number(0, code.work)
-    with code.loops(m) as (i,):
+    with code.loops(m, n) as where:
+        store(task, zero, target, where)
+    with code.loops(k, m) as (p, i):
+        left = code.factor(a, i, p)
         with code.loops(n) as (j,):
-            store(task, zero, target, (i, j))
-        with code.loops(k) as (p,):
-            left = code.factor(a, i, p)
-            with code.loops(n) as (j,):
-                product = left * code.factor(b, p, j)
-                total = code.number(load(task, target, (i, j))) + product
-                store(task, total.scalar, target, (i, j))
+            total = code.number(load(task, target, (i, j))) + left * code.factor(b, p, j)
+            store(task, total.scalar, target, (i, j))
 
 
 def _transpose(code: TileCode) -> None:

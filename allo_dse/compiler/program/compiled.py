@@ -376,6 +376,9 @@ class Decisions(Frozen):
 
 ADDERS = "adders"
 """The kind of directives about the operators of floating-point sums; they are about the whole program."""
+LANES = "lanes"
+"""The kind of directives about operations on tiles: a kernel, or the whole program, computes so many elements at once,
+neighbours in the last dimension, along which its arrays have as many banks."""
 DATAFLOW, STREAM = "dataflow", "stream"
 """The kinds of directives about concurrent nests: their function or loop, and the arrays that are FIFOs."""
 
@@ -386,7 +389,8 @@ class Directive:
     """A customization of a schedule: attributes that cost models and code generators read; results do not change.
 
     Attributes:
-        kind: "partition", "pipeline", "unroll", "dataflow" or "stream"; for FPGAs also "place", "pack" and "adders".
+        kind: "partition", "pipeline", "unroll", "dataflow" or "stream"; for FPGAs also "place", "pack", "adders" and
+            "lanes".
         scope: the region or kernel of the array or loop.
         name: the array or loop.
         options: for "partition" `dim` (1-based; 0: all), `factor` (0: as many banks as elements), `partition_type`
@@ -417,6 +421,17 @@ class Directive:
     def _text(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return f"{self.kind}({self.scope}:{self.name}, {options})"
+
+
+def lanes_in(directives: Sequence[Directive]) -> int:
+    """Return how many elements operations on tiles compute at once; the last directive counts."""
+    return next((int(d.options["factor"]) for d in reversed(directives) if d.kind == LANES), 1)
+
+
+def lanes_of(factor: int, extent: int) -> int:
+    """Return how many of the elements of a dimension, or rounds of a loop, are computed at once; never all."""
+    lanes = math.gcd(factor, extent)
+    return lanes if lanes < extent else max(1, lanes // 2)
 
 
 def stream_depth(directive: Directive) -> int:

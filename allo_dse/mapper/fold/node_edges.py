@@ -103,13 +103,13 @@ def edge_fifos(
         return np.arange(len(edges)), np.arange(len(edges))
     source, target = node_of_task[edges.source], node_of_task[edges.target]
     put_place, get_place, single = graph.once(_places)
-    order = np.lexsort((put_place[edges.stream], position[edges.source], edges.array, target, source))
+    order = np.lexsort((put_place, position[edges.source], edges.array, target, source))
     key = np.stack([source, target, edges.array], axis=1)[order]
     new = np.concatenate(([True], (key[1:] != key[:-1]).any(axis=1)))
-    consumed, taken = position[edges.target][order], get_place[edges.stream][order]
+    consumed, taken = position[edges.target][order], get_place[order]
     later = (np.diff(consumed) > 0) | ((np.diff(consumed) == 0) & (np.diff(taken) > 0))
     same_task = (np.diff(edges.source[order]) == 0) | (np.diff(edges.target[order]) == 0)
-    one_by_one = single[edges.stream][order]
+    one_by_one = single[order]
     mixed = same_task & ~(one_by_one[1:] & one_by_one[:-1])
     # In the order of puts: one FIFO serves them if gets come in the same order. Any pair out of order splits its set.
     out_of_turn = np.concatenate(([False], (~later | mixed) & ~new[1:]))
@@ -162,20 +162,22 @@ def _joined(graph: ProgramGraph, streams: IntArray, of_edge: IntArray, inside: B
 
 
 def _places(graph: ProgramGraph) -> tuple[IntArray, IntArray, BoolArray]:
-    """Per stream: its place among the ports of the task that puts to it, and among those of the one that gets from it.
+    """Per edge: its stream's place among the ports of the task that puts to it, and among those of the one that gets.
 
     Also whether it carries exactly one token: the tokens of streams that one task uses come in the order of their ports
     only if each carries one.
     """
     program = graph.program
-    places = np.zeros((2, program.stream_count), np.int64)
-    single = np.ones(program.stream_count, np.bool_)
+    streams, of_edge = np.unique(graph.edges.stream, return_inverse=True)
+    places = np.zeros((2, len(streams)), np.int64)
+    single = np.ones(len(streams), np.bool_)
     for task_class, _, pids in program.tasks_by_class:
         for place, port in enumerate(task_class.stream_ports):
-            streams = program.first_stream[port.stream.name] + port.index.linear(pids)
-            places[int(port.direction == "get"), streams] = place
-            single[streams] &= port.tokens == 1
-    return places[0], places[1], single
+            own = program.first_stream[port.stream.name] + port.index.linear(pids)
+            at = np.searchsorted(streams, own[np.isin(own, streams)])
+            places[int(port.direction == "get"), at] = place
+            single[at] &= port.tokens == 1
+    return places[0][of_edge], places[1][of_edge], single[of_edge]
 
 
 def _tokens(graph: ProgramGraph) -> IntArray:

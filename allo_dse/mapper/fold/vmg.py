@@ -247,14 +247,12 @@ class VMG(Pictured):
         """The nodes' names, by node number."""
         if self.labels:
             return self.labels
-        names = self.graph.names
+        name = self.graph.name_of
         if self.joint is not None:
             first = (task for group in self.groups for task in group.leaves.tasks(0, 1)[:, 0].tolist())
-            return tuple(self.joint_names[names[task]] for task in first)
-        if self.node_count == self.task_count:
-            return tuple(names[task] for group in self.groups for task in group.leaves.tasks()[:, 0].tolist())
+            return tuple(self.joint_names[name(task)] for task in first)
         rows = ((group, row) for group in self.groups for row in _named_leaves(group).tolist())
-        return tuple(node_name(names.__getitem__, group.tree, row) for group, row in rows)
+        return tuple(node_name(name, group.tree, row) for group, row in rows)
 
     def node_name(self, node: int) -> str:
         """The name of one node, without naming the others."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -336,6 +336,10 @@ class Shared:
         if key not in self._made:
             self._made[key] = make(self, *given, **named)
         return cast(Made, self._made[key])
+
+    def table(self, name: str) -> dict[Any, Any]:
+        """Return a table by keys of their own, which is empty at first."""
+        return cast(dict[Any, Any], self._made.setdefault(name, {}))
 
 
 Own = TypeVar("Own", bound=Shared)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +23,10 @@ from .groups import NodeGroup, task_names
 
 MOST_EDGES = 4_000_000
 """More edges than this are not listed: they only arise where stream indices are computed at run time."""
+
+
+FEW_NAMES = 1 << 12
+"""Tasks whose names take no longer to make than those of the nodes of a fold."""
 
 
 class StreamEdges(Frozen):
@@ -58,6 +62,14 @@ class TaskGraph:
     def names(self) -> list[str]:
         """The name of every task, by task id."""
         return task_names(self.program)
+
+    @cached_property
+    def name_of(self) -> Callable[[int], str]:
+        """The name of a task, by its id; all names are made of few tasks, or where two tasks may have one name."""
+        names = [kernel.name for kernel in self.program.kernels]
+        alike = any(name.startswith(f"{other}_") for name in names for other in names)
+        few = self.program.task_count <= FEW_NAMES
+        return self.names.__getitem__ if alike or few else self.program.task_name
 
     @cached_property
     def edges(self) -> StreamEdges:

@@ -272,8 +272,9 @@ def _gemm(builder: Builder, node: Node) -> None:
     a = builder.arranged(np.transpose, a) if node.number("transA", 0) else builder.read(a)
     b = builder.arranged(np.transpose, b) if node.number("transB", 0) else builder.read(b)
     width = builder.net.shapes[b][1]
-    if rest and not _is_row(builder.shape(rest[0]), width):
-        raise builder.refuse(node, f"a bias of {builder.shape(rest[0])}; it must be a row")
+    shape = builder.shape(rest[0]) if rest else (width,)
+    if not math.prod(shape) == width == (1, *shape)[-1]:
+        raise builder.refuse(node, f"a bias of {shape}; it must be a row")
     builder.product(node, a, b, *rest)
 
 
@@ -281,10 +282,6 @@ def _packed(builder: Builder, node: Node) -> None:
     """Convert a product with weights of few bits."""
     a, *bias = node.inputs
     builder.product(node, builder.read(a), node.attributes["weights"], *bias)  # type: ignore[arg-type]
-
-
-def _is_row(shape: Sequence[int], width: int) -> bool:
-    return math.prod(shape) == width == (1, *shape)[-1]
 
 
 def _matmul(builder: Builder, node: Node) -> None:

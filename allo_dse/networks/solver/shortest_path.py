@@ -13,11 +13,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from heapq import heappop, heappush
 from itertools import pairwise
 
 from .problem import ALLOWED, Choice, Problem, Solution, longest
 
-MOST_SETS, MOST_LAUNCHES = 2_000, 100_000
+MOST_SETS, MOST_LAUNCHES = 20_000, 100_000
 """Sets of steps and launches between them that are looked at; a network with more has many branches side by side."""
 Solved = tuple[float, Solution | None]
 """The ticks that a launch takes at least, infinite where its designs do not fit, and the best that is found of it."""
@@ -50,29 +51,35 @@ class ByLaunches:
         return self.problem.before
 
     @cached_property
+    def _before(self) -> list[int]:
+        """The same as bits."""
+        return [sum(1 << step for step in own) for own in self.before]
+
+    @cached_property
     def launches(self) -> dict[int, list[int]] | None:
         """Steps that may be done after one more launch, by those done before, smallest first; None if too many."""
         found: dict[int, list[int]] = {}
-        waiting, count = {0}, 0
+        waiting, known, count = [(0, 0)], {0}, 0
         while waiting:
-            done = min(waiting, key=lambda one: (one.bit_count(), one))
-            waiting.remove(done)
+            _, done = heappop(waiting)
             found[done] = [done | launch for launch in self._next(done)]
             count += len(found[done])
-            waiting.update(found[done])
-            if len(found) + len(waiting) > MOST_SETS or count > MOST_LAUNCHES:
+            for after in set(found[done]) - known:
+                heappush(waiting, (after.bit_count(), after))
+            known.update(found[done])
+            if len(known) > MOST_SETS or count > MOST_LAUNCHES:
                 return None
         return found
 
     def _next(self, done: int) -> Iterator[int]:
         """Yield the sets of steps that one launch may do next, each with its predecessors."""
         seen, waiting = {0}, [0]
-        before = [sum(1 << step for step in own) for own in self.before]
+        left = [(1 << step, needs) for step, needs in enumerate(self._before) if not done >> step & 1]
         while waiting:
             launch = waiting.pop()
-            for step, needs in enumerate(before):
-                more = launch | 1 << step
-                if not (done | launch) >> step & 1 and not needs & ~(done | launch) and more not in seen:
+            for step, needs in left:
+                more = launch | step
+                if not launch & step and not needs & ~(done | launch) and more not in seen:
                     seen.add(more)
                     if self._fits(more):
                         waiting.append(more)

@@ -339,15 +339,11 @@ def to_llvm(module: ir.Module) -> None:
     # Set here because the conversion from func.func drops LLVM's attributes. Without presplitcoroutine, code generation
     # aborts the process. Without noinline, nests and moves would be inlined into their callers.
     for op in module.body.operations:
-        if _is_coroutine(op):
+        entry = list(op.operation.regions[0].blocks)[:1]
+        if any(begin.operation.name == "llvm.intr.coro.begin" for block in entry for begin in block.operations):
             pass_through(op, "presplitcoroutine")
         elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
             pass_through(op, "noinline")
-
-
-def _is_coroutine(op: Op) -> bool:
-    entry = list(op.operation.regions[0].blocks)[:1]
-    return any(begin.operation.name == "llvm.intr.coro.begin" for block in entry for begin in block.operations)
 
 
 def _symbol(op: Op) -> str:

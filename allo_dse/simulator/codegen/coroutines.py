@@ -224,14 +224,6 @@ def _advance(c: Coroutine, e: Emitter, cycles: Word) -> None:
     e.set(c.clock, e.add(e.get(c.clock), cycles))
 
 
-def _cost(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
-    _advance(c, e, e.load(c.costs, site(op, "site")))
-
-
-def _cost_times(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
-    _advance(c, e, e.mul(e.load(c.costs, site(op, "site")), e.from_index(op.operands[0])))
-
-
 def _breathe(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     _yield_at_times(c, e, site(op, "turns"))
 
@@ -246,8 +238,10 @@ def _fault(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
 
 
 _PLAIN_OPS = {
-    "df.cost": _cost,
-    "df.cost_times": _cost_times,
+    "df.cost": lambda c, e, op: _advance(c, e, e.load(c.costs, site(op, "site"))),
+    "df.cost_times": lambda c, e, op: _advance(
+        c, e, e.mul(e.load(c.costs, site(op, "site")), e.from_index(op.operands[0]))
+    ),
     "df.fault": _fault,
     "df.breathe": _breathe,
 }

@@ -59,11 +59,8 @@ def _nests(blocks: Iterable[ir.Block], least: int = 2) -> Iterator[ir.Operation]
                 yield op.operation
             else:
                 for region in op.regions:
-                    yield from _nests(region.blocks, 1 if _breathes(region) else least)
-
-
-def _breathes(region: ir.Region) -> bool:
-    return any(op.operation.name == Breathe.OPERATION_NAME for block in region.blocks for op in block.operations)
+                    inside = {op.operation.name for block in region.blocks for op in block.operations}
+                    yield from _nests(region.blocks, 1 if Breathe.OPERATION_NAME in inside else least)
 
 
 def _outline(module: ir.Module, nest: ir.Operation, name: str) -> tuple[ir.Operation, ir.Operation]:

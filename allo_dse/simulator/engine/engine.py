@@ -142,7 +142,9 @@ class Engine:
             turns = _drive(code, arena, recorder, sampler, extrapolator, watch)
         finally:
             if arena.header[Header.FINISHED] != network.node_count:
-                _free_frames(code, arena)
+                started = arena.nodes[:, Node.ACTIVE] > 1  # coroutines of tasks that will not end
+                for frame in arena.nodes[started, Node.HANDLE].tolist():
+                    code.destroy(frame)
         recorded = None if recorder is None else (recorder.events(), recorder.window())
         skipped = extrapolator.skipped if extrapolator else 0
         noted = None if sampler is None else sampler.samples()
@@ -316,13 +318,6 @@ def _spend(code: _Code, arena: Arena, budget: int, sampler: Sampler | None) -> N
         if header[Header.BUDGET] > 0 or budget <= 0 or header[Header.STATUS] == 0 or not header[Header.ANCHOR]:
             header[Header.BUDGET] = budget
             return
-
-
-def _free_frames(code: _Code, arena: Arena) -> None:
-    """Free the coroutines of tasks that have started and will not end."""
-    compiled = arena.nodes[:, Node.ACTIVE] > 1
-    for frame in arena.nodes[compiled, Node.HANDLE].tolist():
-        code.destroy(frame)
 
 
 _LOCK = threading.Lock()

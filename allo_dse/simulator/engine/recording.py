@@ -265,7 +265,9 @@ class WindowRecorder(Recorder):
     def __init__(self, network: Network, arena: Arena, limit: int, start: int, end: int) -> None:
         super().__init__(network, arena, max(1, limit), buffer=WINDOW_BUFFER_EVENTS)
         self._start, self._end = start, max(start, end)
-        self._slack = _longest_service(network)
+        rows = network.rows.reshape(-1, Op.SIZE)
+        # Something may end so much later than an event: as long as a request can be served.
+        self._slack = int(rows[rows[:, Op.CODE] == Code.REQUEST, Op.VALUE].max(initial=0))
         self._late = np.zeros((2, network.stream_count), np.int64)
 
     def _keep(self, rows: IntArray) -> None:
@@ -326,9 +328,3 @@ class WindowRecorder(Recorder):
         task = network.order[arena.current_slot()[node]]
         op = operation_numbers(network, task, arena.nodes[node, Node.WAITS_IN])
         return Waits(node, state, on, op, arena.nodes[node, Node.CLOCK])
-
-
-def _longest_service(network: Network) -> int:
-    """Cycles that a request can be served for, at most: so much later than an event something may end."""
-    rows = network.rows.reshape(-1, Op.SIZE)
-    return int(rows[rows[:, Op.CODE] == Code.REQUEST, Op.VALUE].max(initial=0))

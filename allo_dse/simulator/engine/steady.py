@@ -325,7 +325,10 @@ def jump(part: Part, arena: Arena, now: Snapshot, period: Period) -> int:
     arena.resources[used, Resource.FREE] += late
     arena.resources[part.resources, Resource.BUSY] += times * served[:, 0]
     arena.resources[part.resources, Resource.REQUESTS] += times * served[:, 1]
-    _order_requests(arena)
+    heap = arena.heap[: int(arena.header[Header.PENDING_COUNT])]
+    if len(heap) > 1:  # a sorted heap is a heap
+        key = arena.nodes[arena.node_number(heap), Node.CLOCK]
+        heap[:] = heap[np.lexsort((heap, key))]
     return 2 * int(tokens.sum())
 
 
@@ -339,14 +342,6 @@ def _move_tokens(part: Part, arena: Arena, tokens: IntArray, late: int) -> None:
     entry, _ = token_entries(part, arena, arena.streams[part.streams])
     values += part.per_entry(np.where(tokens > 0, late, 0))
     arena.rings[entry], arena.rings[entry + 1] = values
-
-
-def _order_requests(arena: Arena) -> None:
-    """A sorted heap is a heap."""
-    heap = arena.heap[: int(arena.header[Header.PENDING_COUNT])]
-    if len(heap) > 1:
-        key = arena.nodes[arena.node_number(heap), Node.CLOCK]
-        heap[:] = heap[np.lexsort((heap, key))]
 
 
 # The state of a part of a running network is normalized: states with the same future are equal.

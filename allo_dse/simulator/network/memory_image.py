@@ -60,7 +60,8 @@ class Arena:
         return self
 
     def _start(self, network: Network) -> None:
-        rings, words = _ring_sizes(network.depth), entry_words(network.token_bytes)
+        powers = np.frexp(network.depth - 1)[1].astype(np.int64)  # the smallest of two that hold so many tokens
+        rings, words = np.left_shift(1, powers), entry_words(network.token_bytes)
         self.rings = _aligned(int((rings * words).sum()))
         self._fill_streams(network, rings, words)
         self._fill_nodes(network)
@@ -193,11 +194,6 @@ def _aligned(words: int) -> IntArray:
     memory = np.zeros(words + ALIGNMENT, np.int64)
     shift = -(memory.ctypes.data // WORD) % ALIGNMENT
     return memory[shift : shift + words]
-
-
-def _ring_sizes(depth: IntArray) -> IntArray:
-    """The smallest powers of two that hold `depth` tokens."""
-    return np.left_shift(1, np.frexp(depth - 1)[1].astype(np.int64))
 
 
 def _starts(sizes: IntArray) -> IntArray:

@@ -272,7 +272,10 @@ def check_trace(data: TraceData) -> None:
     _check_names(data.processes, "process")
     _check_names(data.streams, "stream")
     _check_loops(data)
-    _check_clock(data.clock_ns)
+    period: object = data.clock_ns
+    is_number = isinstance(period, int | float) and not isinstance(period, bool)
+    if period is not None and not (is_number and 0 < (data.clock_ns or 0) < math.inf):
+        raise TraceError(f"clock_ns is {period!r}, it must be a positive number")
     if len(data.stream_depth) != len(data.streams):
         raise TraceError(f"{len(data.streams)} streams are named, but {len(data.stream_depth)} have a depth")
     if not 0 <= data.start <= LARGEST:
@@ -313,12 +316,6 @@ def trace_notes(data: TraceData) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _check_clock(period: object) -> None:
-    if period is None or (isinstance(period, int | float) and not isinstance(period, bool) and 0 < period < math.inf):
-        return
-    raise TraceError(f"clock_ns is {period!r}, it must be a positive number")
-
-
 def _check_names(names: tuple[str, ...], what: str) -> None:
     seen: set[str] = set()
     for name in names:
@@ -340,7 +337,8 @@ def _check_loops(data: TraceData) -> None:
         for op in loop.ops or ():
             if not 0 <= op.stream < len(data.streams):
                 raise TraceError(f"{where} uses stream {op.stream}, which does not exist")
-            _check_stage(op.stage, loop.depth, where)
+            if not 0 <= op.stage <= max(loop.depth, 1):
+                raise TraceError(f"{where}: an operation at stage {op.stage} of a pipeline that is {loop.depth} deep")
         if loop.tail is not None and not 0 <= loop.tail <= LARGEST:
             raise TraceError(f"{where}: tail is {loop.tail}, it must be 0 to {LARGEST:,}")
         if loop.trip and any(op.stage > loop.next_base for op in loop.ops or ()):
@@ -348,11 +346,6 @@ def _check_loops(data: TraceData) -> None:
         cycles[loop.process] += loop.span
         if cycles[loop.process] > LARGEST:
             raise TraceError(f"{where} would end after {cycles[loop.process]:,} cycles; at most {LARGEST:,}")
-
-
-def _check_stage(stage: int, depth: int, where: str) -> None:
-    if not 0 <= stage <= max(depth, 1):
-        raise TraceError(f"{where}: an operation at stage {stage} of a pipeline that is {depth} deep")
 
 
 def _check_events(data: TraceData) -> None:

@@ -170,7 +170,12 @@ def _from_arrays(arrays: dict[str, Array], stem: str) -> TraceData:
     missing = [name for name in (*COLUMNS, "stream_depth", "meta") if name not in arrays]
     if missing:
         raise TraceError(f"is not a trace: it has no array {', '.join(missing)}")
-    meta = _parse_meta(arrays["meta"])
+    array = arrays["meta"]
+    try:
+        text = str(array).encode() if array.dtype.kind == "U" else array.astype(np.uint8, casting="safe").tobytes()
+        meta = msgspec.json.decode(text, type=_Meta)
+    except (ValueError, TypeError) as error:
+        raise TraceError(f"meta is not UTF-8 JSON of a trace: {error}") from error
     numbers = {name: i for i, name in enumerate(meta.processes)}
     loops = tuple(
         TraceLoop(
@@ -227,14 +232,6 @@ def _integers(array: Array, name: str) -> IntArray:
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise TraceError(f"array {name} must be one-dimensional integers, it is {array.dtype} of shape {array.shape}")
     return array.astype(np.int64)
-
-
-def _parse_meta(array: Array) -> _Meta:
-    try:
-        text = str(array).encode() if array.dtype.kind == "U" else array.astype(np.uint8, casting="safe").tobytes()
-        return msgspec.json.decode(text, type=_Meta)
-    except (ValueError, TypeError) as error:
-        raise TraceError(f"meta is not UTF-8 JSON of a trace: {error}") from error
 
 
 def _known(numbers: dict[str, int], name: str, where: str) -> int:

@@ -81,7 +81,7 @@ class Emitter:
 
     def field(self, record: ir.Value, word: Word) -> ir.Value:
         """Address of a 64-bit word of a record; `word` is a constant or an i64."""
-        dynamic, constant = ([], int(word)) if isinstance(word, int) else ([word], llvm_dynamic_index())
+        dynamic, constant = ([], int(word)) if isinstance(word, int) else ([word], LLVM_DYNAMIC_INDEX)
         with self.here():
             return llvm.GEPOp(self.ptr, record, dynamic, [constant], self.i64, None).result
 
@@ -296,9 +296,8 @@ class Emitter:
 _TERMINATORS = frozenset({"cf.br", "cf.cond_br", "cf.switch", "func.return", "llvm.unreachable"})
 
 
-def llvm_dynamic_index() -> int:
-    """The mark in a GEP's constant indices for "taken from the operands"."""
-    return -(2**31)
+LLVM_DYNAMIC_INDEX = -(2**31)
+"""The mark in a GEP's constant indices for "taken from the operands"."""
 
 
 def function(

@@ -94,10 +94,6 @@ class EvolutionParameters(Struct, frozen=True, dict=True):
         start, first, size = next(phase for phase in self._phases if phase[1] <= generation)
         return start + (generation - first) * size
 
-    def size_of(self, generation: int) -> int:
-        """Return the number of proposals in a generation."""
-        return self.first_of(generation + 1) - self.first_of(generation)
-
 
 LEAST = {"initial": 1, "population": 1, "children": 1, "modelled": 0}
 
@@ -322,7 +318,8 @@ class Evolution:
         for position in range(len(rows), len(rows) + len(pending)):
             found.believe(position)
         left, chosen = np.arange(len(rows)), list[int]()
-        for _ in range(self.parameters.size_of(self._state.generation)):
+        begin, end = (self.parameters.first_of(self._state.generation + more) for more in (0, 1))
+        for _ in range(begin, end):
             if not len(left):
                 break
             worth = (found.worth(rng) if by_gain else found.probability())[left]

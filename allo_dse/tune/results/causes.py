@@ -158,7 +158,13 @@ def _cause(name: str, ruled_out: Sequence[bool], columns: Mapping[str, Sequence[
     """
     alone = Cause(name, sum(ruled_out), len(ruled_out))
     tables = {choice: _shares(column, ruled_out) for choice, column in columns.items()}
-    information = {choice: _information(alone, table) for choice, table in tables.items()}
+    # Mutual information of a choice and the cause in nats, less its bias.
+    information = {
+        choice: _entropy(alone.share)
+        - sum(number * _entropy(share) for number, share in table.values()) / alone.looked_at
+        - (len(table) - 1) / (2 * alone.looked_at)
+        for choice, table in tables.items()
+    }
     best = max(information, key=lambda choice: information[choice], default="")
     if alone.count < FEWEST_RULED_OUT or not best or information[best] <= LEAST_INFORMATION * _entropy(alone.share):
         return alone
@@ -171,12 +177,6 @@ def _shares(column: Sequence[object], ruled_out: Sequence[bool]) -> dict[object,
     """Return, for each value, how often it was chosen and the share that was ruled out."""
     counts = Counter(compress(column, ruled_out))
     return {value: (number, counts[value] / number) for value, number in Counter(column).items()}
-
-
-def _information(cause: Cause, table: Mapping[object, tuple[int, float]]) -> float:
-    """Mutual information of a choice and a cause in nats, less its bias."""
-    left = sum(number * _entropy(share) for number, share in table.values()) / cause.looked_at
-    return _entropy(cause.share) - left - (len(table) - 1) / (2 * cause.looked_at)
 
 
 def _entropy(share: float) -> float:

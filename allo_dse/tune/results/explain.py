@@ -105,7 +105,8 @@ def _kernel_words(fold: Any, kernel: Any, place: str) -> str:
     bundled = [a for a, axis in enumerate(fold.axes) if axis.how == "bundle" and trips[a] > 1]
     words = []
     if chained:
-        steps = "reduction steps" if _reduces(kernel, chained) else "steps"
+        written = _written_axes(kernel)  # where none is among them, steps along them accumulate
+        steps = "reduction steps" if written and not written.intersection(chained) else "steps"
         words.append(f"chained {_times(trips, chained)} {steps}")
     if bundled:
         things = "output tiles" if bool(_written_axes(kernel).intersection(bundled)) else "tasks"
@@ -131,12 +132,6 @@ def _loop_words(fold: Any, bundled: list[int]) -> str:
     if len(order) > 1:
         notes.append(f"axis {order[0]} outermost")
     return f" ({'; '.join(notes)})" if notes else ""
-
-
-def _reduces(kernel: Any, axes: list[int]) -> bool:
-    """Return whether no written tensor is split along the axes, so that steps along them accumulate."""
-    written = _written_axes(kernel)
-    return bool(written) and not written.intersection(axes)
 
 
 def _written_axes(kernel: Any) -> set[int]:

@@ -248,12 +248,11 @@ class Result:
         losses = self._losses([d.record for d in self.front])
         order = [position, *(i for i in range(len(names)) if i != position)]
         found = min(zip(self.front, losses, strict=True), key=lambda pair: tuple(pair[1][order]))[0]
-        return replace(found, near=self._near(found)) if name == LATENCY else found
-
-    def _near(self, fastest: BestDesign) -> str:
-        """Describe the designs that predictions cannot tell from the fastest one."""
+        if name != LATENCY:
+            return found
         feasible = [r.metrics or {} for r in self.records if r.key in self.values]
-        return near_words(fastest.record.metrics or {}, [m[LATENCY] for m in feasible if LATENCY in m])
+        times = [m[LATENCY] for m in feasible if LATENCY in m]
+        return replace(found, near=near_words(found.record.metrics or {}, times))
 
     def _why_none(self) -> str:
         if self.failures:

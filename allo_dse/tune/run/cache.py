@@ -132,14 +132,12 @@ class ResultCache:
         # A single append does not mix with lines of other processes. If a killed process left a torn line, a newline
         # ends it first.
         try:
-            os.write(self._fd, line if self._ends_a_line() else b"\n" + line)
+            size = os.fstat(self._fd).st_size
+            ended = size == 0 or os.pread(self._fd, 1, size - 1) == b"\n"
+            os.write(self._fd, line if ended else b"\n" + line)
         except OSError:
             return  # e.g. a full disk, which the run's log reports; a lost result costs only time
         self._index()
-
-    def _ends_a_line(self) -> bool:
-        size = os.fstat(self._fd).st_size
-        return size == 0 or os.pread(self._fd, 1, size - 1) == b"\n"
 
     def _key(self, candidate: Candidate) -> bytes:
         text = json.dumps([self._salt, candidate.design.program.digest, candidate.key])

@@ -69,15 +69,12 @@ class Ledger:
             self._log.close()
             raise
         self.lower_bounds = study.lower_bounds(None if self.history.withdrawn else evaluators[0])
-        self._compare_restored()
-
-    def _compare_restored(self) -> None:
-        """Compare earlier measurements with today's first bounds, which may be others than those of their time."""
+        # Earlier measurements with today's first bounds, which may be others than those of their time.
         for record in self.history.designs:
             if self.lower_bounds.bounding is None:
                 return
             with suppress(StudyError):
-                self.compare(self.study.candidate(record), record, levels=1)
+                self.compare(study.candidate(record), record, levels=1)
 
     @no_collections()
     def _restored(self) -> History:

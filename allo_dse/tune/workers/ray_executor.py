@@ -137,7 +137,11 @@ class RayExecutor:
         try:
             self._connect(study, workers, address)
             self._start_all(workers)
-            self.problems = self._problems_by_rung()
+            problems = {resource: self._problems_of(resource) for resource in self._pools}
+            self.problems = [
+                problems[need.resource][rung] if need.resource in problems else _missing(need.resource)
+                for rung, need in enumerate(self._needs)
+            ]
         except BaseException:
             self.close()
             raise
@@ -150,8 +154,10 @@ class RayExecutor:
         options: dict[str, Any] = {"address": address}
         if not address:
             have_token()
+            evaluators = zip(study.make_evaluators(), self._needs, strict=True)  # one of each that can run here
+            own = {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
             options = {
-                "address": "local", "num_cpus": workers or 1, "resources": self._local_resources(study),
+                "address": "local", "num_cpus": workers or 1, "resources": own,
                 "include_dashboard": False, "_temp_dir": self._folder.make(),
                 "_system_config": {KILL_CHILDREN: False} if self._isolates else None,
             }  # fmt: skip
@@ -162,11 +168,6 @@ class RayExecutor:
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
         except Exception as error:  # of any class: Ray also raises `Exception` itself
             raise unreachable(address, self._folder.with_logs(str(error))) from error
-
-    def _local_resources(self, study: StudySpec) -> dict[str, float]:
-        """Return this machine's resources: one of each whose evaluator can run here."""
-        evaluators = zip(study.make_evaluators(), self._needs, strict=True)
-        return {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
 
     def _start_all(self, workers: int | None) -> None:
         """Start the workers: the given number or one per CPU, and one for each unit of a resource."""
@@ -190,14 +191,6 @@ class RayExecutor:
         actor = remote.remote(self._study, self._needs)
         pool.actors[worker] = actor
         self._starting[actor.report.remote()] = (resource, worker)
-
-    def _problems_by_rung(self) -> list[str | None]:
-        """Return, for each rung, why no worker can serve it."""
-        problems = {resource: self._problems_of(resource) for resource in self._pools}
-        return [
-            problems[need.resource][rung] if need.resource in problems else _missing(need.resource)
-            for rung, need in enumerate(self._needs)
-        ]
 
     def _problems_of(self, resource: str | None) -> list[str | None]:
         """Return the problems of each rung, as the first worker of a kind reports them."""

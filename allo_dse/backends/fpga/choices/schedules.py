@@ -18,6 +18,7 @@ from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import (
     ADDERS,
     DATAFLOW,
+    LANES,
     REGION,
     CompiledProgram,
     Directive,
@@ -115,14 +116,20 @@ def _numbers(values: Parameter | Sequence[int], least: int, what: str) -> tuple[
     return tuple(sorted(set(numbers)))
 
 
+def _of_numbers(
+    kind: str, target: str, varies: str, values: Parameter | Sequence[int], least: int = 1
+) -> ScheduleParameter:
+    return ScheduleParameter(kind, target, varies, _numbers(values, least, f"{kind}({target})"))
+
+
 def pipeline(loop: str, intervals: Parameter | Sequence[int] = (1,)) -> ScheduleParameter:
     """Pipeline a loop ("kernel:loop") with one of these intervals; 0 leaves it to the tool."""
-    return ScheduleParameter("pipeline", loop, "initiation_interval", _numbers(intervals, 0, f"pipeline({loop})"))
+    return _of_numbers("pipeline", loop, "initiation_interval", intervals, 0)
 
 
 def unroll(loop: str, factors: Parameter | Sequence[int]) -> ScheduleParameter:
     """Unroll a loop by one of these factors. Only divisors of its trips are offered; 1 leaves it as it is."""
-    return ScheduleParameter("unroll", loop, "factor", _numbers(factors, 1, f"unroll({loop})"))
+    return _of_numbers("unroll", loop, "factor", factors)
 
 
 def partition(array: str, dim: int, factors: Parameter | Sequence[int], *, kind: str = "cyclic") -> ScheduleParameter:
@@ -177,12 +184,17 @@ def interface(
 
 def pack(tensor: str, bits: Parameter | Sequence[int]) -> ScheduleParameter:
     """Copy a tensor in words of one of these widths; multiples of its elements that the AXI port has count."""
-    return ScheduleParameter("pack", tensor, "bits", _numbers(bits, 1, f"pack({tensor})"))
+    return _of_numbers("pack", tensor, "bits", bits)
+
+
+def lanes(factors: Parameter | Sequence[int]) -> ScheduleParameter:
+    """Compute one of these numbers of neighbours at once in operations on tiles; arrays have as many banks."""
+    return _of_numbers(LANES, "tiles", "factor", factors)
 
 
 def stream_depth(stream: str, depths: Parameter | Sequence[int]) -> ScheduleParameter:
     """Give a stream one of these depths; without it the evaluator finds the smallest that cost no time."""
-    return ScheduleParameter("depth", stream, "depth", _numbers(depths, 1, f"stream_depth({stream})"))
+    return _of_numbers("depth", stream, "depth", depths)
 
 
 def adders(kinds: Sequence[str] = ADDERS_BY) -> ScheduleParameter:
@@ -286,7 +298,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
 
 def _is_neutral(kind: str, value: Answer) -> bool:
     """Return whether a value means no directive."""
-    neutral = {"pipeline": 0, "unroll": 1, "partition": 1, INTERFACE: M_AXI, DATAFLOW: FLOWS[0]}
+    neutral = {"pipeline": 0, "unroll": 1, "partition": 1, LANES: 1, INTERFACE: M_AXI, DATAFLOW: FLOWS[0]}
     return value == neutral.get(kind, "auto")
 
 

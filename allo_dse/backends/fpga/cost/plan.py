@@ -43,6 +43,8 @@ from allo_dse.compiler.program.compiled import (
     is_region,
     kept_in_common,
     kernel_of,
+    lanes_in,
+    lanes_of,
     of_region,
     stream_depth,
 )
@@ -145,6 +147,7 @@ class Plan(Frozen):
     Attributes:
         fabric: whether all floating-point sums take the adder without DSPs.
         overlaps: whether the nests of the kernel run at once.
+        lanes: elements of operations on tiles that are computed at once.
         fifos: arrays that one nest passes on to another as a stream, and the streams' depths.
     """
 
@@ -154,12 +157,13 @@ class Plan(Frozen):
     fabric: bool = False
     overlaps: bool = False
     fifos: Mapping[str, int] = field(default_factory=dict)
+    lanes: int = 1
 
     @property
     def key(self) -> Hashable:
         """Key that is equal for plans of one class with equal decisions."""
         flow = self.overlaps, tuple(self.fifos.items())
-        return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric, flow
+        return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric, self.lanes, flow
 
 
 class Planner(Frozen, eq=False):
@@ -172,7 +176,7 @@ class Planner(Frozen, eq=False):
     _loops: dict[str, list[int]] = field(default_factory=dict)  # by name
     _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
     # By name and directives.
-    _storages: dict[tuple[str, tuple[Directive, ...]], Storage] = field(default_factory=dict)
+    _storages: dict[tuple[str, tuple[Directive, ...], int], Storage] = field(default_factory=dict)
 
     def plan(self, directives: Iterable[Directive] = ()) -> Plan:
         """The directives of the program, and further ones; later ones override."""
@@ -196,19 +200,21 @@ class Planner(Frozen, eq=False):
             else:
                 for name in self._named(directive):
                     said.setdefault(name, []).append(directive)
-        storages = {name: self._storage(name, tuple(said.get(name, ()))) for name in self.nest.arrays}
+        lanes = lanes_in(every)
+        storages = {name: self._storage(name, tuple(said.get(name, ())), lanes) for name in self.nest.arrays}
         for tensor, common in kept_in_common(self.program, every).items():
             for port in self.task_class.tensor_ports:
                 if port.tensor.name == tensor:
                     name = next(name for name, array in self.nest.arrays.items() if array.argument == port.arg)
                     storages[name] = replace(storages[name], users=common.users)
-        return Plan(loops, storages, self.task_class.loops, fabric, overlaps, fifos)
+        return Plan(loops, storages, self.task_class.loops, fabric, overlaps, fifos, lanes)
 
-    def _storage(self, name: str, said: tuple[Directive, ...]) -> Storage:
+    def _storage(self, name: str, said: tuple[Directive, ...], lanes: int) -> Storage:
         """Return an array as its directives shape it: one object per outcome, so that caches on it are shared."""
         array = self.nest.arrays[name]
-        whole = Storage(array, (None,) * len(array.shape))
-        return once(self._storages, (name, said), lambda: reduce(_stored, said, whole), MOST_SMALL_KEPT)
+        banks = [1] * len(array.shape[:-1]) + [lanes_of(lanes, extent) for extent in array.shape[-1:]]
+        whole = Storage(array, tuple(Split("cyclic", n) if n > 1 else None for n in banks))
+        return once(self._storages, (name, said, lanes), lambda: reduce(_stored, said, whole), MOST_SMALL_KEPT)
 
     def _is_about(self, scope: str) -> bool:
         """Return whether directives of a scope concern the class."""
@@ -328,6 +334,8 @@ class _Resolver(Frozen):
         return loop if any(map(_has_varying, body)) else _unrolled(loop, self._said(node).unroll)
 
     def _said(self, node: Loop) -> LoopPlan:
+        if node.source is None and not any(loops_of(node.body)) and node.upper is not None:
+            return LoopPlan(unroll=lanes_of(self.plan.lanes, node.upper.constant))
         return self.plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
 
     def _planned(self, node: Loop, name: str, trips: int, first: int, step: int, body: tuple[Item, ...]) -> Planned:

@@ -168,7 +168,8 @@ def retiming(program: CompiledProgram, project: HlsProject, report: HlsReport) -
             continue
         task_class = classes[names[function]]
         own = timings.setdefault((task_class.kernel, task_class.name), {})
-        own[variable] = _worse(own.get(variable), Measured(loop.ii, loop.depth))
+        known = own.get(variable, Measured(0, 0))  # copies of a function can differ; the slower one counts
+        own[variable] = Measured(max(known.ii, loop.ii), max(known.depth, loop.depth))
         matched += 1
     copies: dict[str, int] = {}
     for module in report.modules:
@@ -228,8 +229,3 @@ def _variable(loop: HlsLoop, variables: Mapping[str, int]) -> int | None:
     fitting = [label for label in variables if loop.name == label or loop.name.endswith(f"_{label}")]
     label = max(fitting, key=len, default=None)
     return None if label is None else variables[label]
-
-
-def _worse(known: Measured | None, other: Measured) -> Measured:
-    """Copies of a function can differ; the slower one counts."""
-    return other if known is None else Measured(max(known.ii, other.ii), max(known.depth, other.depth))

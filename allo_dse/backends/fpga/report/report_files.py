@@ -152,13 +152,13 @@ def _loops(parent: Element | None, module: str, sources: dict[str, str]) -> tupl
     for element in parent if parent is not None else ():
         if element.tag in _LOOP_FIELDS or not any(child.tag in _LOOP_FIELDS for child in element):
             continue
-        name = text(element, "Name") or element.tag
+        name, bounds = text(element, "Name") or element.tag, _range(element, "TripCount/range/")
         ii, depth = whole(text(element, "PipelineII")), whole(text(element, "PipelineDepth"))
         loops.append(
             HlsLoop(
                 name=name,
                 module=module,
-                trip_count=_trip_count(element),
+                trip_count=cycles(text(element, "TripCount")) if bounds == Cycles() else bounds,
                 latency=cycles(text(element, "Latency")),
                 ii=ii,
                 depth=depth if depth is not None else whole(text(element, "IterationLatency")),
@@ -169,11 +169,6 @@ def _loops(parent: Element | None, module: str, sources: dict[str, str]) -> tupl
             )
         )
     return tuple(loops)
-
-
-def _trip_count(loop: Element) -> Cycles:
-    has_range = any(text(loop, f"TripCount/range/{end}") for end in ("min", "max"))
-    return _range(loop, "TripCount/range/") if has_range else cycles(text(loop, "TripCount"))
 
 
 def _range(element: Element | None, path: str) -> Cycles:

@@ -111,7 +111,8 @@ def place_nodes(
             joined = _strung(one, other, ends.pop(one), ends.pop(other))
             ends[joined[0]] = ends[joined[-1]] = joined
     cores = _Cores(columns)
-    order = sorted(ends, key=lambda node: _sort_key(nodes[node].name))
+    numbers = {node: tuple(map(int, re.findall(r"\d+", nodes[node].name))) for node in ends}
+    order = sorted(ends, key=lambda node: (len(numbers[node]), numbers[node]))
     strings = list({id(ends[node]): ends[node] for node in order}.values())
     for string in strings:
         if len(string) > 1:
@@ -132,11 +133,6 @@ def _strung(one: int, other: int, first: list[int], second: list[int]) -> list[i
         second.reverse()
     first.extend(list(second))
     return first
-
-
-def _sort_key(name: str) -> tuple[int, tuple[int, ...]]:
-    numbers = tuple(map(int, re.findall(r"\d+", name)))
-    return len(numbers), numbers
 
 
 # Inputs of Allo's placer: nodes in the order of their creation, and the FIFOs between them.

@@ -259,7 +259,8 @@ def turned_streams(program: CompiledProgram, architecture: str) -> Mapping[str, 
     for cls in program.task_classes:
         if products := [op for op in cls.work if op.kind == "matmul" and is_vectorised(op, architecture)]:
             for port in cls.stream_ports:
-                if not _accumulates(cls, port) and _is_block_of(cls, port, products):
+                adds = any(op.kind == "add" and op.shape == port.stream.block for op in cls.work)
+                if not adds and _is_block_of(cls, port, products):
                     ends.setdefault(port.stream.name, set()).add(port.direction)
     return {name: len(directions) > 1 for name, directions in ends.items()}
 
@@ -275,11 +276,6 @@ def is_vectorised(product: TileOp, architecture: str) -> bool:
     high = 2 if architecture == "xdna2" or left == "int16" else 4
     wide = high if left == "bfloat16" else 2
     return k % depth == 0 and m % (rows * high) == 0 and n % (columns * wide) == 0
-
-
-def _accumulates(cls: TaskClass, port: StreamPort) -> bool:
-    """Return whether the class adds to the tokens it gets and puts the sum: no transpose, products and sums only."""
-    return any(op.kind == "add" and op.shape == port.stream.block for op in cls.work)
 
 
 def _is_block_of(cls: TaskClass, port: StreamPort, products: Sequence[TileOp]) -> bool:

@@ -413,14 +413,9 @@ def longest_group(run: TransferRun) -> int:
     tiles = run.sample.tiles
     alike = ((tiles - tiles[:, :1]) == (tiles[0] - tiles[0, :1])).all()
     groups = tiles[:1] if alike else tiles
-    size = tuple(a * b for a, b in zip(run.size, _tile_size(run), strict=True))
+    tile = run.sample.port.tile_shape
+    size = tuple(a * b for a, b in zip(run.size, (1,) * (4 - len(tile)) + tile, strict=True))
     return max(request_count(map(tuple, group.tolist()), size) for group in groups)
-
-
-def _tile_size(run: TransferRun) -> Place:
-    """Return the elements of a tile in 4 dimensions; dimensions that count tiles are 1."""
-    shape = run.sample.port.tile_shape
-    return (1, 1, 1, *shape) if len(shape) == 1 else (1, 1, *shape)
 
 
 def request_count(places: Iterable[Place], size: Place) -> int:
@@ -442,7 +437,8 @@ def _joined(requests: Sequence[Request]) -> Iterator[Request]:
         start, size = requests[left]
         count, along, last = 1, None, start
         for place, _ in requests[left + 1 :]:
-            step = _next_along(last, place)
+            moved = [dimension for dimension, (a, b) in enumerate(zip(last, place, strict=True)) if a != b]
+            step = moved[0] if len(moved) == 1 and place[moved[0]] == last[moved[0]] + 1 else None
             if step is None or (along is not None and step != along):
                 break
             most = MOST_PER_DIMENSION[step]
@@ -453,9 +449,3 @@ def _joined(requests: Sequence[Request]) -> Iterator[Request]:
             size = (*size[:along], count * size[along], *size[along + 1 :])
         yield start, size
         left += count
-
-
-def _next_along(first: Place, second: Place) -> int | None:
-    """Return the dimension along which a place is the next one; None if it is not."""
-    steps = [(dimension, b - a) for dimension, (a, b) in enumerate(zip(first, second, strict=True)) if a != b]
-    return steps[0][0] if len(steps) == 1 and steps[0][1] == 1 else None

@@ -369,7 +369,8 @@ class _HostCode(ast.NodeTransformer):
         open_ = [node for node in ast.walk(tree) if isinstance(node, _Function) and _is_device_code(node)]
         self._device: set[str] = set()
         while open_:
-            called = {name for name in _names(open_.pop()) & functions.keys() if not _holds_region(functions[name])}
+            known = _names(open_.pop()) & functions.keys()
+            called = {name for name in known if not any(map(_is_device_code, ast.walk(functions[name])))}
             open_ += [functions[name] for name in called - self._device]
             self._device |= called
         self._places: Places = []
@@ -443,10 +444,6 @@ def _is_device_code(node: ast.AST) -> bool:
         isinstance(one, ast.Call) and ast.unparse(one.func).rpartition(".")[2] in ("region", "kernel")
         for one in node.decorator_list
     )
-
-
-def _holds_region(node: ast.AST) -> bool:
-    return any(map(_is_device_code, ast.walk(node)))
 
 
 def _stream_depth(node: ast.AST, name: str) -> ast.expr | None:

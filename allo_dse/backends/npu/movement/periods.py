@@ -90,11 +90,7 @@ Shape = tuple[int, Tree, tuple[int, ...], tuple[int, ...]]
 
 
 def period_table(graph: ProgramGraph) -> PeriodTable:
-    """Return the period table of a program, which all of its folds share."""
-    return graph.once(_period_table)
-
-
-def _period_table(graph: ProgramGraph) -> PeriodTable:
+    """Return the period table of a program; `graph.once` keeps it for all of its folds."""
     return PeriodTable(graph.program)
 
 
@@ -152,7 +148,14 @@ class PeriodTable:
         if _varies(self._program):
             return frozenset()
         kernels = enumerate(self._program.kernels)
-        return frozenset(n for n, kernel in kernels if all(map(_along_one_axis, _tensor_ports(kernel))))
+        return frozenset(
+            n
+            for n, kernel in kernels
+            if all(
+                port.tile.is_affine and all(np.count_nonzero(row) <= 1 for row in port.tile.matrix)
+                for port in _tensor_ports(kernel)
+            )
+        )
 
 
 def _alike(group: NodeGroup) -> tuple[NodeGroup, ...]:
@@ -168,10 +171,6 @@ def _alike(group: NodeGroup) -> tuple[NodeGroup, ...]:
 
 def _tensor_ports(kernel: Kernel) -> Iterator[TensorPort]:
     return (port for cls in kernel.classes for port in cls.tensor_ports)
-
-
-def _along_one_axis(port: TensorPort) -> bool:
-    return port.tile.is_affine and all(sum(map(bool, row)) <= 1 for row in port.tile.matrix)
 
 
 def _loops(group: NodeGroup) -> tuple[int, ...]:
@@ -226,13 +225,8 @@ def _start_pattern(program: CompiledProgram, group: NodeGroup, start: int, span:
     """For each port, whether its first use from leaf `start` on needs another tile than its last one before, among so
     many leaves on either side."""
     tasks = group.leaves.tasks(start - span, start + span)[0]
-    return tuple(
-        (key, _changes(tiles, span)) for key, (_, tiles) in sorted(_port_tiles(program, tasks).items(), key=_by_key)
-    )
-
-
-def _by_key(item: tuple[PortKey, object]) -> str:
-    return repr(item[0])
+    tiles = _port_tiles(program, tasks)
+    return tuple((key, _changes(tiles[key][1], span)) for key in sorted(tiles, key=repr))
 
 
 def _changes(tiles: IntArray, at: int) -> bool:

@@ -189,7 +189,9 @@ def _wire(graph: ProgramGraph, turn: Round, tasks: IntArray) -> list[tuple[Wirin
             *(part.tobytes() for e, o in zip((puts, gets), opens, strict=True) for part in (e.leaf[o], e.kind[o])),
         )
         if key not in found:
-            sizes = [_round_bytes(port) for _, _, port in puts.kinds]
+            # Where the number of tokens is data-dependent, those that fit the stream.
+            tokens = ((port.stream, port.tokens) for _, _, port in puts.kinds)
+            sizes = [stream.token_bytes * (stream.depth if n is None else n) for stream, n in tokens]
             local = tuple(
                 LocalStream(put_leaf, get_leaf, puts.kinds[put][1], gets.kinds[get][1], sizes[put])
                 for put_leaf, get_leaf, put, get in mine.tolist()
@@ -208,12 +210,6 @@ def _partners(put_key: IntArray, get_key: IntArray) -> tuple[IntArray, NDArray[n
     place = np.searchsorted(put_key, get_key, sorter=by_key)
     partner = by_key[np.minimum(place, len(by_key) - 1)]
     return partner, put_key[partner] == get_key
-
-
-def _round_bytes(port: StreamPort) -> int:
-    """Bytes of all tokens that a task puts; those that fit the stream where that is data-dependent."""
-    tokens = port.tokens if port.tokens is not None else port.stream.depth
-    return tokens * port.stream.token_bytes
 
 
 def _open_ends(ends: StreamUses, positions: IntArray) -> list[OpenEnd]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.tensors import IntArray
-from allo_dse.eval.token_exchange import NeededDepths, exchange_depths, known_depths, least_depths
+from allo_dse.eval.token_exchange import NeededDepths, exchange_depths, least_depths
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup
 from allo_dse.mapper.graph_algorithms import DisjointSets
@@ -193,12 +193,12 @@ class MappingView(Frozen, eq=False, dict=True):
         """Depths that tokens need that a core holds while it works, beyond those of the exchange."""
         channels = self._declared_channels
         channels = replace(channels, depth={c: deeper.get(c[2], depth) for c, depth in channels.depth.items()})
-        return needed_depths(self.periods, channels, self.vmg.graph.once(known_depths))
+        return needed_depths(self.periods, channels, self.vmg.graph.table("needed depths"))
 
     @cached_property
     def periods(self) -> tuple[GroupSchedule, ...]:
         """Schedules of the tiles that nodes need, for runs of nodes that are alike."""
-        return period_table(self.vmg.graph).schedules(self.vmg.groups)
+        return self.vmg.graph.once(period_table).schedules(self.vmg.groups)
 
     @cached_property
     def declared_links(self) -> StreamLinks:

@@ -116,16 +116,17 @@ class ArrayLimits(Frozen, dict=True):
         """The cores that share memory with each core: either of the two addresses the other's."""
         cores = set(self.cores)
         return {
-            tile: tuple(t for t in map(tile.neighbour, STEPS) if t in cores and self.share_memory(tile, t))
+            tile: tuple(
+                t
+                for t in map(tile.neighbour, STEPS)
+                if t in cores and (self.addresses(tile, t) or self.addresses(t, tile))
+            )
             for tile in self.cores
         }
 
     def addresses(self, tile: Tile, other: Tile) -> bool:
         """Return whether the core on `tile` can address the memory of the core on `other`."""
         return tile == other or any(tile.neighbour(side) == other for side in self.neighbours)
-
-    def share_memory(self, one: Tile, other: Tile) -> bool:
-        return self.addresses(one, other) or self.addresses(other, one)
 
     @cached_property
     def links(self) -> Mapping[Link, int]:

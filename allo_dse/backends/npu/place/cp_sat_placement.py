@@ -331,7 +331,10 @@ class JointModel(PlacementModel):
             self._memory_tile(column)
         self.flow_nets = [self._flow(number) for number in range(len(problem.flows))]
         self.stream_nets = [self._stream(number) for number in range(len(problem.streams))]
-        self._capacities()
+        for number, (link, capacity) in enumerate(problem.limits.links.items()):
+            nets = [net.used[link] for net in (*self.flow_nets, *self.stream_nets) if link in net.used]
+            if len(nets) > capacity:
+                self._at_most("switch_ports", problem.limits.columns + number, sum(nets), capacity)
 
     # -- memory tiles and shim tiles ----------------------------------------------------------------------------------
 
@@ -423,12 +426,6 @@ class JointModel(PlacementModel):
                 self.model.add_implication(literal, net.reached[tile])
             else:
                 self.model.add_bool_or(~literal)
-
-    def _capacities(self) -> None:
-        for number, (link, capacity) in enumerate(self.problem.limits.links.items()):
-            nets = [net.used[link] for net in (*self.flow_nets, *self.stream_nets) if link in net.used]
-            if len(nets) > capacity:
-                self._at_most("switch_ports", self.problem.limits.columns + number, sum(nets), capacity)
 
     # -- solutions ----------------------------------------------------------------------------------------------------
 

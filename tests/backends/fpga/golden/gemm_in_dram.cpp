@@ -66,10 +66,13 @@ void gemm_t01(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< h
 #pragma HLS pipeline II=1
       tile[i][j] = 0;
     }
-    matmul_1_2: for (int j = 0; j < 8; j++) {
-      matmul_1_3: for (int k = 0; k < 8; k++) {
+  }
+  // samples.py:51: matmul
+  matmul_1_2: for (int i = 0; i < 8; i++) {
+    matmul_1_3: for (int j = 0; j < 8; j++) {
+      matmul_1_4: for (int k = 0; k < 8; k++) {
 #pragma HLS pipeline II=1
-        tile[i][k] = tile[i][k] + local_A[i][j] * local_B[j][k];
+        tile[j][k] = tile[j][k] + local_A[j][i] * local_B[i][k];
       }
     }
   }
@@ -109,10 +112,13 @@ void gemm_t11(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< h
 #pragma HLS pipeline II=1
       tile[i_1][j] = 0;
     }
-    matmul_0_2: for (int j = 0; j < 8; j++) {
-      matmul_0_3: for (int k = 0; k < 8; k++) {
+  }
+  // samples.py:51: matmul
+  matmul_0_2: for (int i_1 = 0; i_1 < 8; i_1++) {
+    matmul_0_3: for (int j = 0; j < 8; j++) {
+      matmul_0_4: for (int k = 0; k < 8; k++) {
 #pragma HLS pipeline II=1
-        tile[i_1][k] = tile[i_1][k] + local_A[i_1][j] * local_B[j][k];
+        tile[j][k] = tile[j][k] + local_A[j][i_1] * local_B[i_1][k];
       }
     }
   }
@@ -153,10 +159,13 @@ void gemm_t101(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< 
 #pragma HLS pipeline II=1
       tile[i_1][j] = 0;
     }
-    matmul_0_2: for (int j = 0; j < 8; j++) {
-      matmul_0_3: for (int k = 0; k < 8; k++) {
+  }
+  // samples.py:51: matmul
+  matmul_0_2: for (int i_1 = 0; i_1 < 8; i_1++) {
+    matmul_0_3: for (int j = 0; j < 8; j++) {
+      matmul_0_4: for (int k = 0; k < 8; k++) {
 #pragma HLS pipeline II=1
-        tile[i_1][k] = tile[i_1][k] + local_A[i_1][j] * local_B[j][k];
+        tile[j][k] = tile[j][k] + local_A[j][i_1] * local_B[i_1][k];
       }
     }
   }

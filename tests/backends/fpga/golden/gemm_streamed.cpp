@@ -66,10 +66,13 @@ void gemm_t01(hls::stream< hls::vector<float, 2> > &local_A_in, hls::stream< hls
 #pragma HLS pipeline II=1
       tile[i][j] = 0.0f;
     }
-    matmul_1_2: for (int j = 0; j < 12; j++) {
-      matmul_1_3: for (int k = 0; k < 4; k++) {
+  }
+  // samples.py:51: matmul
+  matmul_1_2: for (int i = 0; i < 12; i++) {
+    matmul_1_3: for (int j = 0; j < 4; j++) {
+      matmul_1_4: for (int k = 0; k < 4; k++) {
 #pragma HLS pipeline II=1
-        tile[i][k] = tile[i][k] + local_A[i][j] * local_B[j][k];
+        tile[j][k] = tile[j][k] + local_A[j][i] * local_B[i][k];
       }
     }
   }
@@ -119,10 +122,13 @@ void gemm_t101(hls::stream< hls::vector<float, 2> > &local_A_in, hls::stream< hl
 #pragma HLS pipeline II=1
       tile[i][j] = 0.0f;
     }
-    matmul_0_2: for (int j = 0; j < 12; j++) {
-      matmul_0_3: for (int k = 0; k < 4; k++) {
+  }
+  // samples.py:51: matmul
+  matmul_0_2: for (int i = 0; i < 12; i++) {
+    matmul_0_3: for (int j = 0; j < 4; j++) {
+      matmul_0_4: for (int k = 0; k < 4; k++) {
 #pragma HLS pipeline II=1
-        tile[i][k] = tile[i][k] + local_A[i][j] * local_B[j][k];
+        tile[j][k] = tile[j][k] + local_A[j][i] * local_B[i][k];
       }
     }
   }

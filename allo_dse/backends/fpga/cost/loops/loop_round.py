@@ -477,7 +477,7 @@ class KnownRounds:
         found: list[Item] = []
         for place, (node, sources) in enumerate(zip(body, self._sources[own], strict=True)):
             said = tuple((number, plan.loops[number]) for number in sources if number in plan.loops)
-            key = (own, place, said, tuple(pids.values()))
+            key = (own, place, said, plan.lanes, tuple(pids.values()))
             made = partial(planned, (node,), plan, pids, self.device.hls.pipeline_loops)
             nest: tuple[Item, ...] = once(self._nests, key, made, MOST_SMALL_KEPT)
             found += nest

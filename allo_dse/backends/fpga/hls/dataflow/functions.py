@@ -92,7 +92,8 @@ def array_pragmas_of(
     """Pragmas of an array that has some dimensions of a tensor: those of the tensor, and those of the argument that it
     is for the kernel."""
     known = dict.fromkeys((tensor_names(plan)[plan.ports.index(port)], port.port.tensor.name))
-    return tuple(text for name in known for text in pragmas.array(name, variable, dims))
+    shape = port.port.tile_shape
+    return tuple(dict.fromkeys(text for name in known for text in pragmas.array(name, variable, dims, shape)))
 
 
 def _copy(frame: Frame, port: PortPlan, array: Array, stream: str, *, load: bool) -> str:

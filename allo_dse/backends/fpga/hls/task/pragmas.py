@@ -8,7 +8,16 @@ from typing import Any
 
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import Frozen
-from allo_dse.compiler.program.compiled import DATAFLOW, STREAM, CompiledProgram, Directive, TaskClass, stream_depth
+from allo_dse.compiler.program.compiled import (
+    DATAFLOW,
+    STREAM,
+    CompiledProgram,
+    Directive,
+    TaskClass,
+    lanes_in,
+    lanes_of,
+    stream_depth,
+)
 from allo_dse.compiler.program.tensors import SourceLocation
 
 from ..cpp.expressions import identifier
@@ -37,10 +46,10 @@ class LoopPragmas(Frozen):
     directives: tuple[Directive, ...]
     regions: frozenset[str]
 
-    def source(self, op: ir.Operation) -> LoopSource:
-        """Label, comment and pragmas of a loop of the body."""
+    def source(self, op: ir.Operation, rounds: int = 1) -> LoopSource:
+        """Label, comment and pragmas of a loop of the body; of an operation on tiles it has as many rounds."""
         if "df.loop" not in op.attributes:
-            return self._tile_loop(op)
+            return self._tile_loop(op, lanes_of(self.lanes, rounds))
         number = ir.IntegerAttr(op.attributes["df.loop"]).value
         loop = self.task_class.loops[number]
         name = loop.name.replace(".", "_")  # `i.outer`
@@ -49,13 +58,15 @@ class LoopPragmas(Frozen):
         pragmas = self._loop(names, [loop.grid] if _is_innermost(op) else [])
         return LoopSource(label, name or "i", place(loop.location), pragmas, loop.location)
 
-    def _tile_loop(self, op: ir.Operation) -> LoopSource:
+    def _tile_loop(self, op: ir.Operation, at_once: int) -> LoopSource:
         """A loop of an operation on tiles: the next cost in its block, or around it, tells which.
 
         The innermost ones are pipelined.
         """
         depth, outer = 0, op
-        pragmas = ("pipeline II=1",) if _is_innermost(op) else ()
+        pragmas: tuple[str, ...] = ("pipeline II=1",) if _is_innermost(op) else ()
+        if pragmas and at_once > 1:
+            pragmas = (*pragmas, f"unroll factor={at_once}")
         while outer is not None and outer.parent is not None:
             following = _cost_behind(outer)
             if following is not None:
@@ -73,10 +84,16 @@ class LoopPragmas(Frozen):
             if directive.name in wanted and self._applies(directive) and (text := loop_pragma(directive))
         )
 
-    def array(self, name: str, variable: str, kept: Iterable[int]) -> list[str]:
+    @property
+    def lanes(self) -> int:
+        """The number of elements that operations on tiles compute at once."""
+        return lanes_in(self.directives)
+
+    def array(self, name: str, variable: str, kept: Iterable[int], shape: Sequence[int]) -> list[str]:
         """Pragmas of an array that the source calls `name`, of whose dimensions C++ has those in `kept`."""
         dims = list(kept)
-        return [
+        banks = lanes_of(self.lanes, shape[-1]) if dims and dims[-1] == len(shape) - 1 else 1
+        return [f"array_partition variable={variable} dim={len(dims)} cyclic factor={banks}"] * (banks > 1) + [
             text
             for directive in self.directives
             if directive.name == name and self._applies(directive) and (directive.kind != STREAM or self.overlaps)

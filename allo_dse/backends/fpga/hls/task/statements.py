@@ -74,7 +74,7 @@ def _alloc(body: Body, op: ir.Operation) -> None:
     if not array.extents:
         body.unset[array] = len(body.lines)
     body.line(f"{array.element} {array.name}{''.join(f'[{n}]' for n in array.extents)};")
-    for text in body.pragmas.array(name, array.name, range(len(array.extents))):
+    for text in body.pragmas.array(name, array.name, range(len(array.extents)), array.extents):
         body.pragma(text)
     body.views[result] = whole(array)
 
@@ -101,7 +101,8 @@ def _for(body: Body, op: ir.Operation) -> None:
     variable, *carried = inner.arguments
     body.flush(stored_in(op, body.views))
     names = [body.declare(c, "sum", i) for c, i in zip(carried, initial, strict=True)]
-    source = body.pragmas.source(op)
+    end = body.index(high)
+    source = body.pragmas.source(op, end.const if end.is_const else 1)
     if source.comment:
         body.line(f"// {source.comment}")
     label = body.label(source)
