@@ -315,6 +315,10 @@ class OptunaProposer(Proposer):
 
         for _ in range(MAX_FRUITLESS):
             trial = self.study.ask()
+            try:
+                _ = trial.relative_params  # draws them
+            except ValueError as error:  # such as several objectives, where it can have one
+                raise StudyError(f"Optuna's sampler {self.name!r}: {error}", hint="choose another sampler") from error
             candidate, verdict = self._screen.decode_and_admit(suggest_with(trial))
             if candidate is not None and verdict == "new":
                 return self._accept(trial, candidate)

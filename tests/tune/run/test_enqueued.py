@@ -204,3 +204,12 @@ def test_a_sampler_of_optuna_says_what_it_lacks(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="not installed: No module named 'torch'") as caught:
         fake_study().run(3, run_dir=tmp_path, sampler=Lacking(), **QUIET)
     assert "pip install torch" in str(caught.value.hint)
+
+
+def test_a_sampler_of_optuna_that_cannot_search_this_study_is_a_message(tmp_path: Path) -> None:
+    class OneObjective(optuna.samplers.RandomSampler):
+        def infer_relative_search_space(self, study: Any, trial: Any) -> Any:
+            raise ValueError("it has one objective only")
+
+    with pytest.raises(StudyError, match="'OneObjective': it has one objective only"):
+        fake_study().run(3, run_dir=tmp_path, sampler=OneObjective(), **QUIET)
