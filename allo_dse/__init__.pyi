@@ -1,95 +1,73 @@
 """Public names and their modules: for type checkers, and for `lazy_exports` to import them when first used."""
 
 from .backends.fpga.choices.clock import clock as clock
-from .backends.fpga.choices.schedules import adders as adders
-from .backends.fpga.choices.schedules import dataflow as dataflow
-from .backends.fpga.choices.schedules import interface as interface
-from .backends.fpga.choices.schedules import lanes as lanes
-from .backends.fpga.choices.schedules import memory as memory
-from .backends.fpga.choices.schedules import pack as pack
-from .backends.fpga.choices.schedules import partition as partition
-from .backends.fpga.choices.schedules import pipeline as pipeline
-from .backends.fpga.choices.schedules import stream_depth as stream_depth
-from .backends.fpga.choices.schedules import unroll as unroll
+from .backends.fpga.choices.schedules import (
+    adders as adders,
+    dataflow as dataflow,
+    interface as interface,
+    lanes as lanes,
+    memory as memory,
+    pack as pack,
+    partition as partition,
+    pipeline as pipeline,
+    stream_depth as stream_depth,
+    unroll as unroll,
+)
 from .backends.fpga.choices.stream_depths import StreamDepths as StreamDepths
 from .backends.fpga.depths.front import depth_front as depth_front
 from .backends.fpga.evaluator import FpgaSimulator as FpgaSimulator
 from .backends.fpga.hls.design_project import hls_project as hls_project
-from .backends.fpga.hls.evaluator import HlsEvaluator as HlsEvaluator
-from .backends.fpga.hls.evaluator import HlsTool as HlsTool
-from .backends.fpga.hls.evaluator import HlsToolError as HlsToolError
+from .backends.fpga.hls.evaluator import HlsEvaluator as HlsEvaluator, HlsTool as HlsTool, HlsToolError as HlsToolError
 from .backends.fpga.hls.retime import timed_by_report as timed_by_report
-from .backends.fpga.report import HlsReport as HlsReport
-from .backends.fpga.report import HlsReportError as HlsReportError
-from .backends.fpga.report import read_hls_report as read_hls_report
-from .backends.npu.board.run import DeviceWedged as DeviceWedged
-from .backends.npu.board.run import NpuRun as NpuRun
+from .backends.fpga.report import (
+    HlsReport as HlsReport,
+    HlsReportError as HlsReportError,
+    read_hls_report as read_hls_report,
+)
+from .backends.npu.board.run import DeviceWedged as DeviceWedged, NpuRun as NpuRun
 from .backends.npu.evaluator import NpuSimulator as NpuSimulator
-from .backends.npu.place.placed_design import Infeasible as Infeasible
-from .backends.npu.place.placed_design import PlacedDesign as PlacedDesign
-from .backends.rtl.evaluator import RtlEvaluator as RtlEvaluator
-from .backends.rtl.evaluator import rtl_resources as rtl_resources
-from .backends.rtl.evaluator import rtl_simulate as rtl_simulate
-from .common.errors import AlloDseError as AlloDseError
-from .common.errors import DeviceError as DeviceError
-from .common.errors import IllegalFold as IllegalFold
-from .common.errors import ProgramError as ProgramError
-from .common.errors import ProgramWarning as ProgramWarning
-from .common.errors import SimulationError as SimulationError
-from .common.errors import StudyError as StudyError
+from .backends.npu.place.placed_design import Infeasible as Infeasible, PlacedDesign as PlacedDesign
+from .backends.rtl.evaluator import (
+    RtlEvaluator as RtlEvaluator,
+    rtl_resources as rtl_resources,
+    rtl_simulate as rtl_simulate,
+)
+from .common.errors import (
+    AlloDseError as AlloDseError,
+    DeviceError as DeviceError,
+    IllegalFold as IllegalFold,
+    ProgramError as ProgramError,
+    ProgramWarning as ProgramWarning,
+    SimulationError as SimulationError,
+    StudyError as StudyError,
+)
 from .device.device import Device as Device
 from .drawing import save_perfetto as save_perfetto
-from .eval.command import Command as Command
-from .eval.command import CommandError as CommandError
-from .eval.command import DesignRefused as DesignRefused
-from .eval.equivalence.compare import Difference as Difference
-from .eval.equivalence.compare import Equivalence as Equivalence
-from .eval.equivalence.compare import equivalent as equivalent
+from .eval.command import Command as Command, CommandError as CommandError, DesignRefused as DesignRefused
+from .eval.equivalence.compare import Difference as Difference, Equivalence as Equivalence, equivalent as equivalent
 from .eval.equivalence.data_values import Undecidable as Undecidable
-from .eval.evaluator import Evaluator as Evaluator
-from .eval.evaluator import Metrics as Metrics
-from .functions import check as check
-from .functions import draw as draw
-from .functions import place as place
-from .functions import record_trace as record_trace
-from .functions import simulate as simulate
-from .mapper.fold.fold_space import AxisFold as AxisFold
-from .mapper.fold.fold_space import KernelFold as KernelFold
-from .mapper.fold.fold_space import MeshFold as MeshFold
+from .eval.evaluator import Evaluator as Evaluator, Metrics as Metrics
+from .functions import check as check, draw as draw, place as place, record_trace as record_trace, simulate as simulate
+from .mapper.fold.fold_space import AxisFold as AxisFold, KernelFold as KernelFold, MeshFold as MeshFold
 from .mapper.fold.vmg import VMG as VMG
-from .mapper.program import Program as Program
-from .mapper.program import load_program as load_program
-from .mapper.violation import Buffering as Buffering
-from .mapper.violation import Violation as Violation
-from .networks.compose import Composition as Composition
-from .networks.compose import compose as compose
+from .mapper.program import Program as Program, load_program as load_program
+from .mapper.violation import Buffering as Buffering, Violation as Violation
+from .networks.compose import Composition as Composition, compose as compose
 from .networks.fronts import search_fronts as search_fronts
 from .networks.network import Network as Network
 from .networks.onnx.convert import from_onnx as from_onnx
-from .networks.onnx.torch import from_torch as from_torch
-from .networks.onnx.torch import from_torch_file as from_torch_file
+from .networks.onnx.torch import from_torch as from_torch, from_torch_file as from_torch_file
 from .simulator.engine.run_result import SimResult as SimResult
 from .simulator.replay.trace import Trace as Trace
-from .simulator.replay.trace_build import Frames as Frames
-from .simulator.replay.trace_build import Get as Get
-from .simulator.replay.trace_build import Loop as Loop
-from .simulator.replay.trace_build import Put as Put
-from .space.choice import Ask as Ask
-from .space.choice import Choice as Choice
-from .space.choice import Question as Question
-from .space.choice import QuestionChoice as QuestionChoice
-from .space.design import Design as Design
-from .space.design import Draft as Draft
-from .space.params import choices as choices
-from .space.params import divisors as divisors
-from .space.params import powers_of_two as powers_of_two
+from .simulator.replay.trace_build import Frames as Frames, Get as Get, Loop as Loop, Put as Put
+from .space.choice import Ask as Ask, Choice as Choice, Question as Question, QuestionChoice as QuestionChoice
+from .space.design import Design as Design, Draft as Draft
+from .space.params import choices as choices, divisors as divisors, powers_of_two as powers_of_two
 from .space.sampler.optuna_sampler import EvolutionSampler as EvolutionSampler
 from .tune.earlier_runs import open_run as open_run
 from .tune.optuna_objective import objective as objective
 from .tune.results.result import Result as Result
-from .tune.search.objectives import maximize as maximize
-from .tune.search.objectives import minimize as minimize
-from .tune.search.objectives import require as require
+from .tune.search.objectives import maximize as maximize, minimize as minimize, require as require
 from .tune.search.promotion import Rung as Rung
 from .tune.study import Study as Study
 

@@ -14,13 +14,14 @@ from pathlib import Path
 def lazy_exports(package: str, file: str) -> tuple[list[str], Callable[[str], object]]:
     """`__all__` and `__getattr__` of a package, whose names are imported when first used.
 
-    The stub beside it, `__init__.pyi`, lists its names as type checkers read them: `from .module import Name as Name`.
+    The stub beside it, `__init__.pyi`, lists them as type checkers read it: `from .module import A as A, B as B`.
 
     Args:
         package: its `__name__`. file: its `__file__`.
     """
     stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
-    module_of = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", stub, re.MULTILINE)}
+    found = re.findall(r"^from (\S+) import ([^(]+?|\(.+?\))$", stub, re.MULTILINE | re.DOTALL)
+    module_of = {name: module for module, names in found for name in re.findall(r"(\w+) as", names)}
 
     def attribute(name: str) -> object:
         if name not in module_of:
