@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allo_dse.common.records import Frozen, Ints
-from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device
 from allo_dse.space.design import Design
 
@@ -22,14 +21,12 @@ class LaunchedDesign(Frozen):
     Attributes:
         first_column: the first of its columns.
         after: positions of the parts before it whose ends it waits for. wait_us: time from then until it is called.
-        transport: how its tiles move, where that is not its mapping's own plan.
     """
 
     design: Design
     first_column: int
     after: Ints
     wait_us: float
-    transport: Any = None
 
 
 class Stream(NamedTuple):
@@ -95,14 +92,6 @@ class Launches:
 
     def ends_us(self, parts: Sequence[LaunchedDesign]) -> list[float] | None:
         """Return the ends of parts of a launch that are simulated together; None if they do not disturb each other."""
-        return None
-
-    def reading(self, design: Design, orders: Mapping[str, IntArray]) -> tuple[Any, Mapping[str, Any]] | None:
-        """Return how a design reads tensors that lie in another order, and its metrics then; None if it cannot.
-
-        Args:
-            orders: by tensor, the source position of every element; -1 for a zero.
-        """
         return None
 
     def passages(self, design: Design, metrics: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -65,7 +65,7 @@ class Accuracy(Frozen, dict=True):
     @cached_property
     def effects(self) -> dict[tuple[str, str], float]:
         """The deviation that each candidate causes by itself, on its fastest design; by its step's name and its key."""
-        return {(one.step.name, one.key): self._effect(one) for one in self.fronts.candidates if one.first}
+        return {(one.step.name, one.key): self._effect(one) for one in self.fronts.candidates if not one.copy}
 
     def _effect(self, one: Operator) -> float:
         network, design = self.fronts.network, self.fronts.points[one.key][-1].design.design

@@ -23,6 +23,7 @@ from allo_dse.lang.types import float32
 from allo_dse.space.design import Design
 
 from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
+from .edges import edges_of, stream_ends, written_as
 from .fronts import Fronts, launches_of
 from .launches import HOST, Launch, Run, in_turn
 from .network import Array, Arrays, Host, Network, type_of
@@ -30,7 +31,6 @@ from .operators.execute import Work, output_limits, run_program
 from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
-from .strided import edges_of, stream_ends, with_strided, written_as
 
 WAITING = "reconfiguration"
 RUNTIMES = ("calls", "packets", "sequence", "launches")
@@ -143,12 +143,6 @@ class Composition:
         """The pairs of operators that stream to each other, in words; empty if there are none."""
         ends = [pair for launch in self.launches for pair in launch.streams.values()]
         return ", ".join(f"{source.step.title} to {target.step.title}" for source, target in ends)
-
-    @property
-    def strided(self) -> str:
-        """The operators that read tensors in place, in an order other than their own, in words."""
-        runs = [run for launch in self.launches for run in launch.runs]
-        return ", ".join(f"{run.step.title} reads {run.reads_strided}" for run in runs if run.strided)
 
     @property
     def configuring_us(self) -> float:
@@ -359,7 +353,7 @@ def compose(
     if stream:
         require_streams(fronts.device)
     options = Options(_runtime(fronts, runtime), columns, share, work_limit, stream)
-    return _composed(*_prepared(fronts, options.runtime, tolerance, inputs), options)
+    return _composed(fronts, *_prepared(fronts, tolerance, inputs), options)
 
 
 def _runtime(fronts: Fronts, wanted: str) -> str:
@@ -411,10 +405,9 @@ def require_streams(device: Device) -> None:
 
 
 def _prepared(
-    fronts: Fronts, runtime: str, tolerance: float | None, inputs: Mapping[str, Array] | None
-) -> tuple[Fronts, Problem, Accuracy | None]:
-    fronts = with_strided(fronts) if runtime == "launches" else fronts
-    return fronts, replace(problem_of(fronts), edges=edges_of(fronts)), accuracy_of(fronts, tolerance, inputs)
+    fronts: Fronts, tolerance: float | None, inputs: Mapping[str, Array] | None
+) -> tuple[Problem, Accuracy | None]:
+    return replace(problem_of(fronts), edges=edges_of(fronts)), accuracy_of(fronts, tolerance, inputs)
 
 
 def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, options: Options) -> Composition:
@@ -457,7 +450,7 @@ def compositions(
     The one with the fewest comes first.
     """
     runtime = _runtime(fronts, runtime)
-    fronts, problem, accuracy = _prepared(fronts, runtime, tolerance, inputs)
+    problem, accuracy = _prepared(fronts, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
     if whole := fronts.launches.columns:
         widths = {p.columns for points in fronts.points.values() for p in points} | {whole}
@@ -489,8 +482,7 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution, more_us: flo
         members.sort(key=lambda o: (solution.start[o], o))
         first, used, runs = dict[int, int](), 0, list[Run]()
         for o in members:
-            kind, point = problem.kinds[o], fronts.points_of(operators[o])[solution.choice[o]]
-            assert point is not None
+            kind, point = problem.kinds[o], fronts.points[operators[o].key][solution.choice[o]]
             if kind not in first:  # kinds are placed side by side
                 first[kind] = used
                 used += problem.choices[kind][solution.choice[o]].needs[0]

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import field
@@ -58,7 +57,6 @@ class Point(Frozen):
         proved: no other design of the operator's space is faster there, as the evaluator times them.
         bound: shares of the time for which resources are busy.
         resources: that it takes of an FPGA, where it counts as one column.
-        transport: moves of its tiles, if it reads a tensor in another order.
     """
 
     columns: int
@@ -69,7 +67,6 @@ class Point(Frozen):
     proved: bool
     design: BestDesign
     resources: Mapping[str, int] = field(default_factory=dict)
-    transport: Any = None
 
 
 class Fronts(Frozen):
@@ -78,8 +75,6 @@ class Fronts(Frozen):
     Attributes:
         candidates: operators for single steps, and for several steps that one program can do.
         points: the front of every work by its key, the fewest columns first.
-        strided: the same designs for inputs in another order, by key and walk; None for a design that cannot read
-            so.
         target: the target of the designs.
     """
 
@@ -87,17 +82,12 @@ class Fronts(Frozen):
     device: Device
     candidates: tuple[Operator, ...]
     points: Mapping[str, tuple[Point, ...]]
-    strided: Mapping[tuple[str, str], tuple[Point | None, ...]] = field(default_factory=dict)
     target: str = "allo"
 
     @property
     def launches(self) -> Launches:
         """The launches of the device."""
         return launches_of(self.device)
-
-    def points_of(self, one: Operator) -> tuple[Point | None, ...]:
-        """Return the designs of an operator in its reading order."""
-        return self.strided[one.key, one.walk] if one.walk else self.points[one.key]
 
     @property
     def proved(self) -> bool:

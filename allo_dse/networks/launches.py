@@ -57,17 +57,6 @@ class Run(Frozen, dict=True):
         return interface(self.point.design.design.program)[1][0].dtype
 
     @property
-    def strided(self) -> dict[str, int]:
-        """The tensors of its program that it reads in place, in another order: positions among its inputs."""
-        reads = interface(self.point.design.design.program)[0]
-        return {reads[at].name: at for at, order in enumerate(self.step.through) if order is not None}
-
-    @property
-    def reads_strided(self) -> str:
-        """The same tensors by their names in the network, in words."""
-        return ", ".join(dict.fromkeys(self.step.inputs[at] for at in self.strided.values()))
-
-    @property
     def spent(self) -> dict[str, float]:
         """Shares of its time: of the host, while the device waits, and of the busiest resource for the rest."""
         took, own_us = self.end_us - self.start_us, self.point.latency_us
@@ -195,8 +184,8 @@ class Launch(Frozen):
         for run in self.runs:
             after = [at for at, one in enumerate(self.runs) if one.end_us <= run.start_us]
             ready_us = max((self.runs[at].end_us for at in after), default=self.start_us)
-            wait_us, own = run.start_us - ready_us - launches.call_us, run.point
-            parts.append(LaunchedDesign(own.design.design, run.first_column, tuple(after), wait_us, own.transport))
+            wait_us = run.start_us - ready_us - launches.call_us
+            parts.append(LaunchedDesign(run.point.design.design, run.first_column, tuple(after), wait_us))
         ends = launches.ends_us(parts)
         return self.end_us - self.start_us if ends is None else max(ends)
 

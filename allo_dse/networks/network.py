@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count, zip_longest
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,6 @@ class Step(Frozen):
     Attributes:
         others: alternatives, which write the same tensor; its work is then a program, as theirs.
         rounded_to: bits that weights of the model are rounded to; 0 if they are as they were.
-        through: for each input, the rearrangement in which its program reads it; None for its order in DRAM.
     """
 
     name: str
@@ -130,7 +129,6 @@ class Step(Frozen):
     output: str
     others: tuple[Step, ...] = ()
     rounded_to: int = 0
-    through: tuple[Arrange | None, ...] = ()
 
     @property
     def title(self) -> str:
@@ -142,8 +140,7 @@ class Step(Frozen):
 
     def given(self, known: Mapping[str, Array]) -> list[Array]:
         """The arrays that it reads."""
-        arrays = [known[name] for name in self.inputs]
-        return [own.function(one) if own else one for one, own in zip_longest(arrays, self.through)]
+        return [known[name] for name in self.inputs]
 
     def shaped(self, made: Array, shapes: Mapping[str, Shape]) -> Array:
         """Its result in its shape; the shape of what the host computes may depend on elements."""
@@ -360,10 +357,7 @@ class Network:
         """
         known = {name: exactly(array) for name, array in {**self.constants, **self.given(inputs)}.items()}
         for step in self.steps:
-            given = [
-                _arranged(own, [known[name]]) if own else known[name]
-                for name, own in zip_longest(step.inputs, step.through)
-            ]
+            given = [known[name] for name in step.inputs]
             if isinstance(step.work, Work):
                 made = analysed_result(programs[step.output] if programs else loaded(step.work), given)
             elif isinstance(step.work, Host):
@@ -508,7 +502,6 @@ class Operator(Frozen):
         names: of the network's steps.
         key: of its work, shared by equal operators.
         copy: number of its hardware, where equal operators may have more than one.
-        walk: identifies the order in which it reads tensors in place; empty for its program's own order.
     """
 
     step: Step
@@ -516,12 +509,6 @@ class Operator(Frozen):
     names: tuple[str, ...]
     key: str = ""
     copy: int = 0
-    walk: str = ""
-
-    @property
-    def first(self) -> bool:
-        """True unless an earlier candidate does the same on other hardware, or in another reading order."""
-        return not self.copy and not self.walk
 
     @property
     def reads(self) -> tuple[DType, ...]:

@@ -99,7 +99,6 @@ def called(problem: Problem, calls: Calls) -> Problem:
         between=ticks(calls.between_us),
         release=tuple(one + begin for one in problem.release),
         after=tuple({o: wait + begin if wait else 0 for o, wait in one.items()} for one in problem.after),
-        own={o: tuple(own(one) if one else None for one in designs) for o, designs in problem.own.items()},
     )
 
 
@@ -146,9 +145,4 @@ def problem_of(fronts: Fronts) -> Problem:
         release=tuple(release),
         tail=tuple(tail),
         launches=launches.most,
-        own={
-            o: tuple(choice_of(point, launches) if point else None for point in fronts.points_of(one))
-            for o, one in enumerate(candidates)
-            if one.walk
-        },
     )

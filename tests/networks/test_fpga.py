@@ -18,13 +18,13 @@ from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.networks.compose import Composition, compose, compositions
+from allo_dse.networks.edges import edges_of
 from allo_dse.networks.export.export import export
 from allo_dse.networks.fronts import Fronts, search_fronts
 from allo_dse.networks.launches import Launch
 from allo_dse.networks.network import Arrange
 from allo_dse.networks.operators import binary_work, element_type, gemm_work, rms_norm_work, unary_work
 from allo_dse.networks.solver.problem import ticks
-from allo_dse.networks.strided import edges_of
 
 MOST_TOKENS_US = 3 * 64 / 300
 """To hear of all tiles of a tensor, at most 64, at 300 MHz."""

@@ -17,9 +17,9 @@ from onnx import ModelProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import allo_dse as dse
+from allo_dse.networks.edges import order_of, simplified
 from allo_dse.networks.network import Arrange, Network
 from allo_dse.networks.operators.execute import difference
-from allo_dse.networks.strided import order_of, simplified
 
 from .models import Writer, by_onnx, computed
 

@@ -291,15 +291,8 @@ class NpuSimulator:
         Raises:
             SimulationError: if the design deadlocks.
         """
-        return self.moved(design, NpuMapping.of(design).transport)
-
-    def moved(self, design: Design, transport: Transport) -> Metrics:
-        """Metrics of a design with another transport plan than its own.
-
-        Raises:
-            SimulationError: if the design deadlocks.
-        """
-        view, device = NpuMapping.of(design).view, NpuDevice.of(design.device)
+        mapping, device = NpuMapping.of(design), NpuDevice.of(design.device)
+        view, transport = mapping.view, mapping.transport
         array = network_key(design.program, view.periods, view.channels, transport, device)
         known = design.vmg.graph.table("simulated times")
         blocks = []

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.launches import LaunchedDesign, Launches
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.tables import Table
-from allo_dse.space.design import Design
 
 from .costs import TICKS_PER_CYCLE, host_us
-from .evaluator import NpuSimulator, overdue
+from .evaluator import overdue
 from .mapping import NpuMapping
 from .network import Parts, add_design
 
@@ -57,11 +54,6 @@ class NpuLaunches(Launches):
         """Simulate parts of a launch together, tile by tile over one DRAM."""
         return ends_together(parts, self.device)
 
-    def reading(self, design: Design, orders: Mapping[str, IntArray]) -> tuple[Any, Mapping[str, Any]] | None:
-        """Return the transport plan for tensors in another order, if descriptors can express it, and the metrics."""
-        transport = NpuMapping.of(design).reading(orders)
-        return None if isinstance(transport, str) else (transport, NpuSimulator().moved(design, transport))
-
 
 def on_columns(device: NpuDevice, columns: int) -> NpuDevice:
     """Return the device with fewer columns."""
@@ -87,10 +79,9 @@ def ends_together(parts: Sequence[LaunchedDesign], device: NpuDevice) -> list[fl
         gates: list[tuple[int, int]] = []
         mapping = NpuMapping.of(part.design)
         built.gates, built.periods = gates, mapping.view.periods[0].periods
-        transport = part.transport or mapping.transport
-        add_design(built, mapping.view.periods, mapping.view.channels, transport)
+        add_design(built, mapping.view.periods, mapping.view.channels, mapping.transport)
         built.gates = None
-        wait_us = part.wait_us + host_us(part.design.program, device, transport.host_rewrites)
+        wait_us = part.wait_us + host_us(part.design.program, device, mapping.transport.host_rewrites)
         before = [links[one, at] for one in part.after]
         following = [stream for (one, _), stream in links.items() if one == at]
         taken, given = [*before, *(end for _, end in gates)], [*(begin for begin, _ in gates), *following]

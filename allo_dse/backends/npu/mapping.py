@@ -10,13 +10,12 @@ shared by a program's mappings is owned by the program's graph (`vmg.graph`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
 
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.violation import Buffering, Violation
@@ -27,7 +26,6 @@ from .movement.layout_plan import layouts_on
 from .movement.links import StreamLinks
 from .movement.movement import LayoutPlan, Transport
 from .movement.node_memory import NodeMemory, group_memory, own_memory
-from .movement.strided import read_as_it_lies
 from .movement.transport import plan_transport
 from .movement.view import MappingView
 from .place.placed_design import Infeasible, PlacedDesign
@@ -87,10 +85,6 @@ class NpuMapping:
     def transport(self) -> Transport:
         """Plan of the tiles' transport over channels."""
         return plan_transport(self.view, self.device, self.buffering)
-
-    def reading(self, orders: Mapping[str, IntArray]) -> Transport | str:
-        """The same for tensors that lie in DRAM in another order, or why there is none; see `read_as_it_lies`."""
-        return read_as_it_lies(self.transport, self.view, self.device.shim.descriptor, self.buffering, orders)
 
     @cached_property
     def memory(self) -> tuple[NodeMemory, ...]:

@@ -171,7 +171,7 @@ def is_paged(transfer: Transfer, tensor: Tensor, board: Board) -> bool:
 
     If the next tile continues the rows of the one before, the loop over rows ends with the tile.
     """
-    if (transfer.lies_in_bytes or tensor.bytes) <= board.page_reach_bytes or len(transfer.pattern.dims) < 2:
+    if tensor.bytes <= board.page_reach_bytes or len(transfer.pattern.dims) < 2:
         return False
     rows, stride_words = transfer.pattern.dims[1]
     rows_of_tile = transfer.tile_bytes // transfer.run_bytes

@@ -132,7 +132,6 @@ def _show(composition: Composition) -> None:
         "driver": composition.overdue,
         "streams": composition.streamed,
         "on the host": _host(composition) if composition.host_us else "",
-        "strided": composition.strided,
         "widened": f"narrower in the model: operands of {', '.join(own)}" if (own := composition.widened) else "",
         "rate": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
         "accuracy": composition.in_words if types else "",

@@ -12,8 +12,7 @@ and a C++ compiler, and for the card XRT. `network.json` has the launches and th
 `constants.npz` what the network reads, `expected.npz` its outputs as its operators' references compute them,
 `limits.npz` how far each element may be off,
 `orders.npz` where the elements of each rearrangement come from (from 1; 0 is a zero), `host_*.py` what the host
-computes. Allo's tensors are stored row by row. NumPy rearranges a tensor first if a design reads it in another order
-(`strided` in `network.json`, with the loops of its shim channels).
+computes. Allo's tensors are stored row by row.
 
 Allo's host program runs one region, and configures the array for each of its calls. So every design is a build of its
 own, and the operators of a launch run one after another. The time of a launch is the sum of its calls, without
@@ -313,7 +312,8 @@ def _run(
             at_once = groups[name] if isinstance(design, Kernel) and design.on_card else [name]
             try:
                 for one in sorted(set(at_once) - called):
-                    built[runs[one][1]["folder"]].start(_given(runs[one][1], reads[one], known, orders), repetitions)
+                    # A tensor that comes as a stream on a card is not known.
+                    built[runs[one][1]["folder"]].start([*map(known.get, reads[one])], repetitions)
                     called.add(one)
             except WrongResults as wrong:
                 raise WrongResults(f"launch {number}: {name}: {wrong}") from None
@@ -339,16 +339,6 @@ def _run(
         "host_us": host_us,
     }
     return found, {name: known[name] for name in network["outputs"]}
-
-
-def _given(
-    run: Facts, reads: Sequence[str], known: Mapping[str, Array], orders: Mapping[str, Array]
-) -> list[Array | None]:
-    """Return the tensors that a run reads, in its program's order; None for one that comes as a stream on a card."""
-    given = [known.get(tensor) for tensor in reads]
-    for one in run.get("strided", ()):
-        given[one["input"]] = _moved([known[reads[one["input"]]]], orders[one["order"]])
-    return given
 
 
 def _groups(launches: Sequence[Facts]) -> dict[str, frozenset[str]]:

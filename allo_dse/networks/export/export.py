@@ -26,11 +26,11 @@ from allo_dse.eval.execute.rounding import unit_roundoff
 
 from ..accuracy import random_inputs
 from ..compose import Composition
+from ..edges import order_of
 from ..launches import Launch, Run, in_order
 from ..network import Arrange, Array, Arrays, Convert, Host, Network, Reference, Step
 from ..onnx.host import OnnxHost
 from ..operators.execute import interface, loaded
-from ..strided import order_of
 from . import driver
 from .page import page_html
 
@@ -169,7 +169,6 @@ def _launch(launch: Launch) -> JsonObject:
                 "step": run.step.name,
                 "kind": run.step.work.kind,
                 "reads": list(run.step.inputs),
-                **({"strided": _strided(run)} if run.strided else {}),
                 "writes": run.step.output,
                 "design": run.design,
                 "folder": _folder(launch, run),
@@ -194,29 +193,6 @@ def _launch(launch: Launch) -> JsonObject:
         ],
         **({"resources": launch.resources} if launch.resources else {}),
     }
-
-
-def _strided(run: Run) -> list[JsonObject]:
-    """Describe the tensors that an operator reads in place, with the walks of its shim channels in 32-bit words."""
-    assert run.point.transport is not None
-    return [
-        {
-            "tensor": tensor,
-            "reads": run.step.inputs[at],
-            "order": _order_name(run.step, at),
-            "input": at,
-            "channels": [
-                {"column": t.column, "loops": t.pattern.dims, "repeat": [t.pattern.repeat, t.pattern.repeat_step],
-                 "host_loops": list(zip(t.pattern.host_loops, t.pattern.host_steps, strict=True))}
-                for t in run.point.transport.transfers if t.tensor == tensor
-            ],
-        }
-        for tensor, at in run.strided.items()
-    ]  # fmt: skip
-
-
-def _order_name(step: Step, position: int) -> str:
-    return f"{step.name} reads {position}"
 
 
 def _folder(launch: Launch, run: Run) -> str:
@@ -310,9 +286,6 @@ def _orders(network: Network) -> Arrays:
         if isinstance(step.work, Arrange) and not isinstance(step.work, Convert):
             shapes = [network.shapes[name] for name in step.inputs]
             orders[step.name] = np.zeros(0, np.int32) if step.work.free else order_of(step.work, shapes, step.name)
-        for at, through in enumerate(step.through):
-            if through is not None:
-                orders[_order_name(step, at)] = order_of(through, [network.shapes[step.inputs[at]]], step.name)
     return orders
 
 

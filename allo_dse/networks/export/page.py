@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle, groupby, zip_longest
+from itertools import cycle, groupby
 
 from allo_dse.common.notebooks import columns_html
 from allo_dse.common.quoting import html_text
@@ -39,8 +39,6 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     runs_as = f"{composition.runtime}{'' if composition.exported else ', NOT exported'}"
     where = f"{composition.where} (host program: {runs_as})"
     said = f"{composition.latency_us:,.0f} us on {where}; {composition.certificate}{streams}."
-    if composition.strided:
-        said += f" As it lies, in another order: {composition.strided}."
     if composition.widened:
         said += f" Narrower in the model: operands of {', '.join(composition.widened)}."
     if composition.accuracy is not None:
@@ -146,12 +144,11 @@ def graph_svg(composition: Composition) -> str:
         y += _GAP
     streamed = {name for launch in composition.launches for name in launch.streams}
     for step in boxes:
-        for one, order in zip_longest(step.inputs, step.through):
+        for one in step.inputs:
             for name, moved in sources.get(one, [(one, False)]):
                 if name in places:
                     color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name)
-                    read = ": read in place, in another order" if order else ""
-                    _edge(canvas, places, (name, step.output), color, "4 3" if moved else "", tip + read)
+                    _edge(canvas, places, (name, step.output), color, "4 3" if moved else "", tip)
     outside = f"inputs: {', '.join(network.inputs)}; outputs: {', '.join(network.outputs)}"
     canvas.text(_LEFT, y + 6, fit(outside, 700), faint=True)
     return str(canvas)

@@ -19,12 +19,12 @@ from allo_dse.common.records import replace
 from allo_dse.lang.rules import current_rules
 from allo_dse.tune.study import call, execute_file
 
+from ..edges import simplified
 from ..network import Network, arrange
 from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import rope_work, softmax
 from ..operators.execute import Operand, Work, element_type, weight_bits
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
-from ..strided import simplified
 from .builder import Array, Builder, InvalidModel
 from .definitions import RECURRENT, why_looped
 from .elementwise import REDUCTIONS, Groups, add_group, reduction

@@ -13,8 +13,6 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from msgspec import field
-
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import Frozen
 from allo_dse.device.fpga_model import RESOURCES
@@ -68,7 +66,6 @@ class Problem(Frozen):
         edges: possible streams, in a problem of one launch. All operators that stream are called at once: their
             other inputs must be there before the first of them starts.
         effects: of each operator, its share of the allowed deviation in units of `ALLOWED`; empty without a limit.
-        own: the choices of an operator whose times differ from its kind's; None where it cannot run.
     """
 
     kinds: tuple[int, ...]
@@ -82,15 +79,14 @@ class Problem(Frozen):
     launches: int | None = None
     edges: tuple[Edge, ...] = ()
     effects: tuple[int, ...] = ()
-    own: Mapping[int, tuple[Choice | None, ...]] = field(default_factory=dict)
 
-    def designs(self, o: int) -> tuple[Choice | None, ...]:
+    def designs(self, o: int) -> tuple[Choice, ...]:
         """Return the choices of an operator."""
-        return self.own.get(o) or self.choices[self.kinds[o]]
+        return self.choices[self.kinds[o]]
 
     def ticks(self, o: int) -> list[int]:
-        """Return the ticks of an operator with each of its choices, 0 where it cannot run."""
-        return [choice.ticks if choice else 0 for choice in self.designs(o)]
+        """Return the ticks of an operator with each of its choices."""
+        return [choice.ticks for choice in self.designs(o)]
 
     @property
     def alike(self) -> list[list[int]]:
@@ -113,7 +109,7 @@ class Problem(Frozen):
     def longest_path(self) -> frozenset[int]:
         """The steps on the path of dependences that takes longest, each at its fastest."""
         single = {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
-        ticks = {s: min((t for o in own for t in self.ticks(o) if t), default=0) for s, own in single.items()}
+        ticks = {s: min(t for o in own for t in self.ticks(o)) for s, own in single.items()}
         return frozenset(longest(ticks, self.before))
 
     @property
@@ -129,9 +125,9 @@ class Problem(Frozen):
 
     def _late(self, edge: Edge) -> int:
         """Ticks after the end of the source that the target of a stream may have to wait."""
-        choices = self.choices[self.kinds[edge.source]]
-        lags = [(lag, own.ticks) for own, row in zip(choices, edge.lags, strict=True) for lag in row if lag is not None]
-        return max([0, *(lag - took for lag, took in lags)])
+        took = self.ticks(edge.source)
+        late = (lag - own for own, row in zip(took, edge.lags, strict=True) for lag in row if lag is not None)
+        return max([0, *late])
 
 
 def longest(ticks: Mapping[int, int], before: Sequence[Iterable[int]]) -> list[int]:
@@ -203,11 +199,11 @@ def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
     """
     found, needs = [], problem.limits
     for o in operators:
-        effect, needs = problem.effects[o] if problem.effects else 0, problem.choices[problem.kinds[o]][0].needs
+        effect, needs = problem.effects[o] if problem.effects else 0, problem.designs(o)[0].needs
         found += [
             (effect, design.ticks, o, c)
             for c, design in enumerate(problem.designs(o))
-            if design and all(map(operator.le, design.needs, problem.limits))
+            if all(map(operator.le, design.needs, problem.limits))
         ]
     if not found:
         raise StudyError(
@@ -219,7 +215,7 @@ def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
 
 def least_of(problem: Problem) -> int:
     """Return a lower bound of the length: the step that takes longest, done in the fastest way."""
-    least = [min(c.ticks for c in problem.designs(o) if c) for o in range(len(problem.kinds))]
+    least = [min(problem.ticks(o)) for o in range(len(problem.kinds))]
     return max(
         min(problem.release[o] + least[o] + problem.tail[o] for o, steps in enumerate(problem.does) if step in steps)
         for step in range(problem.steps)

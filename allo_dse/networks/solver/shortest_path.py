@@ -113,7 +113,7 @@ class ByLaunches:
         """
         limit, effects = self.problem.limits[0], self.problem.effects or (0,) * len(self.masks)
         return [
-            tuple(one for one in self.problem.designs(o) if one and one.needs[0] <= limit) if effect <= ALLOWED else ()
+            tuple(one for one in self.problem.designs(o) if one.needs[0] <= limit) if effect <= ALLOWED else ()
             for o, effect in enumerate(effects)
         ]
 
@@ -186,7 +186,6 @@ class ByLaunches:
             release=none if done else tuple(problem.release[o] for o in own),
             tail=tuple(problem.tail[o] for o in own) if last else none,
             launches=1,
-            own={place[o]: designs for o, designs in problem.own.items() if o in place},
         ), own
 
     def solved(self, done: int, launch: int, solve: Solve) -> Solved:

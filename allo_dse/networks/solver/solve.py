@@ -90,8 +90,6 @@ class Model:
             for c in choices:
                 for at in self.launches:
                     self.model.add_implication(self.runs[o, c, at], self.has[kind, c, at])
-                    if self.problem.designs(o)[c] is None:
-                        self.model.add(self.runs[o, c, at] == 0)
 
         ticks = [self.problem.ticks(o) for o in range(len(self.problem.kinds))]
         runs: dict[int, list[tuple[int, int, int]]] = {}
@@ -203,8 +201,6 @@ class Model:
         moving = []
         for (o, c, _), one in self.runs.items():
             choice = self.problem.designs(o)[c]
-            if choice is None:
-                continue
             busy.setdefault(self.problem.kinds[o], []).append(choice.ticks * one)
             moving.append(choice.ticks * choice.bandwidth * one)
         for times in busy.values():
@@ -255,8 +251,6 @@ class Model:
         demands: dict[int, list[int]] = {kind: [] for kind in self.problem.kinds}
         for o, kind in enumerate(self.problem.kinds):
             for c, choice in enumerate(self.problem.designs(o)):
-                if choice is None:
-                    continue
                 chosen = self.model.new_bool_var(f"chosen_{o}_{c}")
                 self.model.add(chosen == sum(self.runs[o, c, at] for at in self.launches))
                 end = self.start[o] + choice.ticks

@@ -44,19 +44,7 @@ def problems(draw: st.DrawFn, most: int = MOST) -> Problem:
     after = fused_waits(waits, does)
     between = draw(st.sampled_from([0, 5, 30]))
     kinds = [numbers.index(k) for k in kinds]
-    others = st.one_of(st.none(), st.builds(Choice, st.just((0,)), ticks, bandwidths))
-    own: dict[int, tuple[Choice | None, ...]] = {}
-    if draw(st.booleans()):  # one step by the same designs, but reading as it lies what others wait for
-        o = draw(st.integers(0, count - 1))
-        differs = [(one, draw(others)) for one in choices[kinds[o]]]
-        new = len(does)
-        own[new] = tuple(other and replace(other, needs=one.needs) for one, other in differs)
-        if any(own[new]):
-            kinds, does, release, tail = [*kinds, kinds[o]], [*does, does[o]], (*release, 0), (*tail, tail[o])
-            after = (*({**w, new: w[o]} if o in w else w for w in after), dict.fromkeys(after[o], 0))
-        else:
-            own = {}
-    return Problem(tuple(kinds), choices, tuple(does), after, (4,), between, release, tail, own=own)
+    return Problem(tuple(kinds), choices, tuple(does), after, (4,), between, release, tail)
 
 
 @st.composite
@@ -143,7 +131,6 @@ def _of(problem: Problem, chosen: Sequence[int]) -> Problem:
         tuple(problem.tail[o] for o in chosen), problem.launches,
         tuple(replace(e, source=place[e.source], target=place[e.target]) for e in problem.edges
               if e.source in place and e.target in place),
-        own={place[o]: own for o, own in problem.own.items() if o in place},
     )  # fmt: skip
 
 
@@ -170,8 +157,6 @@ def _assignments(problem: Problem) -> Iterator[tuple[tuple[int, ...], tuple[int,
         for chosen in product(*(range(len(problem.choices[k])) for k, _ in groups)):
             own = dict(zip(groups, chosen, strict=True))
             choice = tuple(own[problem.kinds[o], launch[o]] for o in range(count))
-            if any(problem.designs(o)[c] is None for o, c in enumerate(choice)):
-                continue
             for streams in _streams(problem, choice):
                 used = [
                     sum(problem.choices[k][c].needs[number] for (k, where), c in own.items() if where == at)
@@ -199,7 +184,6 @@ def _length(
     streamed = {(e.source, e.target): e.lags[choice[e.source]][choice[e.target]] for e in streams}
     for o in order:
         design = problem.designs(o)[choice[o]]
-        assert design is not None
         together = _called_with(streams, o)
         reads = [(b, wait) for m in together for b, wait in problem.after[m].items() if (b, m) not in streamed]
         if any(b not in done for b, _ in reads):

@@ -86,7 +86,6 @@ class Transfer(Frozen):
         moves: tiles of each flow over the run.
         depth: tiles of each flow that the memory tile holds.
         pattern: the walk through DRAM.
-        lies_in_bytes: size of the walked memory, if that is not the tensor of the program.
     """
 
     index: int
@@ -99,7 +98,6 @@ class Transfer(Frozen):
     moves: int
     depth: int
     pattern: AccessPattern
-    lies_in_bytes: int = 0
 
     @property
     def dram_bytes(self) -> int:

@@ -1,18 +1,10 @@
-"""Rearrangements, and two ways to avoid a pass through DRAM between operators: strided reading and streams.
-
-With strided reading, an operator reads a tensor in place, as another one wrote it: its shim channels walk through it in
-the program's order. Each such operator is a candidate beside the one that reads the rearranged tensor. It has the same
-designs, if descriptors can express the walk, but other times: contiguous runs are shorter, and the host may write more
-descriptors. The composition chooses between the two for each edge.
-"""
+"""Tensors between operators: rearrangements, merged where they follow each other, and streams, which avoid DRAM."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,13 +12,11 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.launches import Stream
 
 from .fronts import Fronts, Point
-from .network import Arrange, Convert, Network, Operator, Shape, Step, arrange
+from .network import Arrange, Network, Shape, Step, arrange
 from .operators.execute import Work, interface, loaded
-from .problem import moved_us
 from .solver.problem import TICK_US, Edge
 
 # Simplification of rearrangements: consecutive ones merge, those that change nothing become free, unread ones go.
@@ -116,81 +106,6 @@ def _without_unread(network: Network) -> Network:
     shapes = {name: shape for name, shape in network.shapes.items() if name in wanted or name in network.inputs}
     constants = {name: array for name, array in network.constants.items() if name in wanted}
     return replace(network, steps=kept[::-1], shapes=shapes, constants=constants)
-
-
-Order = IntArray
-
-
-def with_strided(fronts: Fronts) -> Fronts:
-    """Add operators that read a tensor in place instead of its rearrangement; an FPGA's fronts stay as they are."""
-    if fronts.launches.columns == 0 or fronts.strided:
-        return fronts
-    candidates, strided = list(fronts.candidates), dict[tuple[str, str], tuple[Point | None, ...]]()
-    moved = _moved(fronts.network)
-    for one in fronts.candidates:
-        for variant, orders in _variants(one, moved):
-            key = variant.key, variant.walk
-            if key not in strided:
-                strided[key] = tuple(_points(fronts, one, orders))
-            if any(strided[key]):
-                candidates.append(variant)
-    kept = {key: points for key, points in strided.items() if any(points)}
-    return replace(fronts, candidates=tuple(candidates), strided=kept)
-
-
-def _moved(network: Network) -> dict[str, tuple[Step, Order]]:
-    """Return the rearrangements of a single tensor that are not free, by the tensor that they write.
-
-    Each has the source position of every element, -1 for a zero.
-    """
-    found = {}
-    for step in network.steps:
-        if isinstance(step.work, Arrange) and not step.work.free and not isinstance(step.work, Convert):
-            source = step.inputs[0]
-            if set(step.inputs) == {source} and source not in network.constants:
-                size = int(np.prod(network.shapes[source]))
-                order = order_of(step.work, [network.shapes[source]] * len(step.inputs), step.name)
-                found[step.output] = step, np.where(order, (order.astype(np.int64) - 1) % size, -1)
-    return found
-
-
-def _variants(one: Operator, moved: Mapping[str, tuple[Step, Order]]) -> Iterator[tuple[Operator, dict[int, Order]]]:
-    """Yield the operator with some of its inputs read in place, and the orders of these by input."""
-    for chosen in product(*((False, True) if name in moved else (False,) for name in one.step.inputs)):
-        if not any(chosen):
-            continue
-        inputs, orders = list(one.step.inputs), dict[int, Order]()
-        through: list[Arrange | None] = [None] * len(chosen)
-        for at, name in enumerate(one.step.inputs):
-            if chosen[at]:
-                step, orders[at] = moved[name]
-                inputs[at], through[at] = step.inputs[0], _single(step)
-        walk = hashlib.sha256(b"".join(bytes([at]) + own.tobytes() for at, own in orders.items())).hexdigest()[:6]
-        yield replace(one, step=replace(one.step, inputs=tuple(inputs), through=tuple(through)), walk=walk), orders
-
-
-def _single(step: Step) -> Arrange:
-    """Return the rearrangement as a function of one array, however often it reads it."""
-    work, times = step.work, len(step.inputs)
-    assert isinstance(work, Arrange)
-    return work if times == 1 else replace(work, function=lambda array: work.function(*[array] * times))
-
-
-def _points(fronts: Fronts, one: Operator, orders: Mapping[int, Order]) -> Iterator[Point | None]:
-    """Yield each design reading in other orders; None where it cannot, or where rearranging first is faster."""
-    steps = {step.output: step for step in fronts.network.steps}
-    pass_us = sum(moved_us(fronts.network, steps[one.step.inputs[at]], fronts.device, one.reads[at]) for at in orders)
-    for point in fronts.points[one.key]:
-        design = point.design.design
-        reads = interface(design.program)[0]
-        found = fronts.launches.reading(design, {reads[at].name: order for at, order in orders.items()})
-        if found is None:
-            yield None
-            continue
-        transport, metrics = found
-        latency_us, bound = float(metrics["latency_us"]), dict(metrics["bound"])
-        worth = latency_us < point.latency_us + pass_us
-        yield replace(point, latency_us=latency_us, bound=bound, proved=False, transport=transport) if worth else None
 
 
 # Streams between operators: possible pairs, their start lags, and the resources they save.
