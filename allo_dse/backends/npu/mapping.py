@@ -108,7 +108,7 @@ class NpuMapping:
         """Metrics that need no evaluator."""
         return {"local_memory_bytes": self.local_memory_bytes}
 
-    @property
+    @cached_property
     def violations(self) -> tuple[Violation, ...]:
         """All limits of the device that the mapping exceeds; empty when it fits.
 
