@@ -105,7 +105,7 @@ def test_tasks_that_cost_the_same_are_all_tasks_once() -> None:
 
 
 def test_only_ids_that_decide_make_tasks_differ() -> None:
-    """Which head attention is of decides on nothing, and rows of queries and keys only on whether the mask hides all."""
+    """Which head attention is of decides on nothing, and rows only on whether the mask hides all keys."""
     work = attention_work(4, 4, 64, 8, 1.0, True, element_type("f32"))
     loaded = dse.load_program(work.program, **(work.smallest | {"Pq": 4, "Pk": 4}))
     mapping = FpgaMapping(loaded.vmg, FpgaDevice.load("u280"))

@@ -318,8 +318,10 @@ def _control(mlir: str) -> tuple[Ints, Set[int], Sequence[tuple[Linear, int]]]:
     """
     nest = read_nest(mlir)
     forms = Counter(control_forms(nest.body))
-    ops = [(op.constant, op.factor, *(op.access.index if op.access else ())) for op in ops_of(nest.body)]
-    read = {v for form in (*forms, *filter(None, itertools.chain(*ops))) for v in form.variables}
+    read = {v for form in forms for v in form.variables}
+    for op in ops_of(nest.body):
+        index = op.access.index if op.access is not None else ()
+        read.update(*(form.variables for form in (op.constant, op.factor, *index) if form is not None))
     counted = []
     for loop in loops_of(nest.body):
         lower, upper = loop.lower, loop.upper
