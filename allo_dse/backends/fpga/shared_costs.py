@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import field
 
-from allo_dse.common.records import Frozen, once
+from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once
 from allo_dse.compiler.program.compiled import (
     CompiledProgram,
     Directive,
@@ -36,7 +36,7 @@ from .cost.loops.loop_round import KnownRounds
 from .cost.memory import Storage, fifo_resources, fifo_steps, word_of
 from .cost.plan import Plan, Planner
 from .cost.simplify import simplified
-from .cost.task_cost import TaskCost, deciding_pids, planned_cost
+from .cost.task_cost import TaskCost, control_key, deciding_pids, planned_cost
 from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of
 from .footprint import contested
 
@@ -156,6 +156,7 @@ class SharedCosts(Frozen, eq=False, dict=True):
     _fifos: dict[Fifos, Resources] = field(default_factory=dict)
     _processing: dict[Hashable, Processing] = field(default_factory=dict)
     _alike: dict[int, tuple[AlikeTasks, ...]] = field(default_factory=dict)
+    _deciding: dict[Hashable, Pid] = field(default_factory=dict)
 
     def scheduled(self, schedule: tuple[Directive, ...], rates: Mapping[str, float] | None = None) -> Scheduled:
         """Return the costs shared by all designs with one schedule.
@@ -175,19 +176,19 @@ class SharedCosts(Frozen, eq=False, dict=True):
         """Return the cost of processing elements, made once per fold and costs."""
         return once(self._processing, key, made)
 
-    def differs(self, task_class: TaskClass, run: int) -> bool:
-        """Return whether tasks of a class may take different times."""
-        return self._is_observed(task_class, run) or any(deciding_pids(task_class.body.mlir))
-
     def deciding(self, task_class: TaskClass, pid: Pid, run: int) -> Pid:
-        """Return the part of a task's ids that decides its time, with 0 for the other ids; empty if no id decides.
+        """Return the ids of a task of the class that takes the same time; empty if no id decides.
 
-        Tasks of a class with equal results take the same time.
+        It is one for all tasks that run the same rounds. Ids that decide nothing are 0.
         """
         if self._is_observed(task_class, run):
             return pid
         decides = deciding_pids(task_class.body.mlir)
-        return tuple(one if own else 0 for one, own in zip(pid, decides, strict=True)) if any(decides) else ()
+        if not any(decides):
+            return ()
+        own = tuple(one if decides_it else 0 for one, decides_it in zip(pid, decides, strict=True))
+        key = task_class.kernel, task_class.name, control_key(task_class.body.mlir, own)
+        return once(self._deciding, key, lambda: own, MOST_SMALL_KEPT)
 
     def _is_observed(self, task_class: TaskClass, run: int) -> bool:
         """Return whether data decides what tasks of a class do."""
@@ -200,10 +201,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
 
     def _alike_tasks(self, run: int) -> Iterator[AlikeTasks]:
         for cls, tasks, pids in self.graph.program.tasks_by_class:
-            if not self.differs(cls, run):
-                if len(tasks):
-                    yield cls, (), tasks, pids
-                continue
             groups = defaultdict[Pid, list[int]](list)
             for at, pid in enumerate(pids.tolist()):
                 groups[self.deciding(cls, tuple(pid), run)].append(at)

@@ -10,15 +10,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
-from allo_dse.common.records import Frozen, once, replace
+from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, Ints, once, replace
 from allo_dse.compiler.ir.affine import Linear, decided
-from allo_dse.compiler.ir.nest import Access, Branch, Op, outermost, read_nest, walk
+from allo_dse.compiler.ir.nest import Access, Branch, Op, loops_of, ops_of, outermost, read_nest, walk
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
 from allo_dse.compiler.program.tensors import SourceLoop
 from allo_dse.device.device import FpgaDevice
@@ -298,6 +298,39 @@ def deciding_pids(mlir: str) -> tuple[bool, ...]:
     nest = read_nest(mlir)
     used = {variable for form in control_forms(nest.body) for variable in form.variables}
     return tuple(pid in used for pid in nest.pids)
+
+
+@lru_cache(maxsize=MOST_SMALL_KEPT)
+def control_key(mlir: str, pid: tuple[int, ...]) -> Hashable:
+    """Return a key that is equal for tasks of one class with equal trip counts and equal rounds that use streams."""
+    pids, used, counted = _control(mlir)
+    values = dict(zip(pids, pid, strict=True))
+    lengths = (cast(int, length.value(values)) for length, _ in counted)
+    trips = tuple(max(0, -(-n // step)) for n, (_, step) in zip(lengths, counted, strict=True))
+    return tuple(values[own] for own in pids if own in used), trips
+
+
+@lru_cache(maxsize=4096)
+def _control(mlir: str) -> tuple[Ints, Set[int], Sequence[tuple[Linear, int]]]:
+    """Return process ids, variables that decide on control, and lengths and steps of loops that ids alone decide.
+
+    Of these nothing reads the variable, so only how often they run counts.
+    """
+    nest = read_nest(mlir)
+    forms = Counter(control_forms(nest.body))
+    read = {v for form in forms for v in form.variables}
+    for op in ops_of(nest.body):
+        index = op.access.index if op.access is not None else ()
+        read.update(*(form.variables for form in (op.constant, op.factor, *index) if form is not None))
+    counted = []
+    for loop in loops_of(nest.body):
+        lower, upper = loop.lower, loop.upper
+        if lower is None or upper is None or loop.step <= 0 or loop.variable in read:
+            continue
+        if lower.variables | upper.variables <= {*nest.pids}:
+            forms.subtract((lower, upper))
+            counted.append((upper + lower.scaled(-1), loop.step))
+    return nest.pids, {v for form in +forms for v in form.variables}, counted
 
 
 class Called(Frozen):
