@@ -226,7 +226,7 @@ def study(step="evaluate"):
     if step == "check":
         found.space.decode = once(found.space.decode)
     elif step == "verify":
-        session._verified = for_ever
+        found.verify = for_ever
     elif step == "export":
         session.write_best = for_ever
     elif step == "begin":
