@@ -251,6 +251,11 @@ class ParameterChoice(QuestionChoice):
         return replace(draft, params=params, program=program)
 
     @property
+    def none_built(self) -> bool:
+        """Whether no program was found for any genes so far."""
+        return bool(self._repaired) and not any(self._repaired.values())
+
+    @property
     def refused(self) -> list[list[str]]:
         """Reasons why programs were left out, the most frequent first.
 

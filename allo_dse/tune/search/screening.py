@@ -237,12 +237,12 @@ class Screen:
 
     def refusal(self) -> StudyError:
         """Return the reason why an exhausted space has no legal design, with rewrites as its hint."""
-        if self.invalid:
+        parameters = parameters_of(self.space)
+        if self.invalid and not (parameters and parameters.none_built):
             limits = ", ".join(f"{name} ({count})" for name, count in self.killed.most_common(5))
             message = f"all {self.invalid} designs tried break a limit of the device: {limits}"
             return StudyError(message, hint=self.advice)
         self.decode_and_admit(suggest_from({}))  # any proposal shows the problem
-        parameters = parameters_of(self.space)
         if parameters is not None and (refused := parameters.refused):
             message = f"none of {sum(map(len, refused)):,} programs can be built: {reasons(refused)}"
             return StudyError(message, hint=_in_words(*parameters.rewrites()))
