@@ -66,7 +66,7 @@ def test_a_column_can_name_the_run(run: Any, tmp_path: Path) -> None:
             (f"design,latency_us\n0,{time}\n", f":2: latency_us: '{time}' is no number between")
             for time in ("", "0", "nan", "inf", "1e-300", "1e300")
         ],
-        ("design,latency_us\n0\n", ":2: has not as many values"),
+        ("design,latency_us\n0\n", ":2: the numbers of values and of columns differ"),
         ("design,latency_us\n,3\n", ":2: design: empty"),
         ("design,latency_us\n0,1\nffffffffff,3\n", ":3: .* has no design 'ffffffffff'"),
     ],

@@ -13,24 +13,26 @@ func.func @gemm_t01(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8
     affine.for %7 = 0 to 8 {
       memref.store %1, %5[%6, %7] : memref<8x8xi16>
     }
-    affine.for %8 = 0 to 8 {
-      %9 = memref.load %local_A[%6, %8] : memref<8x8xi16, strided<[?, ?], offset: ?>>
-      affine.for %10 = 0 to 8 {
-        %11 = memref.load %local_B[%8, %10] : memref<8x8xi16, strided<[?, ?], offset: ?>>
-        %12 = arith.muli %9, %11 : i16
-        %13 = memref.load %5[%6, %10] : memref<8x8xi16>
-        %14 = arith.addi %13, %12 : i16
-        memref.store %14, %5[%6, %10] : memref<8x8xi16>
+  }
+  affine.for %8 = 0 to 8 {
+    affine.for %9 = 0 to 8 {
+      %10 = memref.load %local_A[%9, %8] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+      affine.for %11 = 0 to 8 {
+        %12 = memref.load %5[%9, %11] : memref<8x8xi16>
+        %13 = memref.load %local_B[%8, %11] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+        %14 = arith.muli %10, %13 : i16
+        %15 = arith.addi %12, %14 : i16
+        memref.store %15, %5[%9, %11] : memref<8x8xi16>
       }
     }
   }
   "df.cost"() {site = 1 : i64} : () -> ()
-  affine.for %15 = 0 to 8 {
-    affine.for %16 = 0 to 8 {
-      %17 = memref.load %5[%15, %16] : memref<8x8xi16>
-      %18 = memref.load %0[%15, %16] : memref<8x8xi16>
-      %19 = arith.addi %17, %18 : i16
-      memref.store %19, %4[%15, %16] : memref<8x8xi16>
+  affine.for %16 = 0 to 8 {
+    affine.for %17 = 0 to 8 {
+      %18 = memref.load %5[%16, %17] : memref<8x8xi16>
+      %19 = memref.load %0[%16, %17] : memref<8x8xi16>
+      %20 = arith.addi %18, %19 : i16
+      memref.store %20, %4[%16, %17] : memref<8x8xi16>
     }
   }
   "df.cost"() {site = 2 : i64} : () -> ()
@@ -51,24 +53,26 @@ func.func @gemm_t11(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<8
     affine.for %5 = 0 to 8 {
       memref.store %3, %2[%4, %5] : memref<8x8xi16>
     }
-    affine.for %6 = 0 to 8 {
-      %7 = memref.load %local_A[%4, %6] : memref<8x8xi16, strided<[?, ?], offset: ?>>
-      affine.for %8 = 0 to 8 {
-        %9 = memref.load %local_B[%6, %8] : memref<8x8xi16, strided<[?, ?], offset: ?>>
-        %10 = arith.muli %7, %9 : i16
-        %11 = memref.load %2[%4, %8] : memref<8x8xi16>
-        %12 = arith.addi %11, %10 : i16
-        memref.store %12, %2[%4, %8] : memref<8x8xi16>
+  }
+  affine.for %6 = 0 to 8 {
+    affine.for %7 = 0 to 8 {
+      %8 = memref.load %local_A[%7, %6] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+      affine.for %9 = 0 to 8 {
+        %10 = memref.load %2[%7, %9] : memref<8x8xi16>
+        %11 = memref.load %local_B[%6, %9] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+        %12 = arith.muli %8, %11 : i16
+        %13 = arith.addi %10, %12 : i16
+        memref.store %13, %2[%7, %9] : memref<8x8xi16>
       }
     }
   }
   "df.cost"() {site = 0 : i64} : () -> ()
-  affine.for %13 = 0 to 8 {
-    affine.for %14 = 0 to 8 {
-      %15 = memref.load %2[%13, %14] : memref<8x8xi16>
-      %16 = memref.load %0[%13, %14] : memref<8x8xi16>
-      %17 = arith.addi %15, %16 : i16
-      memref.store %17, %1[%13, %14] : memref<8x8xi16>
+  affine.for %14 = 0 to 8 {
+    affine.for %15 = 0 to 8 {
+      %16 = memref.load %2[%14, %15] : memref<8x8xi16>
+      %17 = memref.load %0[%14, %15] : memref<8x8xi16>
+      %18 = arith.addi %16, %17 : i16
+      memref.store %18, %1[%14, %15] : memref<8x8xi16>
     }
   }
   "df.cost"() {site = 1 : i64} : () -> ()
@@ -89,31 +93,33 @@ func.func @gemm_t101(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<
     affine.for %5 = 0 to 8 {
       memref.store %3, %2[%4, %5] : memref<8x8xi16>
     }
-    affine.for %6 = 0 to 8 {
-      %7 = memref.load %local_A[%4, %6] : memref<8x8xi16, strided<[?, ?], offset: ?>>
-      affine.for %8 = 0 to 8 {
-        %9 = memref.load %local_B[%6, %8] : memref<8x8xi16, strided<[?, ?], offset: ?>>
-        %10 = arith.muli %7, %9 : i16
-        %11 = memref.load %2[%4, %8] : memref<8x8xi16>
-        %12 = arith.addi %11, %10 : i16
-        memref.store %12, %2[%4, %8] : memref<8x8xi16>
+  }
+  affine.for %6 = 0 to 8 {
+    affine.for %7 = 0 to 8 {
+      %8 = memref.load %local_A[%7, %6] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+      affine.for %9 = 0 to 8 {
+        %10 = memref.load %2[%7, %9] : memref<8x8xi16>
+        %11 = memref.load %local_B[%6, %9] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+        %12 = arith.muli %8, %11 : i16
+        %13 = arith.addi %10, %12 : i16
+        memref.store %13, %2[%7, %9] : memref<8x8xi16>
       }
     }
   }
   "df.cost"() {site = 0 : i64} : () -> ()
-  affine.for %13 = 0 to 8 {
-    affine.for %14 = 0 to 8 {
-      %15 = memref.load %2[%13, %14] : memref<8x8xi16>
-      %16 = memref.load %0[%13, %14] : memref<8x8xi16>
-      %17 = arith.addi %15, %16 : i16
-      memref.store %17, %1[%13, %14] : memref<8x8xi16>
+  affine.for %14 = 0 to 8 {
+    affine.for %15 = 0 to 8 {
+      %16 = memref.load %2[%14, %15] : memref<8x8xi16>
+      %17 = memref.load %0[%14, %15] : memref<8x8xi16>
+      %18 = arith.addi %16, %17 : i16
+      memref.store %18, %1[%14, %15] : memref<8x8xi16>
     }
   }
   "df.cost"() {site = 1 : i64} : () -> ()
-  affine.for %18 = 0 to 8 {
-    affine.for %19 = 0 to 8 {
-      %20 = memref.load %1[%18, %19] : memref<8x8xi16>
-      memref.store %20, %local_C[%18, %19] : memref<8x8xi16, strided<[?, ?], offset: ?>>
+  affine.for %19 = 0 to 8 {
+    affine.for %20 = 0 to 8 {
+      %21 = memref.load %1[%19, %20] : memref<8x8xi16>
+      memref.store %21, %local_C[%19, %20] : memref<8x8xi16, strided<[?, ?], offset: ?>>
     }
   }
   "df.cost"() {site = 2 : i64} : () -> ()

@@ -15,40 +15,42 @@ func.func @gemm_t001(%pid0: index, %pid1: index, %pid2: index, %local_A: memref<
     affine.for %9 = 0 to 8 {
       memref.store %7, %6[%8, %9] : memref<8x8xf32>
     }
-    affine.for %10 = 0 to 8 {
-      %11 = memref.load %local_A[%8, %10] : memref<8x8xbf16, strided<[?, ?], offset: ?>>
-      %12 = arith.extf %11 : bf16 to f32
-      affine.for %13 = 0 to 8 {
-        %14 = memref.load %local_B[%10, %13] : memref<8x8xbf16, strided<[?, ?], offset: ?>>
-        %15 = arith.extf %14 : bf16 to f32
-        %16 = arith.mulf %12, %15 : f32
-        %17 = memref.load %6[%8, %13] : memref<8x8xf32>
-        %18 = arith.addf %17, %16 : f32
-        memref.store %18, %6[%8, %13] : memref<8x8xf32>
+  }
+  affine.for %10 = 0 to 8 {
+    affine.for %11 = 0 to 8 {
+      %12 = memref.load %local_A[%11, %10] : memref<8x8xbf16, strided<[?, ?], offset: ?>>
+      %13 = arith.extf %12 : bf16 to f32
+      affine.for %14 = 0 to 8 {
+        %15 = memref.load %6[%11, %14] : memref<8x8xf32>
+        %16 = memref.load %local_B[%10, %14] : memref<8x8xbf16, strided<[?, ?], offset: ?>>
+        %17 = arith.extf %16 : bf16 to f32
+        %18 = arith.mulf %13, %17 : f32
+        %19 = arith.addf %15, %18 : f32
+        memref.store %19, %6[%11, %14] : memref<8x8xf32>
       }
     }
   }
-  affine.for %19 = 0 to 8 {
-    affine.for %20 = 0 to 8 {
-      %21 = memref.load %6[%19, %20] : memref<8x8xf32>
-      %22 = arith.truncf %21 : f32 to bf16
-      memref.store %22, %5[%19, %20] : memref<8x8xbf16>
+  affine.for %20 = 0 to 8 {
+    affine.for %21 = 0 to 8 {
+      %22 = memref.load %6[%20, %21] : memref<8x8xf32>
+      %23 = arith.truncf %22 : f32 to bf16
+      memref.store %23, %5[%20, %21] : memref<8x8xbf16>
     }
   }
   "df.cost"() {site = 1 : i64} : () -> ()
-  affine.for %23 = 0 to 8 {
-    affine.for %24 = 0 to 8 {
-      %25 = memref.load %5[%23, %24] : memref<8x8xbf16>
-      %26 = memref.load %0[%23, %24] : memref<8x8xbf16>
-      %27 = arith.addf %25, %26 : bf16
-      memref.store %27, %4[%23, %24] : memref<8x8xbf16>
+  affine.for %24 = 0 to 8 {
+    affine.for %25 = 0 to 8 {
+      %26 = memref.load %5[%24, %25] : memref<8x8xbf16>
+      %27 = memref.load %0[%24, %25] : memref<8x8xbf16>
+      %28 = arith.addf %26, %27 : bf16
+      memref.store %28, %4[%24, %25] : memref<8x8xbf16>
     }
   }
   "df.cost"() {site = 2 : i64} : () -> ()
-  affine.for %28 = 0 to 8 {
-    affine.for %29 = 0 to 8 {
-      %30 = memref.load %4[%28, %29] : memref<8x8xbf16>
-      memref.store %30, %local_C[%28, %29] : memref<8x8xbf16, strided<[?, ?], offset: ?>>
+  affine.for %29 = 0 to 8 {
+    affine.for %30 = 0 to 8 {
+      %31 = memref.load %4[%29, %30] : memref<8x8xbf16>
+      memref.store %31, %local_C[%29, %30] : memref<8x8xbf16, strided<[?, ?], offset: ?>>
     }
   }
   "df.cost"() {site = 3 : i64} : () -> ()
