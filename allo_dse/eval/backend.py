@@ -154,7 +154,7 @@ class Backend(Maps, Protocol):
             StudyError: for choices that the device does not have.
         """
         for name in ("schedules", "kernels"):
-            if getattr(asked, name) not in ((), []):
+            if getattr(asked, name):
                 raise StudyError(f"{name}: {device.name} has no choice of them")
         return Choices()
 

@@ -252,7 +252,7 @@ class ParameterChoice(QuestionChoice):
 
     @property
     def none_built(self) -> bool:
-        """Whether no program was found for any genes so far."""
+        """No genes have led to a program so far."""
         return bool(self._repaired) and not any(self._repaired.values())
 
     @property

@@ -135,8 +135,8 @@ class LiveReporter(QuietReporter):
 
     def verifying(self, done: int, of: int) -> None:
         text = f"verifying design {done + 1} of {of} of the front; Ctrl-C leaves it, the same command goes on"
-        self._verifying.update(Group(*self._front, Spinner("dots", text)))
         self._verifying.start()
+        self._verifying.update(Group(*self._front, Spinner("dots", text)), refresh=True)
 
     def finish(self, result: Result, command: Sequence[str]) -> None:
         self._stop()
