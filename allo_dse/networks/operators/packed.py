@@ -137,7 +137,7 @@ class Weights(Frozen, eq=False):
 
 
 BLOCKS = {8: 128, 4: 32}
-"""Weights that share a scale when they are rounded to so many bits."""
+"""Number of weights that share a scale, by the bits that they are rounded to."""
 
 
 def rounded(array: Array, bits: int, depth: int) -> Weights | None:

@@ -60,7 +60,7 @@ class Arena:
         return self
 
     def _start(self, network: Network) -> None:
-        powers = np.frexp(network.depth - 1)[1].astype(np.int64)  # the smallest of two that hold so many tokens
+        powers = np.frexp(network.depth - 1)[1].astype(np.int64)  # the smallest power of two that holds the tokens
         rings, words = np.left_shift(1, powers), entry_words(network.token_bytes)
         self.rings = _aligned(int((rings * words).sum()))
         self._fill_streams(network, rings, words)

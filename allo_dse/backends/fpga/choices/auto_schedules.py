@@ -198,7 +198,7 @@ def schedules_of(declared: str | Sequence[Any], device: Device) -> ScheduleChoic
         if part != "auto" and not isinstance(part, ScheduleParameter):
             raise StudyError(
                 f"schedules: {part!r} is not a schedule parameter",
-                hint='use "auto", pipeline, unroll, partition, memory, pack, stream_depth, adders, dataflow',
+                hint='use "auto" or parameters such as dse.unroll("kernel:i", [1, 2]); docs/fpga.md lists them',
             )
     if not isinstance(device, FpgaDevice):
         raise StudyError(f"schedules: {device.name} is no FPGA", hint="NPU designs have folds and parameters only")

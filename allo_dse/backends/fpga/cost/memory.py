@@ -26,7 +26,7 @@ BRAM18_BITS = 18 * 1024
 
 
 WORD_BITS = 1024
-"""A block of at most so many bits moves as one word; a larger one element by element, as no FIFO is that wide."""
+"""Widest block, in bits, that moves as one word. Others move element by element, as no FIFO is that wide."""
 
 
 def word_of(stream: StreamArray) -> tuple[int, int]:

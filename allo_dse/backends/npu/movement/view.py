@@ -26,7 +26,7 @@ from .periods import GroupSchedule, period_table
 from .streams import LeafUses, Links, Steps, leaf_steps, slots, stream_links, write_steps
 
 PERIODS = 3
-"""A period leaves every FIFO as it found it, or hands on to the next what that one hands on too."""
+"""Periods that show all depths: each leaves every FIFO as it found it, or passes its tokens on to the next."""
 
 
 def needed_depths(schedules: Sequence[GroupSchedule], links: Links, known: dict[bytes, NeededDepths]) -> NeededDepths:

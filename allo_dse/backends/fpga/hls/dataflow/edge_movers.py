@@ -16,7 +16,7 @@ from .movers import Arrival, loop, tensor_name
 from .top import Top
 
 Edges: TypeAlias = Callable[[Literal["get", "put"]], list[str]]
-"""What calls the processes of tensors in one direction."""
+"""Calls of the processes of tensors in one direction."""
 
 
 def edge_movers(top: Top, edged: Edged, directives: Sequence[Directive], direction: Literal["get", "put"]) -> list[str]:
