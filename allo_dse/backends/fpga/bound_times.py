@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import MOST_KEPT, Frozen, once
-from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort, ends_of
 from allo_dse.device.fpga_model import External
 from allo_dse.mapper.fold.fold import MeshFold
@@ -33,6 +32,7 @@ from .mapping import FpgaMapping
 from .network import fpga_network
 from .shared_costs import AlikeTasks, Scheduled, SharedCosts, TensorUse
 
+_HANDOVER = 1  # cycles from a put to the get of its token, at least (T4 of docs/timing.md)
 _MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
 _MOST_WORDS = 1 << 22  # size of the caches, in tasks times arrays of streams
 
@@ -78,9 +78,11 @@ class ProgramTimes:
     def _made_paths(self, scheduled: Scheduled) -> Paths:
         alike, copies = self._shared.alike(0), self.copies(scheduled)
         costs = [scheduled.cost(cls, pid, 0) for cls, pid, *_ in alike]
-        streamed = copies if scheduled.streamed else None  # which tasks copy themselves
+        streamed = (
+            copies if scheduled.streamed or scheduled.edged.streams else None
+        )  # which tasks move elements or tiles
         key = streamed, tuple((cost.parts, cost.operations) for cost in costs)
-        own = once(self._own, key, lambda: OwnTimes.of(scheduled.program, alike, costs, copies), self._most)
+        own = once(self._own, key, lambda: OwnTimes.of(scheduled, alike, costs, copies), self._most)
         return once(
             self._paths, (copies, own), lambda: Paths.of(self._shared.graph.edges, alike, copies, own), self._most
         )
@@ -146,27 +148,34 @@ class OwnTimes(Frozen, eq=False):
         first_put, last_get: by array of streams and task, the time until it has put a token into one of its streams,
             and until it has taken one from each; not finite if it never does.
         operations: arithmetic operations of all tasks.
+        begins, ends: of each task, the wait for the first elements that it reads from DRAM one by one, and the time
+            from its end until those that it writes are there.
     """
 
     whole: Times
     first_put: NDArray[np.float64]
     last_get: NDArray[np.float64]
     operations: int
+    begins: Times
+    ends: Times
 
     @classmethod
     def of(
-        cls, program: CompiledProgram, alike: Sequence[AlikeTasks], costs: Sequence[TaskCost], copies: Copies
+        cls, scheduled: Scheduled, alike: Sequence[AlikeTasks], costs: Sequence[TaskCost], copies: Copies
     ) -> OwnTimes:
+        program = scheduled.program
         streams, count, operations = program.streams, program.task_count, 0
         number = {stream.name: n for n, stream in enumerate(streams)}
-        whole = np.zeros(count, np.int64)
+        edges = {stream.name: copies.uses.get(name) for name, stream in scheduled.edged.streams.items()}
+        whole, begins, ends = np.zeros((3, count), np.int64)
         puts, gets = np.full((2, len(streams), count), np.nan)
         for (own, _, tasks, _), cost in zip(alike, costs, strict=True):
             before, after = (
                 max((copies.passing(port) for port in own.tensor_ports if getattr(port, does)), default=0)
                 for does in ("reads", "writes")
             )
-            whole[tasks], at = before + cost.cycles + after, first_times(cost.parts)
+            whole[tasks], at = before + cost.cycles + after, use_times(cost.parts)
+            left = use_times(cost.parts, last=True)
             operations += cost.operations * len(tasks)
             for port, binding in enumerate(own.body.streams):
                 assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
@@ -174,7 +183,16 @@ class OwnTimes(Frozen, eq=False):
                 for times, kind, sooner in ((puts, "put", np.fmin), (gets, "get", np.fmax)):
                     if (kind, port) in at:
                         times[array, tasks] = sooner(times[array, tasks], before + at[kind, port])
-        return cls(whole, puts, gets, operations)
+            for port, binding in enumerate(scheduled.edged_class(own).body.streams):
+                use = None if isinstance(binding, StreamArray) else edges.get(binding.stream.name)
+                if use and ("get", port) in at:
+                    wait = copies.external.latency_cycles + _HANDOVER - before - at["get", port]
+                    begins[tasks] = np.maximum(begins[tasks], wait)
+                elif use and ("put", port) in left:
+                    moved = _HANDOVER + 1 + use.tail_cycles(copies.external.latency_cycles)
+                    wait = moved - left["put", port] - after
+                    ends[tasks] = np.maximum(ends[tasks], wait)
+        return cls(whole, puts, gets, operations, begins, ends)
 
 
 class Paths(Frozen, eq=False):
@@ -197,7 +215,7 @@ class Paths(Frozen, eq=False):
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
         kept, passing = (_with_tiles(alike, copies, copies.at(p), len(own.whole)) for p in ("auto", "dram"))
-        begins, ends = (np.maximum(*both) for both in zip(kept, passing, strict=True))
+        begins, ends = (np.maximum.reduce(every) for every in zip(kept, passing, (own.begins, own.ends), strict=True))
         return cls(own, _with_streams(edges, own, begins), ends, *kept)
 
     def cycles(self, vmg: VMG) -> int:
@@ -229,9 +247,9 @@ def _with_tiles(
         for port in ports:
             piece = ends_of(port, pids, copies.pieces.grids[port.tensor.name])[1]
             if port.reads:
-                begins[tasks] = np.maximum(begins[tasks], copies.arrivals[port.tensor.name][piece])
+                begins[tasks] = np.maximum(begins[tasks], copies.arrivals[port.tensor.name][piece] + _HANDOVER)
             if port.writes:
-                last = copies.cycles_of_tiles[port.tensor.name][piece] + copies.external.latency_cycles
+                last = copies.cycles_of_tiles[port.tensor.name][piece] + copies.external.latency_cycles + _HANDOVER
                 sooner = longest - own if (own := copies.passing(port)) else 0
                 ends[tasks] = np.maximum(ends[tasks], last - sooner)
     return begins, ends
@@ -241,7 +259,7 @@ def _with_streams(edges: StreamEdges, own: OwnTimes, begins: Times) -> Times:
     """Return the begin of tasks that wait for the first token of each stream and for nothing else."""
     if not len(edges):
         return begins
-    lead = own.first_put[edges.array, edges.source] - own.last_get[edges.array, edges.target]
+    lead = own.first_put[edges.array, edges.source] - own.last_get[edges.array, edges.target] + _HANDOVER
     known = np.isfinite(lead)
     source, target, lead = edges.source[known], edges.target[known], lead[known].astype(np.int64)
     # Longest paths (Bellman 1958): a consumer begins no earlier than the tokens that it gets allow. Times only grow
@@ -255,16 +273,20 @@ def _with_streams(edges: StreamEdges, own: OwnTimes, begins: Times) -> Times:
     return begins
 
 
-def first_times(parts: Iterable[Part]) -> Mapping[tuple[str, int], int]:
-    """Return the first use of each stream by parts that never wait, by direction and stream argument."""
+def use_times(parts: Sequence[Part], *, last: bool = False) -> Mapping[tuple[str, int], int]:
+    """Return the first use of each stream by parts that never wait, by direction and stream argument.
+
+    Args:
+        last: of the last use instead, the time from there to the end.
+    """
     found: dict[tuple[str, int], int] = {}
     clock = 0
-    for part in parts:
+    for part in reversed(parts) if last else parts:
         if isinstance(part, Pipe) and part.rounds:
-            for stage, kind, port in sorted(part.ops):
-                found.setdefault((kind, port), clock + stage)
+            for stage, kind, port in sorted(part.ops, reverse=last):
+                found.setdefault((kind, port), clock + (part.depth - stage if last else stage))
         elif isinstance(part, Again) and part.count:
-            for use, at in first_times(part.parts).items():
+            for use, at in use_times(part.parts, last=last).items():
                 found.setdefault(use, clock + at)
         clock += cycles_of((part,))
     return found

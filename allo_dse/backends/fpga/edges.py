@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
-from allo_dse.common.records import Frozen
+from allo_dse.common.records import MOST_KEPT, Frozen
 from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import DATAFLOW, CompiledProgram, Directive, is_region, kernel_of, of_region
 from allo_dse.compiler.schedule.edges import Edged, EdgeTensor, edge_tensors, with_edges
@@ -53,9 +54,15 @@ def edged_program(program: CompiledProgram, schedule: Sequence[Directive]) -> Ed
     A tensor that its only task accesses once, in order, is a stream if nothing else is said of its place and no round
     of the loop around needs several elements: they would pass one by one.
     """
+    return _edged(program, tuple(d for d in schedule if d.kind in _DECIDING))
+
+
+_DECIDING = ("pipeline", "unroll", "place", INTERFACE, DATAFLOW)
+
+
+@lru_cache(MOST_KEPT)
+def _edged(program: CompiledProgram, schedule: tuple[Directive, ...]) -> Edged:
     edges = edge_tensors(program)
-    if not edges:
-        return with_edges(program, frozenset())
     every = of_region(program, (*program.schedule, *schedule))
     names = (name for name, edge in edges.items() if _streams(program, edge, every, schedule))
     return with_edges(program, frozenset(names))

@@ -139,11 +139,10 @@ class TensorCopies:
         """
         words, latency_cycles = math.prod(use.tensor.shape), self._mapping.device.external.latency_cycles
         bursts, rest = divmod(words, use.transfers.burst)
-        per_request = math.ceil(latency_cycles / use.transfers.outstanding)
         is_alone = sum(one.uses_port for one in self._mapping.tensors) <= self._mapping.device.external.ports
-        if is_alone and max(use.cycles(use.transfers.burst), per_request) <= use.transfers.burst:
-            last = max(use.cycles(rest or use.transfers.burst), per_request) * (does == "writes")
-            return self._pass_on(use, does, None, latency_cycles + last)
+        if is_alone and use.burst_cycles(use.transfers.burst, latency_cycles) <= use.transfers.burst:
+            wait = latency_cycles if does == "reads" else use.tail_cycles(latency_cycles)
+            return self._pass_on(use, does, None, wait)
         between = self._builder.stream(use.transfers.outstanding)
         table = Table()
         if does == "reads":
@@ -152,8 +151,7 @@ class TensorCopies:
             with table.repeat(count):
                 if does == "writes":
                     table.get(0)
-                # No more requests are under way than the adapter allows.
-                table.request(0, max(use.cycles(length), per_request))
+                table.request(0, use.burst_cycles(length, latency_cycles))
                 if does == "reads":
                     table.put(0)
         if does == "writes":

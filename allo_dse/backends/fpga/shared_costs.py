@@ -146,6 +146,15 @@ class TensorUse(Frozen):
         """Return the time to copy a number of elements."""
         return math.ceil(words / self.words_per_cycle)
 
+    def burst_cycles(self, words: int, latency_cycles: int) -> int:
+        """Return the time from burst to burst: no more requests are under way than the adapter allows."""
+        return max(self.cycles(words), math.ceil(latency_cycles / self.transfers.outstanding))
+
+    def tail_cycles(self, latency_cycles: int) -> int:
+        """Return the time from the last element of a tensor that streams to its arrival in DRAM."""
+        burst = self.transfers.burst
+        return latency_cycles + self.burst_cycles(math.prod(self.tensor.shape) % burst or burst, latency_cycles)
+
 
 class SharedCosts(Frozen, eq=False, dict=True):
     """Costs shared by all designs of one program on one device."""
@@ -365,7 +374,8 @@ class Scheduled(Frozen, eq=False, dict=True):
     @property
     def copies_key(self) -> Hashable:
         """Key that is equal for schedules with equal times of all copies."""
-        return tuple((use.tensor.name, use.place, use.words_per_cycle) for use in self.tensors if not use.onchip)
+        uses = (use for use in self.tensors if not use.onchip)
+        return tuple((use.tensor.name, use.place, use.words_per_cycle, use.transfers) for use in uses)
 
     @property
     def timing_key(self) -> Hashable:
