@@ -52,7 +52,6 @@ class ProgramTimes:
         self._copies: dict[Hashable, Copies] = {}
         self._own: dict[Hashable, OwnTimes] = {}
         self._paths: dict[tuple[Copies, OwnTimes], Paths] = {}
-        self._copies_of: dict[Scheduled, Copies] = {}
         self._paths_of: dict[Scheduled, Paths] = {}
 
     def copies(self, scheduled: Scheduled) -> Copies:
@@ -63,9 +62,7 @@ class ProgramTimes:
             uses = {use.tensor.name: use for use in scheduled.tensors if use.uses_port}
             return Copies(uses, shared.pieces, shared.device.external)
 
-        return once(
-            self._copies_of, scheduled, lambda: once(self._copies, scheduled.copies_key, made, self._most), self._most
-        )
+        return once(self._copies, scheduled.copies_key, made, self._most)
 
     def paths(self, scheduled: Scheduled) -> Paths:
         """Return the earliest begin of each task, and its time from then.

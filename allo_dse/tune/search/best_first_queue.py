@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,6 @@ Item = Candidate | Region
 REGION = -1  # level of an item that is not a design yet
 _DECIDED, _LEAST = -math.inf, -sys.float_info.max  # priorities of decided items, and of open ones at least
 _MOST_DECIDED = 4096  # decided items to tolerate before compaction
-_MOST_BEST = 4096  # items of the heap, when it is made
-_AT_ONCE = 256  # items compared with the front in one batch
 _PLACES = 32  # bits of the place of a design within its region
 
 
@@ -41,9 +38,8 @@ class BestFirstQueue:
         fields = [("bounds", "f8", (objectives,)), ("level", "i8"), ("rank", "i8"), ("size", "i8")]
         self.items: list[Item | None] = []
         self._rows = np.empty(_MOST_DECIDED, fields)
-        self._worths = np.empty(_MOST_DECIDED)
-        self._best: list[tuple[float, bool, int, int]] = []  # heap of the best items; outdated ones are skipped
-        self._least = math.inf  # worth of the items that the heap has all of, at least
+        self._worths = np.empty(_MOST_DECIDED)  # apart from the rest: a choice looks at all of them
+        self._best: list[int] = []  # items that were worth most, the next one last; worths of items only fall
         self.front: Points = np.empty((0, objectives))
         self.open = 0
 
@@ -85,26 +81,11 @@ class BestFirstQueue:
             self._rows, self._worths = np.resize(self._rows, 2 * last), np.resize(self._worths, 2 * last)
         self.items += [items[n] for n in kept.tolist()]
         rows = self._rows[first:last]
-        for start in range(0, len(kept), _AT_ONCE):
-            some = kept[start : start + _AT_ONCE]
-            self._worths[first + start : first + start + len(some)] = self._worth_of(bounds[some])
+        self._worths[first:last] = self._worth_of(bounds[kept])
+        self._best.clear()
         rows["bounds"], rows["level"], rows["rank"] = bounds[kept], level, np.array(ranks, np.int64)[kept]
         rows["size"] = [item.size if isinstance(item, Region) else 1 for item in self.items[first:] if item]
         self.open += int(rows["size"].sum())
-        self._offer(range(first, last))
-
-    def _offer(self, positions: Iterable[int]) -> None:
-        """Add items whose worth is new to the heap, if it has all that are as good."""
-        for at in positions:
-            if (worth := float(self._worths[at])) >= self._least:
-                heapq.heappush(self._best, (-worth, self._rows["level"][at] != REGION, int(self._rows["rank"][at]), at))
-
-    def _fill(self) -> None:
-        """Make the heap anew, of the best items and those as good as the last of them."""
-        worths = self._worth
-        rest = len(worths) - _MOST_BEST
-        self._best, self._least = [], _LEAST if rest <= 0 else max(_LEAST, float(np.partition(worths, rest)[rest]))
-        self._offer(np.flatnonzero(worths >= self._least).tolist())
 
     def _worth_of(self, bounds: Points) -> NDArray[np.float64]:
         """Return the priority of items with these bounds; the highest comes first."""
@@ -119,11 +100,13 @@ class BestFirstQueue:
         """The item that the front is furthest from; before there is a front, one that may be best in everything."""
         while self.open:
             while self._best:
-                worth, _, _, position = self._best[0]
-                if self._worths[position] == -worth:
-                    return position
-                heapq.heappop(self._best)
-            self._fill()
+                if self._worth[self._best[-1]] == self._most:
+                    return self._best[-1]
+                self._best.pop()
+            self._most = self._worth.max()
+            best = np.flatnonzero(self._worth == self._most)
+            rows = self._rows[best]
+            self._best = best[np.lexsort((rows["rank"], rows["level"] != REGION))[::-1]].tolist()
         return None
 
     def decide(self, position: int) -> None:
@@ -139,7 +122,6 @@ class BestFirstQueue:
             self.decide(position)
             return False
         self._worth[position] = self._worth_of(own[None])[0]
-        self._offer((position,))
         return True
 
     def found(self, point: NDArray[np.float64]) -> None:
@@ -159,7 +141,6 @@ class BestFirstQueue:
         near = np.maximum(distance(point, self.bounds[left]), _LEAST)
         self._worth[left] = near if is_first else np.minimum(self._worth[left], near)
         self._best.clear()
-        self._least = math.inf
 
     def compact(self) -> bool:
         """Drop decided items if they are the majority, which changes positions; return whether it did."""
@@ -169,7 +150,6 @@ class BestFirstQueue:
         self._rows, self._worths = self._rows[keep], self._worths[keep]
         self.items = [self.items[n] for n in keep.tolist()]
         self._best.clear()
-        self._least = math.inf
         return True
 
 

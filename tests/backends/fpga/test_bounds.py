@@ -28,6 +28,7 @@ install()
 
 import allo.dataflow as df
 from allo.ir.types import float32
+
 from studies import gemm_zcu102, polybench_fpga, scheduled_fpga, systolic_fpga
 
 from .cost import programs

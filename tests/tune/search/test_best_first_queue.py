@@ -54,8 +54,7 @@ def test_what_may_be_anything_in_one_objective_and_nothing_in_another() -> None:
     kept=1,
 )
 def test_the_next_item_is_that_which_the_front_is_furthest_from(steps: Any, kept: int) -> None:
-    before = best_first_queue._MOST_DECIDED, best_first_queue._MOST_BEST
-    best_first_queue._MOST_DECIDED = best_first_queue._MOST_BEST = kept
+    before, best_first_queue._MOST_DECIDED = best_first_queue._MOST_DECIDED, kept
     try:
         queue, added = BestFirstQueue(2), 0
         for step, given_ in steps:
@@ -75,4 +74,4 @@ def test_the_next_item_is_that_which_the_front_is_furthest_from(steps: Any, kept
             assert queue.open == sum(item is not None for item in queue.items)
         assert queue.next() == expected(queue)
     finally:
-        best_first_queue._MOST_DECIDED, best_first_queue._MOST_BEST = before
+        best_first_queue._MOST_DECIDED = before

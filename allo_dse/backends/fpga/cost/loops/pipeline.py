@@ -348,7 +348,7 @@ def flatten(
     Args:
         variables: values of loops around the nest, where bounds depend on them.
     """
-    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables))
+    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables), *variables.items())
     if flat is None or len(flat.loops) == 1:
         return flat
     return flat if flat.round.promoted(storages) <= flat.round.begun else None
