@@ -26,8 +26,6 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.evaluator import Metrics, versioned
 from allo_dse.eval.execute.run import folding_of
-from allo_dse.lang.storage import is_wide
-from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
@@ -492,12 +490,11 @@ def rtl_simulate(
     if not arrays:
         arrays = tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in compiled.tensors)
     arguments = Arguments(compiled, arrays)
-    types = {tensor.name: tensor.dtype for tensor in compiled.tensors}
-    memory = {name: _integers(array, types[name]) for name, array in arguments.by_name.items()}
+    memory = {name: _integers(array) for name, array in arguments.by_name.items()}
     run: RtlResult = run_circuit(circuit, memory, **options)
     if run.finished:
         for name, array in arguments.by_name.items():
-            _store(array, memory[name], types[name])
+            _store(array, memory[name])
         arguments.write_back()
     outputs = {t.name: np.asarray(a) for t, a in zip(compiled.tensors, arrays, strict=True)}
     return replace(run, outputs=outputs)
@@ -528,22 +525,15 @@ def _circuit(
     return vmg.program, build_circuit(vmg.program, decided, overlap=overlap, folding=folding)
 
 
-def _integers(array: Array, dtype: DType) -> NDArray[np.object_]:
+def _integers(array: Array) -> NDArray[np.object_]:
     """Elements as Python integers, unsigned, flat."""
-    if is_wide(dtype):
-        size = array.dtype.itemsize
-        raw = array.tobytes()
-        return np.array([int.from_bytes(raw[i : i + size], "little") for i in range(0, len(raw), size)], object)
-    return array.ravel().view(f"u{array.dtype.itemsize}").astype(object)
+    raw, size = array.tobytes(), array.dtype.itemsize
+    return np.array([int.from_bytes(raw[i : i + size], "little") for i in range(0, len(raw), size)], object)
 
 
-def _store(array: Array, values: NDArray[np.object_], dtype: DType) -> None:
-    size = array.dtype.itemsize
-    if is_wide(dtype):
-        raw = b"".join(int(value).to_bytes(size, "little") for value in values)
-        array[...] = np.frombuffer(raw, array.dtype).reshape(array.shape)
-    else:
-        array[...] = values.astype(f"u{size}").view(array.dtype).reshape(array.shape)
+def _store(array: Array, values: NDArray[np.object_]) -> None:
+    raw = b"".join(int(value).to_bytes(array.dtype.itemsize, "little") for value in values)
+    array[...] = np.frombuffer(raw, array.dtype).reshape(array.shape)
 
 
 class RtlEvaluator:

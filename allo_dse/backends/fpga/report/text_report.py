@@ -161,13 +161,14 @@ def _loops(parsed: TextReport, module: str) -> tuple[HlsLoop, ...]:
 
 
 def _loop(row: dict[str, str], name: str, module: str) -> HlsLoop:
-    trip = cycles(row.get("trip count"))
+    """A loop of a module's report, or of a summary, whose columns are fewer."""
+    latency = "latency (cycles)"
     return HlsLoop(
         name=name,
         module=module,
-        trip_count=trip,
-        latency=_between(row, "latency (cycles)", "latency"),
-        ii=whole(row.get("initiation interval achieved")),
+        trip_count=cycles(row.get("trip count")),
+        latency=cycles(row[latency]) if latency in row else _between(row, latency, "latency"),
+        ii=whole(row.get("initiation interval achieved", row.get("interval"))),
         ii_target=whole(row.get("initiation interval target")),
         depth=whole(row.get("iteration latency")),
         kind=row.get("pipelined", ""),
@@ -284,23 +285,11 @@ def _rows(records: list[dict[str, str]]) -> tuple[list[_Row], list[Violation]]:
             around.append(row)
             modules.append(row)
         elif around:
-            around[-1].loops.append((level, _summary_loop(cells, name.removesuffix("*"), around[-1].name)))
+            around[-1].loops.append((level, _loop(cells, name.removesuffix("*"), around[-1].name)))
         if issue not in ("-", "") and around:
             loop = name.removesuffix("*") if mark == "o" else ""
             violations.append(Violation(_ISSUES.get(issue, issue), "", around[-1].name, loop))
     return modules, violations
-
-
-def _summary_loop(cells: dict[str, str], name: str, module: str) -> HlsLoop:
-    return HlsLoop(
-        name=name,
-        module=module,
-        trip_count=cycles(cells.get("trip count")),
-        latency=cycles(cells.get("latency (cycles)")),
-        ii=whole(cells.get("interval")),
-        depth=whole(cells.get("iteration latency")),
-        kind=cells.get("pipelined", ""),
-    )
 
 
 def _module(row: _Row) -> Module:
