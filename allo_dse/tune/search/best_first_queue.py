@@ -39,7 +39,7 @@ class BestFirstQueue:
         self.items: list[Item | None] = []
         self._rows = np.empty(_MOST_DECIDED, fields)
         self._worths = np.empty(_MOST_DECIDED)  # apart from the rest: a choice looks at all of them
-        self._best: list[int] = []  # items that were worth most, the next one last; worths of items only fall
+        self._best: list[int] = []  # items that were worth most, the next one last
         self.front: Points = np.empty((0, objectives))
         self.open = 0
 
@@ -121,7 +121,10 @@ class BestFirstQueue:
         if (self.front <= own).all(1).any():
             self.decide(position)
             return False
-        self._worth[position] = self._worth_of(own[None])[0]
+        worth = self._worth_of(own[None])[0]
+        if worth > self._worth[position]:
+            self._best.clear()
+        self._worth[position] = worth
         return True
 
     def found(self, point: NDArray[np.float64]) -> None:

@@ -61,19 +61,6 @@ def rows() -> Any:
     return top
 
 
-def triangle_of_nests() -> Any:
-    @df.region()
-    def top(X: int32[32, 32], Y: int32[32, 32]):
-        @df.kernel(mapping=[1], args=[X, Y])
-        def k(x: int32[32, 32], y: int32[32, 32]):
-            for i in range(4):
-                for j in range(8):
-                    for q in range(8 * i):
-                        y[j, q] = x[q, j] * 3
-
-    return top
-
-
 def scale() -> Any:
     @df.region()
     def top(X: float32[N], Y: float32[N]):
@@ -1394,5 +1381,18 @@ def vectors(n: int, lanes: int, order: str) -> Any:
                         b[k, m] = w[m] + 1
                     with allo.meta_else():
                         b[k, m] = w[w[m] % lanes] + 1
+
+    return top
+
+
+def triangle_of_nests() -> Any:
+    @df.region()
+    def top(X: int32[32, 32], Y: int32[32, 32]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[32, 32], y: int32[32, 32]):
+            for i in range(4):
+                for j in range(8):
+                    for q in range(8 * i):
+                        y[j, q] = x[q, j] * 3
 
     return top
