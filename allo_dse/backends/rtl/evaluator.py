@@ -18,7 +18,6 @@ import numpy as np
 from msgspec import field
 from numpy.typing import ArrayLike, NDArray
 
-from allo_dse.common.mlir import jit
 from allo_dse.common.records import Array, Frozen, JsonObject, replace
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
@@ -37,6 +36,7 @@ from .tools import (
     RtlError,
     RtlKernel,
     Site,
+    kept_or_made,
     kernels_verilog,
     renamed,
     require,
@@ -252,7 +252,6 @@ def _control(circuit: Circuit, used: Iterable[int], max_cycles: int, patience: i
 
 
 FAMILY = "xcup"
-_KIND = "rtl-cells"
 _LUT_RAM = {"RAM32X1S": 1, "RAM64X1S": 1, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4}
 _LUT_RAM |= {"RAM32M16": 8, "RAM64M8": 8, "RAM32X16DR8": 8, "RAM64X8SW": 8, "RAM512X1S": 8, "RAM256X1D": 8}
 
@@ -331,12 +330,9 @@ def _counted(cells: dict[str, int]) -> Resources:
 def _synthesize(pieces: list[_Piece], seconds: float) -> dict[_Piece, dict[str, int]]:
     """Return the cells by type of each piece; one slow run of Yosys handles all pieces that are not cached."""
     command, version = yosys()
-    found = {piece: jit.known(_KIND, piece.content(version)) for piece in pieces}
-    missing = [piece for piece, text in found.items() if text is None]
-    for piece, text in zip(missing, _run(command, missing, seconds) if missing else (), strict=True):
-        found[piece] = text.encode()
-        jit.keep(_KIND, piece.content(version), text.encode())
-    return {piece: json.loads(text) for piece, text in found.items() if text is not None}
+    contents = {piece: piece.content(version) for piece in pieces}
+    found = kept_or_made("rtl-cells", contents, lambda missing: _run(command, missing, seconds))
+    return {piece: json.loads(text) for piece, text in found.items()}
 
 
 def _run(yosys: Sequence[str], pieces: list[_Piece], seconds: float) -> list[str]:
