@@ -158,7 +158,7 @@ class FpgaSimulator:
     name, version = NAME, VERSION
     quick = True
     metrics = FpgaBounds.metrics | {
-        "throughput_gops", "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
+        "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
         "interval_cycles", "sustained", "clock_mhz",
     }  # fmt: skip
 

@@ -247,7 +247,7 @@ class FpgaMapping:
         DRAM.
         """
         words: dict[tuple[str, str], int] = {}
-        for _, task_class, _ in self.vmg.uses.classes[group] if self.streamed else ():
+        for _, task_class, _ in self.vmg.uses.classes[group]:
             for port in task_class.tensor_ports:
                 for does in ("reads", "writes"):
                     if port.tensor.name in self.streamed and getattr(port, does):
