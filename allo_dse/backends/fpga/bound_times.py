@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import MOST_KEPT, Frozen, once
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort, ends_of
+from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import External
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.kernel_graph import StreamEdges
-from allo_dse.mapper.graph.program_graph import TensorPieces
+from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.space.design import Design
 
@@ -45,9 +46,8 @@ class ProgramTimes:
     Each part is computed once for all designs that agree in its inputs.
     """
 
-    def __init__(self, shared: SharedCosts) -> None:
-        self._shared = shared
-        program = shared.graph.program
+    def __init__(self, graph: ProgramGraph, device: FpgaDevice) -> None:
+        self._shared, program = graph.once(SharedCosts, device), graph.program
         self._most = max(1, min(MOST_KEPT, _MOST_WORDS // (program.task_count * (1 + len(program.streams)))))
         self._copies: dict[Hashable, Copies] = {}
         self._own: dict[Hashable, OwnTimes] = {}

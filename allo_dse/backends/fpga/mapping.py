@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -33,12 +33,8 @@ from .cost.memory import fifo_resources
 from .cost.task_cost import Measured, TaskCost, task_cost
 from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse, observed_of
 
-
-class Pipelines(Protocol):
-    """Timing of pipelines that a mapping asks of the backend that simulates it."""
-
-    def waiting_pipelines(self, mapping: FpgaMapping) -> str: ...
-
+if TYPE_CHECKING:
+    from .backend import FpgaBackend
 
 _HANG_ON_DEPTHS = ("depths", "resources", "total", "violations")
 
@@ -93,7 +89,7 @@ class FpgaMapping:
         between = source != target
         if (topological_levels(source[between], target[between], self.vmg.node_count) >= 0).all():
             return  # no FIFO that is deep enough blocks
-        if waiting := cast("Pipelines", backend_of(self.device)).waiting_pipelines(self):
+        if waiting := cast("FpgaBackend", backend_of(self.device)).waiting_pipelines(self):
             yield Violation("stream_deadlock", "pipelines deadlock at any stream depths", 1, 0, waiting)
 
     @property
