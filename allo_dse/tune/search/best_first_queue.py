@@ -40,6 +40,7 @@ class BestFirstQueue:
         self._rows = np.empty(_MOST_DECIDED, fields)
         self._worths = np.empty(_MOST_DECIDED)  # apart from the rest: a choice looks at all of them
         self._best: list[int] = []  # items that were worth most, the next one last
+        self._most = math.inf  # what they are worth
         self.front: Points = np.empty((0, objectives))
         self.open = 0
 

@@ -26,10 +26,8 @@ from allo_dse.tune.study import Study
 
 install()
 
-import allo.dataflow as df
-from allo.ir.types import float32
-
 from studies import gemm_zcu102, polybench_fpga, scheduled_fpga, systolic_fpga
+from tests.support.values import present
 
 from .cost import programs
 
@@ -122,29 +120,21 @@ def test_only_ids_that_decide_make_tasks_differ() -> None:
         assert [one.parts for one in each] == [mapping.cost(cls, pid).parts] * len(tasks)
 
 
-N = 8
-
-
-@df.region()
-def turned(A: float32[N, N], X: float32[N], Y: float32[N]):
-    @df.kernel(mapping=[1], args=[A, X, Y])
-    def dots(a: float32[N, N], x: float32[N], y: float32[N]):
-        for i in range(N):
-            s: float32 = 0
-            for k in range(N):
-                s += a[k, i] * x[k]
-            y[i] = s
-
-
 def test_a_space_with_strips_has_the_front_of_all_its_designs(tmp_path: Path) -> None:
-    packs = [dse.pack(tensor, [32]) for tensor in "AXY"]
+    packs = [dse.pack(tensor, [32]) for tensor in "XVY"]
     objectives = [dse.minimize("latency_cycles"), dse.minimize("dsp")]
-    study = Study("turned", program=turned, device="u280", schedules=["auto", *packs], objectives=objectives)
+    study = Study(
+        "turned",
+        program=programs.products_of_columns(8),
+        device="u280",
+        schedules=["auto", *packs],
+        objectives=objectives,
+    )
     every = study.run(run_dir=tmp_path / "all", sampler="exhaustive", progress="quiet", verify=False)
     some = study.run(run_dir=tmp_path / "some", sampler="exact", progress="quiet", verify=False)
     fronts = [sorted(r.pareto[["latency_cycles", "dsp"]].itertuples(index=False, name=None)) for r in (every, some)]
     assert fronts[0] == fronts[1]
     assert any(one.design.program.rewrites for one in map(some.best, ("latency_cycles", "dsp")))
-    assert some.certificate.evaluated < len(every.trials) / 5
+    assert present(some.certificate).evaluated < len(every.trials) / 5
     simulator = FpgaSimulator()
     assert min(assert_bounded(c.design, simulator) for c in study.space.designs() if not study.check(c.design)) > 0.99

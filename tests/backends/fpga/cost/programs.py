@@ -1396,3 +1396,17 @@ def triangle_of_nests() -> Any:
                         y[j, q] = x[q, j] * 3
 
     return top
+
+
+def products_of_columns(n: int) -> Any:
+    @df.region()
+    def top(X: float32[n, n], V: float32[n], Y: float32[n]):
+        @df.kernel(mapping=[1], args=[X, V, Y])
+        def k(x: float32[n, n], v: float32[n], y: float32[n]):
+            for i in range(n):
+                s: float32 = 0
+                for j in range(n):
+                    s += x[j, i] * v[j]
+                y[i] = s
+
+    return top
