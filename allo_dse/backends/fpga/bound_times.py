@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -95,10 +95,6 @@ class Copies(Frozen, eq=False, dict=True):
     uses: Mapping[str, TensorUse]
     pieces: TensorPieces
     external: External
-
-    def at(self, place: str) -> frozenset[str]:
-        """Return the tensors of a place: of "auto" a node has the tiles of all its tasks, of "dram" those at work."""
-        return frozenset(name for name, use in self.uses.items() if use.place == place)
 
     @cached_property
     def cycles_of_tiles(self) -> dict[str, IntArray]:
@@ -211,7 +207,7 @@ class Paths(Frozen, eq=False):
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
-        kept, passing = (_with_tiles(alike, copies, copies.at(p), len(own.whole)) for p in ("auto", "dram"))
+        kept, passing = (_with_tiles(alike, copies, place, len(own.whole)) for place in ("auto", "dram"))
         begins, ends = (np.maximum.reduce(every) for every in zip(kept, passing, (own.begins, own.ends), strict=True))
         return cls(own, _with_streams(edges, own, begins), ends, *kept)
 
@@ -232,11 +228,13 @@ class Paths(Frozen, eq=False):
         return longest
 
 
-def _with_tiles(
-    alike: Sequence[AlikeTasks], copies: Copies, tensors: Collection[str], count: int
-) -> tuple[Times, Times]:
-    """Return the time at which each task has its tiles of some tensors, and the time to copy its results."""
+def _with_tiles(alike: Sequence[AlikeTasks], copies: Copies, place: str, count: int) -> tuple[Times, Times]:
+    """Return the time at which each task has its tiles of tensors in a place, and the time to copy its results.
+
+    Of "auto" a node has the tiles of all its tasks, of "dram" those at work.
+    """
     begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    tensors = {name for name, use in copies.uses.items() if use.place == place}
     for cls, _, tasks, pids in alike:
         ports = [port for port in cls.tensor_ports if port.tensor.name in tensors]
         # A task sends its results to its node's FIFOs at the same time: one that is sent sooner is stored meanwhile.

@@ -180,11 +180,10 @@ class GuidedProposer(ExactProposer):
 
     def _bounds_of(self, genes: Genes) -> Losses:
         """Return a design's tightest bounds before it is evaluated."""
-        candidate, found = self._space.decode_genes(genes), self._lower_bounds.nothing
-        for level in range(self._lower_bounds.levels if candidate else 0):
-            own = self._lower_bounds(candidate.design, level) if candidate else None
-            found = tuple(map(max, found, own or found))
-        return found
+        bounds, candidate = self._lower_bounds, self._space.decode_genes(genes)
+        levels = range(bounds.levels) if candidate else ()
+        found = (bounds(candidate.design, level) for level in levels if candidate)
+        return tuple(map(max, bounds.nothing, bounds.nothing, *filter(None, found)))
 
     def _note(self, number: int, genes: Genes) -> None:
         """A design has been proposed by bounds, or elsewhere."""
