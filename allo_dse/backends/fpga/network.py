@@ -39,7 +39,7 @@ Does = Literal["reads", "writes"]
 _Step = tuple[IntArray, Code, IntArray | int, IntArray | int]
 """Operations of one kind: what they belong to, their code, ports and cycles."""
 
-NAME, VERSION = "fpga-simulator", "12"
+NAME, VERSION = "fpga-simulator", "13"
 """Of the evaluator that times these networks; the version changes when numbers do."""
 SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _NO_PIECE = 1 << 62

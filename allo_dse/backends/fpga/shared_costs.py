@@ -220,10 +220,13 @@ class SharedCosts(Frozen, eq=False, dict=True):
     def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
         """Tensors that tasks use, with flags for reading and writing."""
         ports = list(self.graph.program.tensor_ports)
-        reads, writes = ({p.tensor.name for p in ports if getattr(p, does)} for does in ("reads", "writes"))
-        shaped = (tensor for tensor in self.graph.program.tensors if tensor.shape)
-        every = ((tensor, tensor.name in reads, tensor.name in writes) for tensor in shaped)
-        return tuple(use for use in every if any(use[1:]))
+        found = []
+        for tensor in self.graph.program.tensors:
+            own = [port for port in ports if port.tensor.name == tensor.name]
+            reads, writes = any(port.reads for port in own), any(port.writes for port in own)
+            if tensor.shape and (reads or writes):
+                found.append((tensor, reads, writes))
+        return tuple(found)
 
     @cached_property
     def pieces(self) -> TensorPieces:
