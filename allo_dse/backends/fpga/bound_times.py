@@ -161,6 +161,7 @@ class OwnTimes(Frozen, eq=False):
         number = {stream.name: n for n, stream in enumerate(streams)}
         edges = {stream.name: copies.uses.get(name) for name, stream in scheduled.edged.streams.items()}
         whole, begins, ends = np.zeros((3, count), np.int64)
+        latency_cycles = copies.external.latency_cycles
         puts, gets = np.full((2, len(streams), count), np.nan)
         for (own, _, tasks, _), cost in zip(alike, costs, strict=True):
             before, after = (
@@ -170,21 +171,19 @@ class OwnTimes(Frozen, eq=False):
             whole[tasks], at = before + cost.cycles + after, use_times(cost.parts)
             left = use_times(cost.parts, last=True)
             operations += cost.operations * len(tasks)
-            for port, binding in enumerate(own.body.streams):
-                assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
-                array = number[binding.stream.name]
-                for times, kind, sooner in ((puts, "put", np.fmin), (gets, "get", np.fmax)):
-                    if (kind, port) in at:
-                        times[array, tasks] = sooner(times[array, tasks], before + at[kind, port])
             for port, binding in enumerate(scheduled.edged_class(own).body.streams):
-                use = None if isinstance(binding, StreamArray) else edges.get(binding.stream.name)
-                if use and ("get", port) in at:
-                    wait = copies.external.latency_cycles + _HANDOVER - before - at["get", port]
-                    begins[tasks] = np.maximum(begins[tasks], wait)
-                elif use and ("put", port) in left:
-                    moved = _HANDOVER + 1 + use.tail_cycles(copies.external.latency_cycles)
-                    wait = moved - left["put", port] - after
-                    ends[tasks] = np.maximum(ends[tasks], wait)
+                assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
+                if (name := binding.stream.name) in number:
+                    for times, kind, sooner in ((puts, "put", np.fmin), (gets, "get", np.fmax)):
+                        if (kind, port) in at:
+                            times[number[name], tasks] = sooner(times[number[name], tasks], before + at[kind, port])
+                elif use := edges[name]:
+                    if ("get", port) in at:
+                        wait = latency_cycles + _HANDOVER - before - at["get", port]
+                        begins[tasks] = np.maximum(begins[tasks], wait)
+                    if ("put", port) in left:
+                        wait = _HANDOVER + 1 + use.tail_cycles(latency_cycles) - left["put", port] - after
+                        ends[tasks] = np.maximum(ends[tasks], wait)
         return cls(whole, puts, gets, operations, begins, ends)
 
 

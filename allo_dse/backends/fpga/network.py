@@ -323,12 +323,12 @@ def add_tasks(
     ends = (arrived >= 0).sum(axis=1) * base + (done >= 0).sum(axis=1)
     for task_class, pid, tasks, pids in mapping.shared.alike(mapping.run):
         own = []
-        for binding in task_class.body.streams:
+        for binding in mapping.scheduled.edged_class(task_class).body.streams:
             assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
-            own.append(fifo[program.first_stream[binding.stream.name] + binding.index.linear(pids)])
-        for binding in mapping.scheduled.edged_class(task_class).body.streams[len(own) :]:
-            assert not isinstance(binding, StreamArray)
-            own.append(np.full(len(pids), copies.edges[binding.stream.name]))
+            if (name := binding.stream.name) in copies.edges:
+                own.append(np.full(len(pids), copies.edges[name]))
+            else:
+                own.append(fifo[program.first_stream[name] + binding.index.linear(pids)])
         moves, cost = _moves(mapping, task_class), mapping.cost(task_class, pid)
         parts = (Wait(cost.interval),) if frames and cost.interval else cost.parts
         room = [side for name, does, _ in moves for side in copies.fifo[name, does][:, node_of_task[tasks]]]
