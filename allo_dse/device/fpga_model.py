@@ -128,7 +128,7 @@ class IntegerRules(Model):
         dsp_latency: of a DSP with all its registers: of a product that takes longer than a cycle, or with a sum.
         registers_multiply_adds: whether products with a sum take these also where both fit a cycle.
         multiply_ns: delay of a product in fabric or one DSP. wide_multiply_ns: of 32 x 32 bits in several; with each
-            further bit `wide_multiply_ns_per_bit`.
+            further bit `wide_multiply_ns_per_bit`. wide_multiply_lut: LUTs beside these.
         wide_from_bits, wide_latency: products of two operands from this width on have this latency at least.
         lut_per_product_bit: LUTs of a multiplication in fabric, per bit of one operand times the other.
         add_ns, add_ns_per_bit: delay of an addition or comparison.
@@ -146,6 +146,7 @@ class IntegerRules(Model):
     add_ns_per_bit: NotNegative
     multiply_ns: Positive
     wide_multiply_ns: Positive
+    wide_multiply_lut: Size
     wide_multiply_ns_per_bit: NotNegative
     divide_extra_latency: Size
     divide_lut_per_bit_squared: Positive

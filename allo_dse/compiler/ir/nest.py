@@ -73,7 +73,7 @@ class Op(Frozen):
     """An operation that takes time or space.
 
     Attributes:
-        inputs, outputs: value numbers.
+        inputs, outputs: value numbers; what is stored is the first input of a store, and indices that data decide follow.
         element: "f32", "i16", ... of its operands; bits: width of its result.
         constant, factor: its result, and a factor of a product of integers or their divisor, where constants, loop
             variables and process ids alone decide them.
@@ -307,11 +307,13 @@ class _Reader:
         write = op.name.endswith("store")
         operands = list(op.operands)
         view, indices = (operands[1], operands[2:]) if write else (operands[0], operands[1:])
-        name, index = self._element(view, [self._forms.get(value) for value in indices])
+        forms = [self._forms.get(value) for value in indices]
+        name, index = self._element(view, forms)
         array = self._arrays[name]
         if not index:
             self._constants.access(op)
-        inputs = (self._number(operands[0]),) if write else ()
+        computed = (value for value, form in zip(indices, forms, strict=True) if form is None)
+        inputs = tuple(self._number(value) for value in (*operands[:write], *computed))
         outputs = () if write else (self._number(op.results[0]),)
         return Op("store" if write else "load", inputs, outputs, "", array.bits, access=Access(name, write, index))
 

@@ -154,8 +154,9 @@ def _needed_bits(nodes: Iterable[Node]) -> Mapping[int, int]:
         low = wanted if op.name in _LOW_BITS else None
         if op.name == "store" or op.direction == "put":
             low = op.bits
-        for value in op.inputs:
-            needed[value] = max(needed.get(value, 0), 1 << 16 if low is None else low)
+        for place, value in enumerate(op.inputs):
+            every = low is None or (op.access is not None and place > 0)
+            needed[value] = max(needed.get(value, 0), 1 << 16 if every or low is None else low)
     for branch in walk(nodes):
         if isinstance(branch, Branch):
             needed.update(dict.fromkeys((branch.condition, *branch.results[0], *branch.results[1]), 1 << 16))

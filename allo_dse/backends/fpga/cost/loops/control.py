@@ -13,6 +13,7 @@ from allo_dse.compiler.ir.affine import Linear
 from allo_dse.device.fpga_model import HlsRules, Resources
 
 from ..memory import Accesses, Storage, addresses_of, split
+from ..operators import adder_lut, compare_lut
 from ..plan import Planned
 from ..simplify import signed_digits
 
@@ -25,31 +26,27 @@ def bits_for(count: int) -> int:
     return max(1, count.bit_length())
 
 
-def adder_lut(rules: HlsRules, bits: int) -> int:
-    """Return the LUTs of a sum or a difference."""
-    return bits + rules.adder_lut
-
-
-def compare_lut(rules: HlsRules, bits: int) -> int:
-    """Return the LUTs of a comparison, which needs half a LUT per bit."""
-    return math.ceil(bits / 2) + rules.adder_lut
-
-
 def fsm(rules: HlsRules, states: int) -> Resources:
     """Return the state machine of a schedule, with one flip-flop per state and a multiplexer of the next state."""
     return Resources(ff=states, lut=round(rules.mux_lut_per_input * (states + 1)) if states > 1 else 0)
 
 
 def loop_control(rules: HlsRules, loops: Iterable[Planned], ii: int, depth: int) -> Resources:
-    """Return the control of a pipelined loop: a counter per flattened loop and one of all rounds, and its stages."""
-    counters = [bits_for(loop.trips) for loop in loops]
-    if len(counters) > 1:
-        counters.append(sum(counters))
+    """Return the control of a pipelined loop: counters and stages.
+
+    Each flattened loop has a counter, as have the rounds of all, and those of the inner ones of three and more. Over an
+    interval of several cycles all but the count of all rounds are kept.
+    """
+    trips = [loop.trips for loop in loops]
+    counters = [bits_for(own) for own in trips]
+    counters += [bits_for(math.prod(trips[-inner:])) for inner in range(2, len(trips) + 1)]
+    kept = sum(counters[: 2 * len(trips) - 2]) if ii > 1 else 0
     stages = math.ceil(depth / ii)
-    adders = sum(adder_lut(rules, bits) + compare_lut(rules, bits) for bits in counters)
+    adders = sum(adder_lut(rules, bits) for bits in counters)
+    adders += sum(compare_lut(rules, bits) for bits in counters[len(trips) - 1 :])
     selects = sum(counters[:-1]) if len(counters) > 1 else 0
     muxes = rules.mux_lut_per_input * 2 * (len(counters) + min(stages, 3) + 1)
-    own = Resources(ff=sum(counters) + stages + 2, lut=adders + selects + round(muxes)) + fsm(rules, ii)
+    own = Resources(ff=sum(counters) + kept + stages + 2, lut=adders + selects + round(muxes)) + fsm(rules, ii)
     return own + Resources(ff=rules.delay_ff, lut=rules.delay_lut) if stages >= DELAYED else own
 
 

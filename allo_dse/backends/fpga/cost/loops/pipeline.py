@@ -20,7 +20,7 @@ from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
 
 from ..memory import IntArray, Memories, Storage, addresses_of, split
-from ..operators import LIGHT_NS, Unit
+from ..operators import LIGHT_NS, Unit, compare_lut
 from ..plan import Item, Planned
 from .binding import Addresses, muxes
 from .effects import Effects, Element, Index, Use
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # Values carried between rounds of a pipelined loop, and the interval that they allow.
 
 
+_ADDRESS_BITS = 64  # of a pointer, which the tool compares as a whole
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 
 
@@ -302,6 +303,7 @@ class Pipelined(Frozen):
         span: cycles over which these copies are spread, so that they share operators.
         registers: flip-flops that hold values between stages; muxes: LUTs that choose operands of shared operators.
         early: cycles of loads that are done before the loop, since they are the same in all rounds.
+        reused: arrays in memory with a register of the last store, and its address, that a load may take the value of.
     """
 
     flat: Flat
@@ -314,6 +316,7 @@ class Pipelined(Frozen):
     registers: int
     muxes: int
     early: int = 0
+    reused: frozenset[str] = frozenset()
 
     @property
     def cycles(self) -> int:
@@ -430,6 +433,10 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
     )  # they take turns at the ports
     kept = sum(bits * count for bits, count in counts)
     kept += sum(storages[array].array.bits for array in promoted)
+    for array in built.reused:
+        bits, rules = storages[array].array.bits, once.device.hls
+        kept += bits + _ADDRESS_BITS
+        chosen += compare_lut(rules, _ADDRESS_BITS) + bits + round(4 * rules.mux_lut_per_input)
     return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 
 
@@ -468,7 +475,8 @@ def _build(
     )  # addresses take a cycle
     depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
     held = once.walk(registers, {}, fabric=fabric, ports=ports).held_bits(ii)
-    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
+    reused = frozenset(one.array for one in found if one.chosen and one.array not in begun)
+    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0, reused=reused)
 
 
 def _adders(

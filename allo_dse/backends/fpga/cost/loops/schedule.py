@@ -278,7 +278,9 @@ class Walk:
         handed = self.handed.pop(element, None)
         total = handed if handed and op.outputs[0] in self._replaced else None
         before = self.carried.get((op.access.array, op.access.index))
-        time = self.stored[element] if known else self._unstored(element, before)
+        asked = self._ready(op.inputs)
+        time = self.stored[element] if known else self._unstored(element, before, asked)
+        self._take(op.inputs, asked[0])
         origin = self.left.get(element, (None, 0))[0] if known else None
         if not (known or before or element[0] in self.registers or id(op) in self.early):
             origin = op.outputs[0] if None in element[1] else -1, element, self.stores[element[0]]
@@ -297,17 +299,17 @@ class Walk:
         values = dict(self.copies)
         return access.array, tuple(form and form.at(values) for form in access.index)
 
-    def _unstored(self, element: Element, before: Time | None) -> Time:
+    def _unstored(self, element: Element, before: Time | None, asked: Time = START) -> Time:
         """Return when an element is available that this round may have stored, but has not for sure.
 
-        The value that an earlier round has left is available at `before`.
+        The value that an earlier round has left is available at `before`, and the address at `asked`.
         """
         maybe, free = [self.stored[other] for other in self._perhaps(element)], self.free.get(element[0], 0)
         if element[0] in self.registers:
-            return max([before or (free, 0.0), *maybe])
+            return max([before or (free, 0.0), asked, *maybe])
         if before and not maybe:
             return before
-        start = max((time[0] + 1 for time in maybe), default=free)
+        start = max(asked[0], max((time[0] + 1 for time in maybe), default=free))
         return max(before or START, (start + 1, self.registers.access_ns(element[0], self.device)))
 
     def _perhaps(self, element: Element) -> list[Element]:
@@ -330,7 +332,7 @@ class Walk:
         assert op.access is not None
         time = self._ready(op.inputs)
         key = self._element(op.access)
-        clocked = all(v in self.pipelined for v in op.inputs)
+        clocked = op.inputs[0] in self.pipelined
         for other in self._perhaps(key):  # the earlier store or this one, whichever is later
             self.stored[other] = max(self.stored[other], time)
             if not clocked:
