@@ -181,8 +181,10 @@ class ArrayRules(Model):
         lut_per_bit: LUTs of LUTRAM, per bit of a word, and of 64 words.
         ports: accesses per cycle and bank.
         bram18_shapes: (words, bits) that one BRAM18 can be used as.
-        bram_ns, lutram_ns: delays of a load or store in block RAM, and in LUTRAM.
+        bram_ns, deep_ns, uram_ns, lutram_ns: delays of a load or store in block RAM, in block RAM that is deeper than a
+            URAM and wider than 32 bits, in URAM, and in LUTRAM.
         uram_words, uram_bits: shape of one URAM.
+        uram_from_words: the tool puts arrays of at least this many words that fit its depth into URAM; 0 if none.
     """
 
     lutram_bits: Count
@@ -190,9 +192,12 @@ class ArrayRules(Model):
     ports: Count
     bram18_shapes: tuple[tuple[Count, Count], ...]
     bram_ns: NotNegative
+    deep_ns: NotNegative
+    uram_ns: NotNegative
     lutram_ns: NotNegative
     uram_words: Count
     uram_bits: Count
+    uram_from_words: Size
 
     def bram18(self, words: int, bits: int) -> int:
         """BRAM18s of one bank, in the cheapest of the shapes."""

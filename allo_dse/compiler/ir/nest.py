@@ -73,7 +73,7 @@ class Op(Frozen):
     """An operation that takes time or space.
 
     Attributes:
-        inputs, outputs: value numbers; what is stored is the first input of a store, and indices that data decide follow.
+        inputs, outputs: value numbers. A store has its value first, then indices that data decide; a load has these.
         element: "f32", "i16", ... of its operands; bits: width of its result.
         constant, factor: its result, and a factor of a product of integers or their divisor, where constants, loop
             variables and process ids alone decide them.

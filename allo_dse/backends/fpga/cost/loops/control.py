@@ -17,7 +17,7 @@ from ..operators import adder_lut, compare_lut
 from ..plan import Planned
 from ..simplify import signed_digits
 
-DELAYED = 3
+DELAYED = 5
 """Rounds at work at once, from which on shift registers keep a pipeline's end and its addresses."""
 
 
@@ -58,17 +58,18 @@ def counter_control(rules: HlsRules, trips: int) -> Resources:
 
 
 def address_logic(
-    rules: HlsRules, accesses: Mapping[str, Accesses], storages: Mapping[str, Storage], *, delayed: bool = False
+    rules: HlsRules, accesses: Mapping[str, Accesses], storages: Mapping[str, Storage], stages: int = 2
 ) -> Resources:
     """Return the logic that computes addresses, and the registers that delay those of stores.
 
     Arrays of one shape share addresses. Copies of unrolled loops are in banks of their own where a dimension is split.
 
     Args:
-        delayed: stores come rounds after their addresses are known.
+        stages: rounds at work at once; an address waits for its store in a register of each but one.
     """
     found: dict[tuple[object, ...], set[tuple[int, ...]]] = {}
     lut = ff = 0
+    shifted = stages >= DELAYED and rules.delay_ff > 0
     for name, group in accesses.items():
         storage = storages[name]
         if storage.in_registers:
@@ -81,14 +82,15 @@ def address_logic(
             fixed = tuple(form for _, form in parts)
             places = set(map(tuple, addresses_of(moving, unrolled).tolist()))
             known = found.setdefault((shape, fixed), set())
-            lut += sum(_adders(fixed, shape, place) for place in places - known) * adder_lut(rules, words)
-            ff += (max(words, rules.delay_ff) if delayed else words) * len(places) * access.write
-            lut += rules.delay_lut * len(places) * access.write * delayed
+            lut += sum(adders_of(fixed, shape, place) for place in places - known) * adder_lut(rules, words)
+            kept = max(words, rules.delay_ff) if shifted else words * max(1, stages - 1)
+            ff += kept * len(places) * access.write
+            lut += rules.delay_lut * len(places) * access.write * shifted
             known |= places
     return Resources(ff=ff, lut=lut)
 
 
-def _adders(fixed: Sequence[Linear | None], shape: Sequence[int], place: Sequence[int]) -> int:
+def adders_of(fixed: Sequence[Linear | None], shape: Sequence[int], place: Sequence[int]) -> int:
     """Return the adders of one address in row-major order; factors that are powers of two only shift.
 
     Args:
@@ -102,7 +104,9 @@ def _adders(fixed: Sequence[Linear | None], shape: Sequence[int], place: Sequenc
         if moving:
             power = extent & (extent - 1) == 0
             count += 0 if power and terms <= 1 and not own else signed_digits(extent) - 1 + (terms > 0)
-        count += max(0, terms - 1) + sum(signed_digits(factor) - 1 for factor in factors) + own
+        # What a row of 2^n elements begins with is joined to the place in it.
+        joined = sum(factor > 1 and factor & (factor - 1) == 0 for factor in factors)
+        count += max(0, terms - 1 - joined) + sum(signed_digits(factor) - 1 for factor in factors) + own
         moving |= terms > 0
     return count
 

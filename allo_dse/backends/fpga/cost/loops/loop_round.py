@@ -423,7 +423,14 @@ class Round:
             loads = {array: n / sum(self.addresses[array][:2]) for array, n in (ports or {}).items() if n > 1}
             whole = ports is not None and self._copies <= _MOST_WALKED
             self._walks[key] = walk = Walk(
-                self.device, registers, fabric, carried, whole=whole, load_cycles=loads, early=self._early_ops
+                self.device,
+                registers,
+                fabric,
+                carried,
+                whole=whole,
+                load_cycles=loads,
+                early=self._early_ops,
+                variables=self.variables,
             )
             if body_only:
                 walk.level = len(self.before)

@@ -20,7 +20,7 @@ from allo_dse.compiler.ir.nest import Op, walk
 from allo_dse.device.device import FpgaDevice
 
 from ..memory import IntArray, Memories, Storage, addresses_of, split
-from ..operators import LIGHT_NS, Unit, compare_lut
+from ..operators import Unit, compare_lut
 from ..plan import Item, Planned
 from .binding import Addresses, muxes
 from .effects import Effects, Element, Index, Use
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _ADDRESS_BITS = 64  # of a pointer, which the tool compares as a whole
+_CHOICE_NS = 0.41  # between two values of 64 bits, as schedules at 5 ns state it
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 
 
@@ -47,6 +48,7 @@ class Carried(Frozen):
         chosen: whether the value of the last round is chosen from a register: that of an element begun anew with each
             round of an outer loop, or that of the last store, where a load may be of its address.
         loads: the indices of loads that find what an earlier round has left. lost: of stores that no such load finds.
+        sunk: whether each round begins with the store of the round before, since the first value was stored as well.
     """
 
     array: str
@@ -55,15 +57,21 @@ class Carried(Frozen):
     loads: tuple[Index, ...]
     lost: Set[Index]
     chosen: bool = False
+    sunk: bool = False
 
 
 def carried(
-    loops: tuple[Planned, ...], effects: Effects, registers: Memories, begun: Collection[str] = ()
+    loops: tuple[Planned, ...],
+    effects: Effects,
+    registers: Memories,
+    begun: Collection[str] = (),
+    first: Collection[Element] = (),
 ) -> list[Carried]:
     """Return the values that rounds of flattened loops, with these effects, hand on; the last loop is pipelined.
 
     Args:
         registers: arrays that are in registers. begun: those with an element that is begun anew in some rounds.
+        first: elements that are stored just before the loops.
     """
     found, variables = [], {loop.variable for loop in loops}
     for array in effects.carried:
@@ -76,17 +84,21 @@ def carried(
             lost = frozenset(_indices(stores)) - frozenset(kept)
             loaded = _indices(loads[load] for _, load in np.argwhere(rounds))
             in_memory = array not in registers and nearest == 1 and _is_single(stores, loads, variables)
-            chosen = array in begun or in_memory
-            found.append(Carried(array, nearest, array in registers, loaded, lost, chosen))
+            sunk = in_memory and (array, _index(stores[0])) in first
+            chosen = array in begun or (in_memory and not sunk)
+            found.append(Carried(array, nearest, array in registers, loaded, lost, chosen, sunk))
     return found
 
 
 def _is_single(stores: Sequence[Use], loads: Sequence[Use], variables: Set[int]) -> bool:
-    """Return whether a round updates one element of an array, which moves with the loops, and stores no other."""
+    """Return whether a round updates one element of an array, and stores no other.
+
+    One that moves with no loop is kept in a register, unless loads may find it.
+    """
     if len(stores) > 1 or stores[0][1]:
         return False
-    index = _index(stores[0])
-    return any(f and f.variables & variables for f in index) and index in _indices(loads)
+    index, loaded = _index(stores[0]), _indices(loads)
+    return index in loaded and (len(loaded) > 1 or any(f and f.variables & variables for f in index))
 
 
 def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
@@ -94,7 +106,10 @@ def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
 
 
 def chain_interval(
-    found: Sequence[Carried], device: FpgaDevice, walk: Callable[[Mapping[Element, Time]], Walk]
+    found: Sequence[Carried],
+    device: FpgaDevice,
+    registers: Memories,
+    walk: Callable[[Mapping[Element, Time]], Walk],
 ) -> tuple[int, str]:
     """Return the interval that operations between carried values and their successors allow, and the value that limits
     it.
@@ -102,16 +117,17 @@ def chain_interval(
     known = {one.array: one for one in found}
     lengths: dict[tuple[str, str], int] = {}
     for one in found:
-        done = walk({(one.array, index): (_FAR, LIGHT_NS * one.chosen) for index in one.loads})
+        start = registers.access_ns[one.array] if one.sunk else _CHOICE_NS * one.chosen
+        done = walk({(one.array, index): (_FAR, start) for index in one.loads})
         for key, (cycle, ns) in done.stored.items():
             other = known.get(key[0])
             if other is None or cycle < _FAR or key[1] in other.lost:
                 continue
             # The output of an operator's last register is forwarded in that cycle; other logic ends in a register.
-            length = cycle - _FAR + (ns > 0 and key not in done.clocked)
+            length = cycle - _FAR + (ns > 0 and (one.chosen or key not in done.clocked))
             if not other.in_register:  # written to memory and read again, by the next round or the one after it
-                late = ns + done.registers.access_ns(key[0], device) > device.clock.usable_ns
-                through = cycle - _FAR + late + 2
+                late = ns + registers.access_ns[key[0]] > device.clock.usable_ns
+                through = cycle - _FAR + late + 2 + one.sunk
                 length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
             lengths[way] = max(lengths.get(way, 0), length)
@@ -389,33 +405,37 @@ def _is_loop_like(item: Item) -> bool:
     )
 
 
-def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) -> Pipelined:
+def build(
+    flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False, first: Set[Element] = frozenset()
+) -> Pipelined:
     """Interval, depth and operators of a pipelined loop.
 
     Args:
         fabric: floating-point sums take the adder without DSPs in any case.
+        first: elements that are stored just before the loop.
     """
     once = flat.round
-    key = fabric, tuple([storages[array] for array in once.arrays])
+    first = frozenset(element for element in first if element[0] in once.effects.carried)
+    key = fabric, tuple([storages[array] for array in once.arrays]), first
     built = flat._built.get(key)
     if built is None:
         promoted = once.promoted(storages)
         own = {array: storages[array] for array in once.arrays}
         own.update((array, replace(storages[array], place="register")) for array in promoted)
-        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric), own, promoted)
+        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric, first), own, promoted)
     return built
 
 
-def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:
+def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool, first: Set[Element]) -> Pipelined:
     """Return the loop without its multiplexers; it depends only on the speed of its arrays."""
     once = flat.round
     ports, registers = once.port_cycles(storages), once.memories(storages)
     # Loads matter if rounds may wait for each other at a memory.
     waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
     loads = once.port_cycles(storages, "loads") if waits else {}
-    key = fabric, registers, tuple(ports.values()), tuple(loads.values())
+    key = fabric, registers, tuple(ports.values()), tuple(loads.values()), first
     if key not in flat._timed:
-        flat._timed[key] = _build(flat, registers, ports, loads, fabric)
+        flat._timed[key] = _build(flat, registers, ports, loads, fabric, first)
     return flat._timed[key]
 
 
@@ -441,14 +461,19 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
 
 
 def _build(
-    flat: Flat, registers: Memories, ports: Mapping[str, int], loads: Mapping[str, int], fabric: bool
+    flat: Flat,
+    registers: Memories,
+    ports: Mapping[str, int],
+    loads: Mapping[str, int],
+    fabric: bool,
+    first: Set[Element],
 ) -> Pipelined:
     once = flat.round
     port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
     target = flat.loops[-1].target_ii
     least = max(port_ii, target)
     begun = once.begun if len(flat.loops) > 1 else frozenset[str]()
-    found = carried(flat.loops, once.effects, registers, begun)
+    found = carried(flat.loops, once.effects, registers, begun, first)
     fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
     again = partial(once.walk, registers, fabric=fabric, body_only=True)
     drains = once.device.hls.drains_memories
@@ -473,8 +498,9 @@ def _build(
         walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)),
         port_ii + 2 if port_ii > 1 else 1 + bool(walk.busy),
     )  # addresses take a cycle
-    depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
-    held = once.walk(registers, {}, fabric=fabric, ports=ports).held_bits(ii)
+    spaced = once.walk(registers, {}, fabric=fabric, ports=ports)
+    depth = max(depth, rec_ii, span_ii if span_ii == ii else 0, (spaced.finish + 1) * spaced.whole)
+    held = spaced.held_bits(ii)
     reused = frozenset(one.array for one in found if one.chosen and one.array not in begun)
     return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0, reused=reused)
 
@@ -494,7 +520,11 @@ def _adders(
         ways.append((carried(flat.loops, once.whole, registers), False))
     full, fabric = (
         max(
-            (chain_interval(some, once.device, partial(once.walk, registers, fabric=choice, body_only=inner)))
+            (
+                chain_interval(
+                    some, once.device, registers, partial(once.walk, registers, fabric=choice, body_only=inner)
+                )
+            )
             for some, inner in ways
         )
         for choice in (False, True)

@@ -23,8 +23,9 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.observed_control import DataTest
 
 from ..memory import Memories
-from ..operators import FREE, Unit, float_name, multiply_add, unit_of
+from ..operators import FREE, LIGHT_NS, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
+from .control import adders_of, bits_for
 from .effects import ArrayUse, Element, Shape, apart, shape_of
 from .events import Guard, StreamEvent
 from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
@@ -64,6 +65,7 @@ class Walk:
         whole: whether all copies of unrolled loops are walked, not only three.
         load_cycles: by array the cycles until its ports deliver the next load.
         early: ids of loads that are done before the loop.
+        variables: of the loops whose round this is, outermost first.
         held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
         fused: by value, operators of products that are part of an addition. macs, products: those that its DSP makes
             with registers, and those that it may make instead.
@@ -83,6 +85,7 @@ class Walk:
     whole: bool = False
     load_cycles: Mapping[str, float] = field(default_factory=dict)
     early: Set[int] = frozenset()
+    variables: tuple[int, ...] = ()
     held: dict[Hashable, _Held] = field(default_factory=dict)
     origins: dict[int, Hashable] = field(default_factory=dict)
     stored: dict[Element, Time] = field(default_factory=dict)
@@ -110,6 +113,7 @@ class Walk:
     stores: Counter[str] = field(default_factory=Counter)
     loads: Counter[str] = field(default_factory=Counter)
     _alike_copies: int = 1
+    _times: dict[Element, Time] = field(default_factory=dict)
     _once: frozenset[int] = frozenset()
     _replaced: frozenset[int] = frozenset()
 
@@ -278,7 +282,7 @@ class Walk:
         handed = self.handed.pop(element, None)
         total = handed if handed and op.outputs[0] in self._replaced else None
         before = self.carried.get((op.access.array, op.access.index))
-        asked = self._ready(op.inputs)
+        asked = max(self._ready(op.inputs), self._addressed(element))
         time = self.stored[element] if known else self._unstored(element, before, asked)
         self._take(op.inputs, asked[0])
         origin = self.left.get(element, (None, 0))[0] if known else None
@@ -309,8 +313,38 @@ class Walk:
             return max([before or (free, 0.0), asked, *maybe])
         if before and not maybe:
             return before
-        start = max(asked[0], max((time[0] + 1 for time in maybe), default=free))
-        return max(before or START, (start + 1, self.registers.access_ns(element[0], self.device)))
+        access = self.registers.access_ns[element[0]]
+        asked_in = asked[0] + (asked[1] + access > self.device.clock.usable_ns)
+        start = max(asked_in, max((time[0] + 1 for time in maybe), default=free))
+        return max(before or START, (start + 1, access))
+
+    def _addressed(self, element: Element) -> Time:
+        """Return when an address in a memory is there, which the counters of the loops decide.
+
+        In flattened loops a counter is chosen after a comparison, one after the other.
+        """
+        shape = self.registers.shapes.get(element[0])
+        if shape is None or not self.variables or None in element[1]:
+            return START
+        if element not in self._times:
+            rules, kept = self.device.integer, [(form, n) for form, n in zip(element[1], shape, strict=True) if n]
+            moving = [
+                replace(form, terms=tuple(term for term in form.terms if term[0] in self.variables), constant=0)
+                for form, _ in kept
+            ]
+            fixed = any(len(own.terms) < len(form.terms) for own, (form, _) in zip(moving, kept, strict=True))
+            extents = [n for _, n in kept]
+            time, moves = START, any(own.variables for own in moving)
+            if moves:
+                add_ns = rules.add_ns + rules.add_ns_per_bit * bits_for(math.prod(extents))
+                adders = adders_of(moving, extents, [form.constant for form, _ in kept]) + fixed
+                steps = len(self.variables) - 1 + math.ceil(math.log2(adders + 1))
+                step = Unit("", 0, add_ns, Resources())
+                for number in range(steps):
+                    chosen = LIGHT_NS if number < len(self.variables) - 1 else 0.0
+                    time = self.after(time, replace(step, delay_ns=add_ns + chosen))
+            self._times[element] = time
+        return self._times[element]
 
     def _perhaps(self, element: Element) -> list[Element]:
         """The elements stored in this round that may be this one."""
@@ -347,9 +381,11 @@ class Walk:
 
     def _finish_store(self, element: Element, time: Time) -> int:
         """Return the cycle in which an element is written."""
-        cycle = time[0] + (time[1] + self.registers.access_ns(element[0], self.device) > self.device.clock.usable_ns)
+        cycle = time[0] + (time[1] + self.registers.access_ns[element[0]] > self.device.clock.usable_ns)
         if element[0] not in self.registers:
-            cycle = max(cycle, self.free.get(element[0], 0))
+            ready, ns = self._addressed(element)
+            ready += ns + self.registers.access_ns[element[0]] > self.device.clock.usable_ns
+            cycle = max(cycle, ready, self.free.get(element[0], 0))
             self.busy[element[0]] = max(self.busy.get(element[0], 0), cycle + 1)
             self.finish = max(self.finish, cycle)
         return cycle
