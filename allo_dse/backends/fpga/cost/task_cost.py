@@ -651,7 +651,7 @@ class _Task:
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
         # Operands of operators that several loops share are chosen.
         muxes += round(rules.mux_lut_per_input * 3 * choices)
-        registers = sum(p.registers for p in built) + sum(walk.held_bits(walk.finish + 1) for walk in walks)
+        registers = sum(p.registers for p in built) + sum(walk.live_bits() for walk in walks)
         held = Resources(ff=registers, lut=muxes)
         return Resources.weighted([*parts, *((one, 1) for one in control), (held, 1)])
 

@@ -385,16 +385,10 @@ class Round:
         """The same as different addresses."""
         return {array: Addresses.of(group) for array, group in self.accesses.items()}
 
-    @property
-    def _loads(self) -> Mapping[str, Accesses]:
-        return by_array(use for use in self._inside if not (use[0].access and use[0].access.write))
-
-    def port_cycles(
-        self, storages: Mapping[str, Storage], which: Literal["all", "loads", "early"] = "all"
-    ) -> dict[str, int]:
-        """Cycles that its accesses take, its loads alone, or the loads before the loop, per array."""
+    def port_cycles(self, storages: Mapping[str, Storage], which: Literal["all", "early"] = "all") -> dict[str, int]:
+        """Cycles that its accesses take, or the loads before the loop, per array."""
         found = {}
-        groups = {"all": self.accesses, "loads": self._loads, "early": self.early_addresses}[which]
+        groups = {"all": self.accesses, "early": self.early_addresses}[which]
         for array, group in groups.items():
             storage = storages[array]
             key = (storage.array, storage.splits, storage.in_registers, which)

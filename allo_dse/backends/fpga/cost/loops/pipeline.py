@@ -168,25 +168,6 @@ def _too_long(
     return next((array for array in sorted(arrays) if behind.get((array, array), 0) > 0), None)
 
 
-def memory_interval(
-    found: Iterable[Carried], ports: Mapping[str, int], walk: Callable[[Mapping[Element, Time]], Walk]
-) -> tuple[int, str]:
-    """Return the interval at which rounds do not overlap on a memory with carried values, and the memory's name.
-
-    Args:
-        ports: cycles that the accesses of a round to each array take.
-    """
-    worst, name = 1, ""
-    for one in found:
-        if one.in_register or ports.get(one.array, 1) <= 1:
-            continue
-        last = max((time[0] + 1 for key, time in walk({}).stored.items() if key[0] == one.array), default=0)
-        interval = math.ceil((ports[one.array] + last) / one.distance)
-        if interval > worst:
-            worst, name = interval, one.array
-    return worst, name
-
-
 def _distances(stores: Sequence[Use], loads: Sequence[Use], loops: tuple[Planned, ...]) -> IntArray:
     """Return the rounds from each store to the next load of the same element, at least; 0 where there is none.
 
@@ -316,7 +297,6 @@ class Pipelined(Frozen):
     Attributes:
         limit: what its interval comes from: "target", "recurrence" (of an array or variable) or "ports" (of an array).
         units: operators by kind, with how many copies one round has of each.
-        span: cycles over which these copies are spread, so that they share operators.
         registers: flip-flops that hold values between stages; muxes: LUTs that choose operands of shared operators.
         early: cycles of loads that are done before the loop, since they are the same in all rounds.
         reused: arrays in memory with a register of the last store, and its address, that a load may take the value of.
@@ -328,7 +308,6 @@ class Pipelined(Frozen):
     limit: str
     events: tuple[StreamEvent, ...]
     units: tuple[tuple[Unit, int], ...]
-    span: int
     registers: int
     muxes: int
     early: int = 0
@@ -343,12 +322,12 @@ class Pipelined(Frozen):
         """Return the loop at another interval and depth; its puts move later by the added depth."""
         late = depth - self.depth
         events = tuple(replace(e, stage=max(0, e.stage + late)) if e.kind == "put" else e for e in self.events)
-        return replace(self, ii=ii, depth=depth, limit="report", events=events, span=ii)
+        return replace(self, ii=ii, depth=depth, limit="report", events=events)
 
     @property
     def operators(self) -> tuple[tuple[Unit, int], ...]:
         """Operators by kind, with how many are built for the copies of an operation in a round."""
-        return tuple((unit, math.ceil(n / self.span) if unit.is_shared else n) for unit, n in self.units)
+        return tuple((unit, math.ceil(n / self.ii) if unit.is_shared else n) for unit, n in self.units)
 
 
 def flatten(
@@ -430,19 +409,16 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool, first: Set
     """Return the loop without its multiplexers; it depends only on the speed of its arrays."""
     once = flat.round
     ports, registers = once.port_cycles(storages), once.memories(storages)
-    # Loads matter if rounds may wait for each other at a memory.
-    waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
-    loads = once.port_cycles(storages, "loads") if waits else {}
-    key = fabric, registers, tuple(ports.values()), tuple(loads.values()), first
+    key = fabric, registers, tuple(ports.values()), first
     if key not in flat._timed:
-        flat._timed[key] = _build(flat, registers, ports, loads, fabric, first)
+        flat._timed[key] = _build(flat, registers, ports, fabric, first)
     return flat._timed[key]
 
 
 def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], promoted: Iterable[str]) -> Pipelined:
     once = flat.round
     early = max(once.port_cycles(storages, "early").values(), default=0)
-    chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
+    chosen = muxes(once.device, storages, built.ii, built.units, once.addresses)
     counts = [
         (storages[array].array.bits, Addresses.of(loads).loads)
         for array, loads in once.early_addresses.items()
@@ -464,7 +440,6 @@ def _build(
     flat: Flat,
     registers: Memories,
     ports: Mapping[str, int],
-    loads: Mapping[str, int],
     fabric: bool,
     first: Set[Element],
 ) -> Pipelined:
@@ -475,34 +450,27 @@ def _build(
     begun = once.begun if len(flat.loops) > 1 else frozenset[str]()
     found = carried(flat.loops, once.effects, registers, begun, first)
     fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
-    again = partial(once.walk, registers, fabric=fabric, body_only=True)
-    drains = once.device.hls.drains_memories
-    span_ii, span_array = memory_interval(found, ports, again) if drains else (1, "")
     walk = once.walk(registers, {}, fabric=fabric)
     stream_ii = _stream_interval(walk.events)
-    ii = max(least, rec_ii, stream_ii, span_ii)
+    ii = max(least, rec_ii, stream_ii)
     limit = "target"
     for candidate, name in (
         (stream_ii, "stream"),
         (rec_ii, f"recurrence of {rec_array}"),
-        (span_ii, f"recurrence of {span_array}"),
         (port_ii, f"ports of {port_array}"),
     ):
         if candidate == ii and candidate > target:
             limit = name
-    span = ii
-    if span_ii == ii > least:  # operators keep up with the loads
-        span = max(loads.values(), default=ii)
     units = walk.units()
     depth = max(
-        walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)),
+        walk.finish + 1 + _waiting(units, ii, max(port_ii, stream_ii)),
         port_ii + 2 if port_ii > 1 else 1 + bool(walk.busy),
     )  # addresses take a cycle
     spaced = once.walk(registers, {}, fabric=fabric, ports=ports)
-    depth = max(depth, rec_ii, span_ii if span_ii == ii else 0, (spaced.finish + 1) * spaced.whole)
+    depth = max(depth, rec_ii, (spaced.finish + 1) * spaced.whole)
     held = spaced.held_bits(ii)
     reused = frozenset(one.array for one in found if one.chosen and one.array not in begun)
-    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0, reused=reused)
+    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, held, 0, reused=reused)
 
 
 def _adders(

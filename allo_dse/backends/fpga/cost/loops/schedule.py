@@ -232,6 +232,16 @@ class Walk:
             total += held.bits * held.copies * max(0, (min(1, rounds) if held.waits else rounds) - held.kept)
         return total
 
+    def live_bits(self) -> int:
+        """Return the most flip-flops that values need at once where nothing repeats, with those that variables take."""
+        waits = [
+            (max(held.ready + held.kept, held.last - 1 if held.waits else 0), held.last, held.bits * held.copies)
+            for held in self.held.values()
+        ]
+        most = max((sum(bits for ready, last, bits in waits if ready < now <= last) for _, now, _ in waits), default=0)
+        origins = [origin for (array, _), (origin, _) in self.left.items() if array in self.registers]
+        return most + sum(self.held[origin].bits for origin in origins if origin is not None)
+
     def _part(self, value: int) -> Sum | None:
         """Return the sum behind a value if it has one user, which can then add the leaves itself."""
         return self.sums.get(value) if value in self._once else None
