@@ -337,7 +337,8 @@ class Walk:
         if shape is None or not self.variables or None in element[1]:
             return START
         if element not in self._times:
-            rules, kept = self.device.integer, [(form, n) for form, n in zip(element[1], shape, strict=True) if n]
+            rules = self.device.integer
+            kept = [(form, n) for form, n in zip(element[1], shape, strict=True) if n and form]
             moving = [
                 replace(form, terms=tuple(term for term in form.terms if term[0] in self.variables), constant=0)
                 for form, _ in kept

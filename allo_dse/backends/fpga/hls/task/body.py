@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.records import Frozen
+from allo_dse.compiler.ir.nest import subview_parts
 
-from ...footprint import subview_parts
 from ...linear import Atom, IndexSum, atomic
 from ..cpp.expressions import INDEX, Element, Names, Node, const, element_of, leaf, render, too_long
 from ..cpp.operations import scalar
@@ -80,10 +80,11 @@ def whole(array: Array) -> View:
 
 def subview(source: View, op: ir.Operation, form: Callable[[ir.Value], IndexSum]) -> View:
     """The view that a `memref.subview` of a view is."""
-    parts = subview_parts(op, form)
+    parts = subview_parts(op)
     begin, step, dim = [], [], []
     for start, stride, own in zip(source.starts, source.steps, source.dims, strict=True):
-        first, pace, place = (IndexSum(), 1, None) if own is None else parts[own]
+        at, pace, place = (0, 1, None) if own is None else parts[own]
+        first = IndexSum(at) if isinstance(at, int) else form(at)
         begin.append(start + first * stride)
         step.append(stride * pace)
         dim.append(place)
