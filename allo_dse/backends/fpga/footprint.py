@@ -12,7 +12,7 @@ import numpy as np
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.ir.affine import Linear
-from allo_dse.compiler.ir.nest import Access, Array, Loop, Nest, Node, Op, read_nest
+from allo_dse.compiler.ir.nest import Access, Loop, Nest, Node, Op, read_nest
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
 
@@ -164,16 +164,11 @@ def footprints(nest: Nest, count: int, members: IntArray) -> list[Footprint]:
     for op, loops, always in _accesses(nest.body, (), True):
         if op.access is not None:
             found[op.access.array].append(_access(op, op.access, loops, nest.pids, always))
-    arguments = sorted((array for array in nest.arrays.values() if array.argument is not None), key=_position)[:count]
+    arguments = list(nest.arrays.values())[:count]  # which are declared first
     for array in arguments:
         if array.name in nest.escaped:
             found[array.name] += [_Access((None,) * len(array.shape), write, False) for write in (False, True)]
     return [_footprint(found[array.name], array.shape, members) for array in arguments]
-
-
-def _position(array: Array) -> int:
-    assert array.argument is not None
-    return array.argument
 
 
 def _accesses(
@@ -193,11 +188,11 @@ def _accesses(
 def _access(op: Op, access: Access, loops: Sequence[Loop], pids: Ints, always: bool) -> _Access:
     ranges: list[_Range | None] = []
     for form, extent in zip(access.index, op.block or (1,) * len(access.index), strict=True):
-        low, high = (form and _extreme(form, loops, pids, most=most) for most in (False, True))
-        ranges.append(_Range(low, high + (extent - 1)) if low is not None and high is not None else None)
-    # A block is written as a whole; else each dimension is to follow a loop of its own.
+        low, high = (None if form is None else _extreme(form, loops, pids, most=most) for most in (False, True))
+        ranges.append(None if low is None or high is None else _Range(low, high + (extent - 1)))
+    # A block is written as a whole; of elements, each dimension follows a loop of its own.
     fixed = all(form is not None and form.variables <= set(pids) for form in access.index)
-    dense = _dense([] if op.block else access.index, loops, pids) and (fixed or not op.block)
+    dense = _dense((), loops, pids) and fixed if op.block else _dense(access.index, loops, pids)
     return _Access(tuple(ranges), access.write, access.write and always and dense)
 
 

@@ -552,11 +552,7 @@ class Walk:
                 tests = event.tests
                 if asks:
                     tests = tuple((t.at(*value) if isinstance(t, DataTest) else t, side) for t, side in tests)
-                self.events.append(
-                    StreamEvent(
-                        stage, event.kind, event.stream, event.op, tests, copies, event.level, event.after, event.path
-                    )
-                )
+                self.events.append(replace(event, stage=stage, tests=tests, copies=copies))
                 self.finish = max(self.finish, stage)
                 self.last[event.stream] = max(self.last.get(event.stream, 0), stage)
 
