@@ -143,9 +143,8 @@ def overlap(users: Sequence[Users]) -> bool:
     return False
 
 
-class _Range(Frozen):
-    low: IndexSum
-    high: IndexSum  # inclusive
+_Range: TypeAlias = tuple[IndexSum, IndexSum]
+"""The least and the greatest value of an index."""
 
 
 class _Access(Frozen):
@@ -189,7 +188,7 @@ def _access(op: Op, access: Access, loops: Sequence[Loop], pids: Ints, always: b
     ranges: list[_Range | None] = []
     for form, extent in zip(access.index, op.block or (1,) * len(access.index), strict=True):
         low, high = (None if form is None else _extreme(form, loops, pids, most=most) for most in (False, True))
-        ranges.append(None if low is None or high is None else _Range(low, high + (extent - 1)))
+        ranges.append(None if low is None or high is None else (low, high + (extent - 1)))
     # A block is written as a whole; of elements, each dimension follows a loop of its own.
     fixed = all(form is not None and form.variables <= set(pids) for form in access.index)
     dense = _dense((), loops, pids) and fixed if op.block else _dense(access.index, loops, pids)
@@ -253,13 +252,13 @@ def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[
     if any(r is None for r in ranges):
         return everything
     known = [r for r in ranges if r is not None]
-    low, high = known[0].low, known[0].high
-    for other in known[1:]:
-        down, up = other.low - low, other.high - high
+    low, high = known[0]
+    for first, last in known[1:]:
+        down, up = first - low, last - high
         # Forms that differ by a constant are in one order for every pid; others cannot be compared.
         if not (down.is_const and up.is_const):
             return everything
-        low, high = (other.low if down.const < 0 else low), (other.high if up.const > 0 else high)
+        low, high = (first if down.const < 0 else low), (last if up.const > 0 else high)
     length = high - low
     if not length.is_const or length.const < 0:
         return everything
@@ -271,6 +270,6 @@ def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[
 
 def _covers(access: _Access, box: Box) -> bool:
     return all(
-        r is not None and r.low == start and (r.high - r.low) == IndexSum(extent - 1)
+        r is not None and r == (start, start + (extent - 1))
         for r, start, extent in zip(access.ranges, box.starts, box.extents, strict=True)
     )

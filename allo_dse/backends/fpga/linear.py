@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import field
 
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import Frozen
 
 Atom: TypeAlias = ir.Value | int | str
@@ -70,3 +70,32 @@ def atomic(text: str) -> str:
 
 def atom(value: Atom) -> IndexSum:
     return IndexSum(0, {value: 1})
+
+
+def linear_forms(function: ir.Operation) -> dict[ir.Value, IndexSum]:
+    """The linear form of every `index` value of a function, operations on it being lowered to `arith`."""
+    forms: dict[ir.Value, IndexSum] = {}
+    for op in nested_ops(function, parents_first=True):
+        for region in op.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    if isinstance(argument.type, ir.IndexType):
+                        forms[argument] = atom(argument)
+        for result in op.results:
+            if isinstance(result.type, ir.IndexType):
+                forms[result] = _of(op, result, forms)
+    return forms
+
+
+def _of(op: ir.Operation, result: ir.Value, forms: Mapping[ir.Value, IndexSum]) -> IndexSum:
+    if op.name == "arith.constant":
+        return IndexSum(ir.IntegerAttr(op.attributes["value"]).value)
+    if op.name in ("arith.addi", "arith.subi", "arith.muli"):
+        a, b = (forms[operand] for operand in op.operands)
+        if op.name == "arith.addi":
+            return a + b
+        if op.name == "arith.subi":
+            return a - b
+        if a.is_const or b.is_const:
+            return b * a.const if a.is_const else a * b.const
+    return atom(result)

@@ -414,7 +414,7 @@ class Round:
         """
         key = (registers, tuple(carried.items()), fabric, body_only, None if ports is None else tuple(ports.items()))
         if key not in self._walks:
-            loads = {array: n / sum(self.addresses[array][:2]) for array, n in (ports or {}).items() if n > 1}
+            loads = {array: n / sum(self.addresses[array]) for array, n in (ports or {}).items() if n > 1}
             whole = ports is not None and self._copies <= _MOST_WALKED
             self._walks[key] = walk = Walk(
                 self.device,

@@ -131,41 +131,32 @@ def chain_interval(
                 length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
             lengths[way] = max(lengths.get(way, 0), length)
-    worst, name = 1, ""
-    for one in found:
-        interval = math.ceil(lengths.get((one.array, one.array), 1) / one.distance)
-        if interval > worst:
-            worst, name = interval, one.array
-    across = _around(lengths, {one.array: one.distance for one in found}, worst)
-    return across or (worst, name)
+    rounds = {one.array: one.distance for one in found}
+    linked = {way for way in lengths if way[0] != way[1]}
+    looped = set(rounds)
+    while looped != (kept := {a for a, _ in linked} & {b for _, b in linked}):
+        looped, linked = kept, {(a, b) for a, b in linked if a in kept and b in kept}
+    behind = {way: n for way, n in lengths.items() if way[0] == way[1] or way in linked}
+    enough = range(1, sum(behind.values()) + 2)  # no cycle is longer than the sum of all ways
+    interval = enough[bisect_left(enough, True, key=lambda at: not _late(behind, rounds, looped, at))]
+    return interval, next(iter(_late(behind, rounds, looped, interval - 1)), "") if interval > 1 else ""
 
 
-def _around(lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], least: int) -> tuple[int, str] | None:
-    """The interval that cycles over several arrays need, and one of these arrays; None where `least` is enough.
+def _late(
+    lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], looped: Set[str], interval: int
+) -> list[str]:
+    """Return the arrays on cycles that take longer than their rounds begin after each other.
 
     Args:
         lengths: from a value of the first array to the value of the second that it makes. rounds: until that is used.
+        looped: arrays on cycles of several.
     """
-    across = {way for way in lengths if way[0] != way[1]}
-    arrays: Set[str] = set(rounds)
-    while arrays != (kept := {a for a, _ in across} & {b for _, b in across}):
-        arrays, across = kept, {(a, b) for a, b in across if a in kept and b in kept}
-    enough = range(sum(lengths.values()) + 1)  # no cycle is longer than the sum of all ways
-    interval = bisect_left(enough, True, least, key=lambda at: _too_long(lengths, rounds, arrays, at) is None)
-    late = _too_long(lengths, rounds, arrays, interval - 1) if interval > least else None
-    return (interval, late) if late else None
-
-
-def _too_long(
-    lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], arrays: Set[str], interval: int
-) -> str | None:
-    """An array on a cycle that takes longer than its rounds begin after each other."""
-    behind = {(a, b): lengths[a, b] - interval * rounds[b] for a, b in product(arrays, arrays) if (a, b) in lengths}
-    for middle, first, last in product(arrays, repeat=3):
+    behind = {(a, b): length - interval * rounds[b] for (a, b), length in lengths.items()}
+    for middle, first, last in product(sorted(looped), repeat=3):
         if (first, middle) in behind and (middle, last) in behind:
             way = behind[first, middle] + behind[middle, last]
             behind[first, last] = max(behind.get((first, last), way), way)
-    return next((array for array in sorted(arrays) if behind.get((array, array), 0) > 0), None)
+    return [array for array in rounds if behind.get((array, array), 0) > 0]
 
 
 def _distances(stores: Sequence[Use], loads: Sequence[Use], loops: tuple[Planned, ...]) -> IntArray:
