@@ -46,7 +46,7 @@ def loop_control(rules: HlsRules, loops: Iterable[Planned], ii: int, depth: int)
     adders += sum(compare_lut(rules, bits) for bits in counters[len(trips) - 1 :])
     selects = sum(counters[:-1]) if len(counters) > 1 else 0
     muxes = rules.mux_lut_per_input * 2 * (len(counters) + min(stages, 3) + 1)
-    own = Resources(ff=sum(counters) + kept + stages + 2, lut=adders + selects + round(muxes)) + fsm(rules, ii)
+    own = Resources(ff=sum(counters) + kept + 2 * stages + 2, lut=adders + selects + round(muxes)) + fsm(rules, ii)
     return own + Resources(ff=rules.delay_ff, lut=rules.delay_lut) if stages >= DELAYED else own
 
 
@@ -82,7 +82,10 @@ def address_logic(
             fixed = tuple(form for _, form in parts)
             places = set(map(tuple, addresses_of(moving, unrolled).tolist()))
             known = found.setdefault((shape, fixed), set())
-            lut += sum(adders_of(fixed, shape, place) for place in places - known) * adder_lut(rules, words)
+            moves = any(form is not None and form.variables for form in fixed)
+            for place in places - known:  # without an adder, gates set the bits of a constant
+                adders = adders_of(fixed, shape, place)
+                lut += adders * adder_lut(rules, words) or words * (moves and any(place))
             kept = max(words, rules.delay_ff) if shifted else words * max(1, stages - 1)
             ff += kept * len(places) * access.write
             lut += rules.delay_lut * len(places) * access.write * shifted

@@ -304,6 +304,15 @@ class Walk:
                 self.held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
             time = max(time[0], self.held[origin].ready), time[1]
             self.busy[element[0]] = max(self.busy.get(element[0], 0), time[0])
+            if time[0] - 1 > asked[0] and asked > START and None not in element[1]:
+                self.held[origin, "address"] = _Held(
+                    bits_for(math.prod(filter(None, self.registers.shapes[element[0]]))),
+                    0,
+                    self._alike_copies,
+                    True,
+                    0,
+                    1,
+                )
         self._set(op, time, total if total and total.time == time else None)
         if origin is not None:
             self.origins[op.outputs[0]] = origin
