@@ -28,7 +28,7 @@ from allo_dse.eval.execute.observed_control import DataTest, Observed
 from .body_walk import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
 from .loops.binding import by_array
 from .loops.control import address_logic, counter_control, fsm, loop_control, port_muxes
-from .loops.effects import ArrayUse, Element, effects_of
+from .loops.effects import ArrayUse, effects_of
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.loop_round import KnownRounds
 from .loops.pipeline import Flat, Pipelined, build, flatten
@@ -426,11 +426,10 @@ class _Task:
                 run.append(item)
                 continue
             item = self._resolved(item, variables)
-            flat = flatten(item, self.storages, self.rounds, variables) if isinstance(item, Planned) else None
+            straight = [one for one in run if not isinstance(one, Called)]
+            flat = flatten(item, self.storages, self.rounds, variables, straight) if isinstance(item, Planned) else None
             if flat is not None:
-                stores = (op.access for op in ops_of(one for one in run if not isinstance(one, Called)))
-                first = frozenset((one.array, one.index) for one in stores if one is not None and one.write)
-                made = tuple(self._pipelined(flat, times, variables, first))
+                made = tuple(self._pipelined(flat, times, variables))
                 # Of loads that rounds have in common the first is in the state that ends the loop before; inside a loop
                 # it follows the state that tests the end of that, and the last one is awaited.
                 early = self._pipelines[flat.loops[-1].variable].early
@@ -565,10 +564,10 @@ class _Task:
         inside = [{**variables, loop.variable: value} for value in values]
         return in_turn([self.block(loop.body, times, one, state=loop.variable) for one in inside])
 
-    def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int], first: Set[Element]) -> list[Part]:
+    def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int]) -> list[Part]:
         key = flat.loops[-1].variable
         if key not in self._pipelines:
-            built = build(flat, self.storages, fabric=self.plan.fabric, first=first)
+            built = build(flat, self.storages, fabric=self.plan.fabric)
             known = self.measured.get(key)
             self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
         pipelined = self._pipelines[key]

@@ -16,7 +16,7 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.ir.affine import Linear
-from allo_dse.compiler.ir.nest import Op, walk
+from allo_dse.compiler.ir.nest import Op, ops_of, walk
 from allo_dse.device.device import FpgaDevice
 
 from ..memory import IntArray, Memories, Storage, addresses_of, split
@@ -270,10 +270,15 @@ def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]
 
 @dataclass(frozen=True)
 class Flat:
-    """Perfectly nested loops as one, outermost first; the last one is pipelined. Its results are cached."""
+    """Perfectly nested loops as one, outermost first; the last one is pipelined. Its results are cached.
+
+    Attributes:
+        first: elements that are stored just before the loops.
+    """
 
     loops: tuple[Planned, ...]
     round: Round
+    first: Set[Element] = frozenset()
     _built: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
     _timed: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
 
@@ -326,6 +331,7 @@ def flatten(
     storages: Mapping[str, Storage],
     rounds: KnownRounds,
     variables: Mapping[int, int] = MappingProxyType({}),
+    before: Iterable[object] = (),
 ) -> Flat | None:
     """The nest as one loop; None when the tool does not flatten it.
 
@@ -336,14 +342,15 @@ def flatten(
 
     Args:
         variables: values of loops around the nest, where bounds depend on them.
+        before: what is done just before it.
     """
-    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables))
+    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables, before))
     if flat is None or len(flat.loops) == 1:
         return flat
     return flat if flat.round.promoted(storages) <= flat.round.begun else None
 
 
-def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int]) -> Flat | None:
+def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int], run: Iterable[object]) -> Flat | None:
     loops, before, after = [loop], [], []
     while loops[-1].mode != "pipeline":
         body = loops[-1].body
@@ -362,9 +369,10 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int])
         loops.append(inner[0].at(variables))
     if any(_is_loop_like(item) for item in loops[-1].body):
         return None
-    return Flat(
-        tuple(loops), rounds.of(tuple(one.variable for one in loops), tuple(before), loops[-1].body, tuple(after))
-    )
+    outside = (op.access for op in ops_of(run))
+    first = frozenset((access.array, access.index) for access in outside if access is not None and access.write)
+    own = rounds.of(tuple(one.variable for one in loops), tuple(before), loops[-1].body, tuple(after))
+    return Flat(tuple(loops), own, first)
 
 
 def _is_loop_like(item: Item) -> bool:
@@ -375,34 +383,30 @@ def _is_loop_like(item: Item) -> bool:
     )
 
 
-def build(
-    flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False, first: Set[Element] = frozenset()
-) -> Pipelined:
+def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) -> Pipelined:
     """Interval, depth and operators of a pipelined loop.
 
     Args:
         fabric: floating-point sums take the adder without DSPs in any case.
-        first: elements that are stored just before the loop.
     """
     once = flat.round
-    first = frozenset(element for element in first if element[0] in once.effects.carried)
-    key = fabric, tuple([storages[array] for array in once.arrays]), first
+    key = fabric, tuple([storages[array] for array in once.arrays])
     built = flat._built.get(key)
     if built is None:
         promoted = once.promoted(storages)
         own = {array: storages[array] for array in once.arrays}
         own.update((array, replace(storages[array], place="register")) for array in promoted)
-        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric, first), own, promoted)
+        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric), own, promoted)
     return built
 
 
-def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool, first: Set[Element]) -> Pipelined:
+def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:
     """Return the loop without its multiplexers; it depends only on the speed of its arrays."""
     once = flat.round
     ports, registers = once.port_cycles(storages), once.memories(storages)
-    key = fabric, registers, tuple(ports.values()), first
+    key = fabric, registers, tuple(ports.values())
     if key not in flat._timed:
-        flat._timed[key] = _build(flat, registers, ports, fabric, first)
+        flat._timed[key] = _build(flat, registers, ports, fabric)
     return flat._timed[key]
 
 
@@ -427,19 +431,13 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], p
     return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 
 
-def _build(
-    flat: Flat,
-    registers: Memories,
-    ports: Mapping[str, int],
-    fabric: bool,
-    first: Set[Element],
-) -> Pipelined:
+def _build(flat: Flat, registers: Memories, ports: Mapping[str, int], fabric: bool) -> Pipelined:
     once = flat.round
     port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
     target = flat.loops[-1].target_ii
     least = max(port_ii, target)
     begun = once.begun if len(flat.loops) > 1 else frozenset[str]()
-    found = carried(flat.loops, once.effects, registers, begun, first)
+    found = carried(flat.loops, once.effects, registers, begun, flat.first)
     fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
     walk = once.walk(registers, {}, fabric=fabric)
     stream_ii = _stream_interval(walk.events)

@@ -342,27 +342,16 @@ class Walk:
 
         In flattened loops a counter is chosen after a comparison, one after the other.
         """
-        shape = self.registers.shapes.get(element[0])
-        if shape is None or not self.variables or None in element[1]:
-            return START
         if element not in self._times:
-            rules = self.device.integer
-            kept = [(form, n) for form, n in zip(element[1], shape, strict=True) if n and form]
-            moving = [
-                replace(form, terms=tuple(term for term in form.terms if term[0] in self.variables), constant=0)
-                for form, _ in kept
-            ]
-            fixed = any(len(own.terms) < len(form.terms) for own, (form, _) in zip(moving, kept, strict=True))
-            extents = [n for _, n in kept]
-            time, moves = START, any(own.variables for own in moving)
-            if moves:
-                add_ns = rules.add_ns + rules.add_ns_per_bit * bits_for(math.prod(extents))
-                adders = adders_of(moving, extents, [form.constant for form, _ in kept]) + fixed
-                steps = len(self.variables) - 1 + math.ceil(math.log2(adders + 1))
-                step = Unit("", 0, add_ns, Resources())
-                for number in range(steps):
-                    chosen = LIGHT_NS if number < len(self.variables) - 1 else 0.0
-                    time = self.after(time, replace(step, delay_ns=add_ns + chosen))
+            shape = self.registers.shapes.get(element[0], ())
+            known = [(form, n, form.constant) for form, n in zip(element[1], shape, strict=False) if n and form]
+            steps, rules, time = 0, self.device.integer, START
+            if None not in element[1] and any(form.variables & set(self.variables) for form, *_ in known):
+                chosen, adders = len(self.variables) - 1, adders_of(*zip(*known, strict=True))
+                steps = chosen + math.ceil(math.log2(adders + 1))
+            for step in range(steps):
+                delay = rules.add_ns + rules.add_ns_per_bit * bits_for(math.prod(n for _, n, _ in known))
+                time = self.after(time, Unit("", 0, delay + LIGHT_NS * (step < chosen), Resources()))
             self._times[element] = time
         return self._times[element]
 
