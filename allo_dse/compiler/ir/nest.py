@@ -9,7 +9,7 @@ that it is not one. Views of arrays are resolved to the arrays.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeAlias
@@ -150,42 +150,50 @@ class Branch(Frozen):
 Node: TypeAlias = Op | Loop | Branch
 
 
-class View(Frozen):
+class View(Frozen, eq=False):
     """A part of an array.
 
     Attributes:
-        index: of its first element. steps: between its elements. dims: those of the array that its own dimensions are.
+        array: what stands for it. index: of its first element, in linear forms of any kind.
+        steps: between its elements. dims: those of the array that its own dimensions are.
     """
 
-    array: str
-    index: tuple[Linear | None, ...]
+    array: Any
+    index: tuple[Any, ...]
     steps: Ints
     dims: Ints
 
-    def at(self, offsets: Sequence[Linear | None]) -> tuple[Linear | None, ...]:
-        """Return the index in the array of an element."""
+    @staticmethod
+    def whole(array: Any, rank: int, zero: Any) -> View:
+        return View(array, (zero,) * rank, (1,) * rank, tuple(range(rank)))
+
+    def at(self, offsets: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the index in the array of an element; None where it is not known."""
         index = list(self.index)
         for dim, offset in zip(self.dims, offsets, strict=True):
             base = index[dim]
             index[dim] = None if base is None or offset is None else base + offset.scaled(self.steps[dim])
         return tuple(index)
 
+    def part(self, op: Operation, form: Callable[[Value | int], Any]) -> View:
+        """Return what a `memref.subview` of it is.
 
-def subview_parts(op: Operation) -> list[tuple[Value | int, int, int | None]]:
-    """Return begin, step, and dimension in the result for each source dimension of a `memref.subview`."""
-    offsets, sizes, steps = (
-        list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_offsets", "static_sizes", "static_strides")
-    )
-    operands = iter(list(op.operands)[1:])
-    dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
-    parts: list[tuple[Value | int, int, int | None]] = []
-    kept = 0
-    for offset, size, step in zip(offsets, sizes, steps, strict=True):
-        start = next(operands) if offset == _DYNAMIC else offset
-        drop = dropped > 0 and size == 1  # any extent of one may be dropped: its index is 0
-        parts.append((start, step, None if drop else kept))
-        dropped, kept = dropped - drop, kept + (not drop)
-    return parts
+        Args:
+            form: returns that of an offset.
+        """
+        offsets, sizes, paces = (
+            list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+        )
+        operands = iter(list(op.operands)[1:])
+        dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
+        starts, steps, dims = [], list(self.steps), list[int]()
+        for dim, offset, size, pace in zip(self.dims, offsets, sizes, paces, strict=True):
+            starts.append(form(next(operands) if offset == _DYNAMIC else offset))
+            steps[dim] *= pace
+            drop = dropped > 0 and size == 1  # any extent of one may be dropped: its index is 0
+            dropped -= drop
+            dims += [] if drop else [dim]
+        return View(self.array, self.at(starts), tuple(steps), tuple(dims))
 
 
 class Unsupported(Frozen):
@@ -279,7 +287,7 @@ class _Reader:
         type_ = ir.MemRefType(value.type)
         shape = tuple(type_.shape)
         self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument, values)
-        self._views[value] = View(name, (Linear(()),) * len(shape), (1,) * len(shape), tuple(range(len(shape))))
+        self._views[value] = View.whole(name, len(shape), Linear(()))
 
     def _table(self, op: Operation) -> Ints:
         """Return the integers of a constant table that an operation refers to; none of other tables and arrays."""
@@ -329,15 +337,10 @@ class _Reader:
 
     def _view(self, op: Operation) -> None:
         view = self._views[op.operands[0]]
-        if op.name == "memref.subview":
-            parts = subview_parts(op)
-            offsets = [Linear((), start) if isinstance(start, int) else self._forms.get(start) for start, *_ in parts]
-            steps = list(view.steps)
-            for dim, (_, step, _) in zip(view.dims, parts, strict=True):
-                steps[dim] *= step
-            dims = tuple(dim for dim, (*_, kept) in zip(view.dims, parts, strict=True) if kept is not None)
-            view = View(view.array, view.at(offsets), tuple(steps), dims)
-        self._views[op.results[0]] = view
+        self._views[op.results[0]] = view.part(op, self._form) if op.name == "memref.subview" else view
+
+    def _form(self, value: Value | int) -> Linear | None:
+        return Linear((), value) if isinstance(value, int) else self._forms.get(value)
 
     def _access(self, op: Operation) -> Op:
         write = op.name.endswith("store")

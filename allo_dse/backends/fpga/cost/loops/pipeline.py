@@ -371,8 +371,8 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int],
         return None
     outside = (op.access for op in ops_of(run))
     first = frozenset((access.array, access.index) for access in outside if access is not None and access.write)
-    own = rounds.of(tuple(one.variable for one in loops), tuple(before), loops[-1].body, tuple(after))
-    return Flat(tuple(loops), own, first)
+    once = rounds.of(tuple(one.variable for one in loops), tuple(before), loops[-1].body, tuple(after))
+    return Flat(tuple(loops), once, first)
 
 
 def _is_loop_like(item: Item) -> bool:
