@@ -226,9 +226,9 @@ def _dense(forms: Iterable[Linear | None], loops: Sequence[Loop], pids: Ints) ->
             return False
         used.update(v for v, _ in moving)
     return all(
-        loop.trips is not None
-        and loop.trips.is_constant
-        and loop.trips.constant > 0
+        (trips := loop.trips) is not None
+        and trips.is_constant
+        and trips.constant > 0
         and loop.lower is not None
         and loop.lower.variables <= set(pids)
         and (loop.step == 1 or loop.variable not in used)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, combinations, pairwise, product
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from msgspec import field as struct_field
 
@@ -385,13 +385,12 @@ class Round:
         """The same as different addresses."""
         return {array: Addresses.of(group) for array, group in self.accesses.items()}
 
-    def port_cycles(self, storages: Mapping[str, Storage], which: Literal["all", "early"] = "all") -> dict[str, int]:
+    def port_cycles(self, storages: Mapping[str, Storage], *, early: bool = False) -> dict[str, int]:
         """Cycles that its accesses take, or the loads before the loop, per array."""
         found = {}
-        groups = {"all": self.accesses, "early": self.early_addresses}[which]
-        for array, group in groups.items():
+        for array, group in (self.early_addresses if early else self.accesses).items():
             storage = storages[array]
-            key = (storage.array, storage.splits, storage.in_registers, which)
+            key = (storage.array, storage.splits, storage.in_registers, early)
             if key not in self._busiest:
                 self._busiest[key] = busiest_bank(storage, group)
             found[array] = math.ceil(self._busiest[key] / storage.ports(self.device))

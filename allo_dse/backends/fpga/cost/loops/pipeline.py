@@ -131,7 +131,15 @@ def chain_interval(
                 length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
             lengths[way] = max(lengths.get(way, 0), length)
-    rounds = {one.array: one.distance for one in found}
+    return least_interval(lengths, {one.array: one.distance for one in found})
+
+
+def least_interval(lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int]) -> tuple[int, str]:
+    """Return the interval that cycles over one or several arrays need, and an array of one that allows no less.
+
+    Args:
+        lengths: from a value of the first array to the value of the second that it makes. rounds: until that is used.
+    """
     linked = {way for way in lengths if way[0] != way[1]}
     looped = set(rounds)
     while looped != (kept := {a for a, _ in linked} & {b for _, b in linked}):
@@ -148,7 +156,6 @@ def _late(
     """Return the arrays on cycles that take longer than their rounds begin after each other.
 
     Args:
-        lengths: from a value of the first array to the value of the second that it makes. rounds: until that is used.
         looped: arrays on cycles of several.
     """
     behind = {(a, b): length - interval * rounds[b] for (a, b), length in lengths.items()}
@@ -412,17 +419,12 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
 
 def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], promoted: Iterable[str]) -> Pipelined:
     once = flat.round
-    early = max(once.port_cycles(storages, "early").values(), default=0)
+    early = max(once.port_cycles(storages, early=True).values(), default=0)
     chosen = muxes(once.device, storages, built.ii, built.units, once.addresses)
-    counts = [
-        (storages[array].array.bits, Addresses.of(loads).loads)
-        for array, loads in once.early_addresses.items()
-        if not storages[array].in_registers
-    ]
-    chosen += round(
-        once.device.hls.mux_lut_per_input * sum(count for _, count in counts)
-    )  # they take turns at the ports
-    kept = sum(bits * count for bits, count in counts)
+    memories = {a: loads for a, loads in once.early_addresses.items() if not storages[a].in_registers}
+    loads = {array: Addresses.of(group).loads for array, group in memories.items()}
+    chosen += round(once.device.hls.mux_lut_per_input * sum(loads.values()))  # they take turns at the ports
+    kept = sum(storages[array].array.bits * count for array, count in loads.items())
     kept += sum(storages[array].array.bits for array in promoted)
     for array in built.reused:
         bits, rules = storages[array].array.bits, once.device.hls

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.compiler.ir.nest import View
 
 from ...linear import atomic, linear_forms
 from ..cpp.expressions import BOOL, Node, bit_range, element_of, leaf, render
 from ..cpp.operations import choice, constant
-from .body import Array, Body, View, whole
+from .body import Array, Body, whole
 from .tokens import TAKE, TOKEN_HANDLERS
 
 
