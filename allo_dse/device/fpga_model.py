@@ -212,6 +212,7 @@ class HlsRules(Model):
             it are unrolled if those have at most this many rounds together; 0 if no loop is pipelined by itself.
         flattens_imperfect: whether loops are flattened that have operations around the loop inside them.
         overlaps_loops: whether pipelined loops that do not depend on each other run at once.
+        drains_memories: whether a round that updates a memory over several cycles ends before the next one begins.
         loop_extra: cycles of a pipelined loop beyond (trips - 1) * II + depth.
         adder_lut: LUTs of an adder or a comparison beyond those of its bits.
         mux_lut_per_input: LUTs of an n:1 multiplexer per input, as reports state them for any width.
@@ -222,6 +223,7 @@ class HlsRules(Model):
     pipeline_loops: Size
     flattens_imperfect: bool
     overlaps_loops: bool
+    drains_memories: bool
     loop_extra: Size
     adder_lut: Size
     mux_lut_per_input: NotNegative

@@ -19,18 +19,18 @@ from .effects import Use
 def muxes(
     device: FpgaDevice,
     storages: Mapping[str, Storage],
-    ii: int,
+    span: int,
     units: Iterable[tuple[Unit, int]],
     accesses: Mapping[str, Addresses],
 ) -> int:
     """LUTs that feed shared operators, and ports of memories, with what they do in each cycle.
 
     Args:
-        ii: cycles over which the copies of an operation are spread.
+        span: cycles over which the copies of an operation are spread.
     """
     inputs = 0
     for unit, copies in units:
-        if copies > math.ceil(copies / ii) and unit.is_shared:
+        if copies > math.ceil(copies / span) and unit.is_shared:
             inputs += 2 * copies
     for array, (loads, stores) in accesses.items():
         storage = storages[array]

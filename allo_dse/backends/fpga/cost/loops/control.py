@@ -106,7 +106,8 @@ def adders_of(fixed: Sequence[Linear | None], shape: Sequence[int], place: Seque
         own = offset != 0 and terms > 0
         if moving:
             power = extent & (extent - 1) == 0
-            count += 0 if power and terms <= 1 and not own else signed_digits(extent) - 1 + (terms > 0)
+            # Products by more than two digits step with the loop.
+            count += 0 if power and terms <= 1 and not own else (signed_digits(extent) == 2) + (terms > 0)
         # What a row of 2^n elements begins with is joined to the place in it.
         joined = sum(factor > 1 and factor & (factor - 1) == 0 for factor in factors)
         count += max(0, terms - 1 - joined) + sum(signed_digits(factor) - 1 for factor in factors) + own

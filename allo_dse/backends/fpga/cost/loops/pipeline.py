@@ -300,6 +300,7 @@ class Pipelined(Frozen):
     Attributes:
         limit: what its interval comes from: "target", "recurrence" (of an array or variable) or "ports" (of an array).
         units: operators by kind, with how many copies one round has of each.
+        span: cycles over which these copies are spread, so that they share operators.
         registers: flip-flops that hold values between stages; muxes: LUTs that choose operands of shared operators.
         early: cycles of loads that are done before the loop, since they are the same in all rounds.
         reused: arrays in memory with a register of the last store, and its address, that a load may take the value of.
@@ -311,6 +312,7 @@ class Pipelined(Frozen):
     limit: str
     events: tuple[StreamEvent, ...]
     units: tuple[tuple[Unit, int], ...]
+    span: int
     registers: int
     muxes: int
     early: int = 0
@@ -325,12 +327,12 @@ class Pipelined(Frozen):
         """Return the loop at another interval and depth; its puts move later by the added depth."""
         late = depth - self.depth
         events = tuple(replace(e, stage=max(0, e.stage + late)) if e.kind == "put" else e for e in self.events)
-        return replace(self, ii=ii, depth=depth, limit="report", events=events)
+        return replace(self, ii=ii, depth=depth, limit="report", events=events, span=ii)
 
     @property
     def operators(self) -> tuple[tuple[Unit, int], ...]:
         """Operators by kind, with how many are built for the copies of an operation in a round."""
-        return tuple((unit, math.ceil(n / self.ii) if unit.is_shared else n) for unit, n in self.units)
+        return tuple((unit, math.ceil(n / self.span) if unit.is_shared else n) for unit, n in self.units)
 
 
 def flatten(
@@ -420,7 +422,7 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
 def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], promoted: Iterable[str]) -> Pipelined:
     once = flat.round
     early = max(once.port_cycles(storages, early=True).values(), default=0)
-    chosen = muxes(once.device, storages, built.ii, built.units, once.addresses)
+    chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
     memories = {a: loads for a, loads in once.early_addresses.items() if not storages[a].in_registers}
     loads = {array: Addresses.of(group).loads for array, group in memories.items()}
     chosen += round(once.device.hls.mux_lut_per_input * sum(loads.values()))  # they take turns at the ports
@@ -443,25 +445,38 @@ def _build(flat: Flat, registers: Memories, ports: Mapping[str, int], fabric: bo
     fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
     walk = once.walk(registers, {}, fabric=fabric)
     stream_ii = _stream_interval(walk.events)
-    ii = max(least, rec_ii, stream_ii)
+    # A round that updates a memory over several cycles may have to end before the next one begins.
+    span_ii, span_array = max(
+        (
+            (math.ceil((ports[one.array] + walk.stored_by(one.array)) / one.distance), one.array)
+            for one in found
+            if once.device.hls.drains_memories and not one.in_register and ports.get(one.array, 1) > 1
+        ),
+        default=(1, ""),
+    )
+    ii = span = max(least, rec_ii, stream_ii, span_ii)
+    if span_ii == ii > least:  # operators keep up with the loads
+        loads, stores = once.addresses[span_array]
+        span = math.ceil(ports[span_array] * loads / (loads + stores))
     limit = "target"
     for candidate, name in (
         (stream_ii, "stream"),
         (rec_ii, f"recurrence of {rec_array}"),
+        (span_ii, f"recurrence of {span_array}"),
         (port_ii, f"ports of {port_array}"),
     ):
         if candidate == ii and candidate > target:
             limit = name
     units = walk.units()
     depth = max(
-        walk.finish + 1 + _waiting(units, ii, max(port_ii, stream_ii)),
+        walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)),
         port_ii + 2 if port_ii > 1 else 1 + bool(walk.busy),
     )  # addresses take a cycle
     spaced = once.walk(registers, {}, fabric=fabric, ports=ports)
-    depth = max(depth, rec_ii, (spaced.finish + 1) * spaced.whole)
+    depth = max(depth, rec_ii, span_ii, (spaced.finish + 1) * spaced.whole)
     held = spaced.held_bits(ii)
     reused = frozenset(one.array for one in found if one.chosen and one.array not in begun)
-    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, held, 0, reused=reused)
+    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0, reused=reused)
 
 
 def _adders(
