@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ import numpy as np
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import Frozen, Ints
 from allo_dse.compiler.ir.affine import Linear
-from allo_dse.compiler.ir.nest import Access, Loop, Nest, Node, Op, read_nest
+from allo_dse.compiler.ir.nest import Access, Branch, Loop, Nest, Op, ops_of, read_nest, walk, with_loops
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
 
@@ -160,28 +160,15 @@ def footprints(nest: Nest, count: int, members: IntArray) -> list[Footprint]:
         members: the pids of the tasks of the class, (n, mesh rank).
     """
     found = defaultdict[str, list[_Access]](list)
-    for op, loops, always in _accesses(nest.body, (), True):
-        if op.access is not None:
-            found[op.access.array].append(_access(op, op.access, loops, nest.pids, always))
+    asked = {id(op) for node in walk(nest.body) if isinstance(node, Branch) for op in ops_of((node,))}
+    for op, loops in with_loops(nest.body):
+        if isinstance(op, Op) and op.access is not None:
+            found[op.access.array].append(_access(op, op.access, loops, nest.pids, id(op) not in asked))
     arguments = list(nest.arrays.values())[:count]  # which are declared first
     for array in arguments:
         if array.name in nest.escaped:
             found[array.name] += [_Access((None,) * len(array.shape), write, False) for write in (False, True)]
     return [_footprint(found[array.name], array.shape, members) for array in arguments]
-
-
-def _accesses(
-    nodes: Iterable[Node], loops: tuple[Loop, ...], always: bool
-) -> Iterator[tuple[Op, tuple[Loop, ...], bool]]:
-    """Yield operations with the loops around each, and whether nothing else decides if it is carried out."""
-    for node in nodes:
-        if isinstance(node, Op):
-            yield node, loops, always
-        elif isinstance(node, Loop):
-            yield from _accesses(node.body, (*loops, node), always)
-        else:
-            for side in node.sides:
-                yield from _accesses(side, loops, False)
 
 
 def _access(op: Op, access: Access, loops: Sequence[Loop], pids: Ints, always: bool) -> _Access:
@@ -197,10 +184,8 @@ def _access(op: Op, access: Access, loops: Sequence[Loop], pids: Ints, always: b
 
 def _extreme(form: Linear, loops: Sequence[Loop], pids: Ints, *, most: bool) -> IndexSum | None:
     """Return the least or greatest value of an index over all iterations, as a form over the pid's axes."""
-    for loop in reversed(loops):
-        factor, bounds = form.factor(loop.variable), _bounds(loop)
-        if factor and bounds is not None:
-            form = form.put_in(loop.variable, bounds[(factor > 0) is most])
+    known = ((loop.variable, _bounds(loop)) for loop in reversed(loops))
+    form = form.extreme(((variable, bounds) for variable, bounds in known if bounds is not None), most=most)
     if form.derived or not form.variables <= set(pids):
         return None
     return IndexSum(form.constant, {pids.index(variable): factor for variable, factor in form.terms})

@@ -250,15 +250,12 @@ def _extreme(form: Linear, loops: Sequence[Planned], unrolled: Mapping[int, rang
     """Return the least or greatest value of a form in a nest, as a form of variables of loops around that."""
     if form.derived:
         return form
-    for variable, span in unrolled.items():
-        if (factor := form.factor(variable)) and span:
-            form = form.put_in(variable, Linear((), max(span) if (factor > 0) is most else min(span)))
+    ends = [(v, (Linear((), min(span)), Linear((), max(span)))) for v, span in unrolled.items() if span]
     for loop in reversed(loops):
-        if factor := form.factor(loop.variable):
-            end = loop.first + (loop.trips - 1) * loop.step + 1
-            lower, upper = loop.bounds or (Linear((), loop.first), Linear((), end))
-            form = form.put_in(loop.variable, upper + Linear((), -1) if (factor > 0) is most else lower)
-    return form
+        end = loop.first + (loop.trips - 1) * loop.step + 1
+        lower, upper = loop.bounds or (Linear((), loop.first), Linear((), end))
+        ends.append((loop.variable, (lower, upper + Linear((), -1))))
+    return form.extreme(ends, most=most)
 
 
 def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]]]:

@@ -24,11 +24,11 @@ from allo_dse.eval.execute.observed_control import DataTest
 
 from ..memory import Memories
 from ..operators import FREE, LIGHT_NS, Unit, float_name, multiply_add, unit_of
-from ..plan import Item, Planned
+from ..plan import WIDTHS, Item, Planned
 from .control import adders_of, bits_for
 from .effects import ArrayUse, Element, Shape, apart, shape_of
 from .events import Guard, StreamEvent
-from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
+from .sums import Sum, Time, kind_of, multiply_adds, replaced_by_sums, used_once
 
 START: Time = (0, 0.0)
 
@@ -149,7 +149,7 @@ class Walk:
         elif op.name == "store":
             self._store(op)
         elif op.name in FREE:
-            self._set(op, self._ready(op.inputs), self._part(op.inputs[0]) if passes_on(op) else None)
+            self._set(op, self._ready(op.inputs), self._part(op.inputs[0]) if op.name in WIDTHS else None)
             if any(v in self.pipelined for v in op.inputs):
                 self.pipelined.update(op.outputs)
             if len(op.inputs) == 1 and op.inputs[0] in self.origins:
