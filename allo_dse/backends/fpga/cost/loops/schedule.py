@@ -238,11 +238,7 @@ class Walk:
 
     def live_bits(self) -> int:
         """Return the most flip-flops that values need at once where nothing repeats, with those that variables take."""
-        waits = [
-            (max(held.ready + held.kept, held.last - 1 if held.waits else 0), held.last, held.bits * held.copies)
-            for held in self.held.values()
-        ]
-        most = max((sum(bits for ready, last, bits in waits if ready < now <= last) for _, now, _ in waits), default=0)
+        most = self.held_bits(self.finish + 1)
         origins = [origin for (array, _), (origin, _) in self.left.items() if array in self.registers]
         return most + sum(self.held[origin].bits for origin in origins if origin is not None)
 
