@@ -214,10 +214,6 @@ class Walk:
             found[unit] += count
         return tuple(found.items())
 
-    def stored_by(self, array: str) -> int:
-        """Return the cycles until the elements of an array are stored."""
-        return max((time[0] + 1 for element, time in self.stored.items() if element[0] == array), default=0)
-
     def _take(self, values: Iterable[int], cycle: int) -> None:
         """Note that an operation takes values in a cycle."""
         for value in values:
