@@ -445,7 +445,13 @@ def _build(flat: Flat, registers: Memories, ports: Mapping[str, int], fabric: bo
     # A round that updates a memory over several cycles may have to end before the next one begins.
     span_ii, span_array = max(
         (
-            (math.ceil((ports[one.array] + walk.finish + 1) / one.distance), one.array)
+            (
+                math.ceil(
+                    (ports[one.array] + max(t + 1 for e, (t, _) in walk.stored.items() if e[0] == one.array))
+                    / one.distance
+                ),
+                one.array,
+            )
             for one in found
             if once.device.hls.drains_memories and not one.in_register and ports.get(one.array, 1) > 1
         ),
