@@ -283,17 +283,15 @@ def _rows(records: list[dict[str, str]]) -> tuple[list[_Row], list[Violation]]:
             continue
         around = [row for row in around if row.level < level]
         issue = cells.get("issue type", "-")
-        kind = cells.get("pipelined", "")
         if mark == "+":
-            row = _Row(level, name.removesuffix("*"), kind, cells)
+            row = _Row(level, name.removesuffix("*"), cells.get("pipelined", ""), cells)
             if around:
                 around[-1].instances.append(Instance("", row.name))
             around.append(row)
             modules.append(row)
         elif around:
             latency = cycles(cells.get("latency (cycles)"))
-            loop = _loop(cells, name.removesuffix("*"), around[-1].name, latency, "interval")
-            around[-1].loops.append((level, loop))
+            around[-1].loops.append((level, _loop(cells, name.removesuffix("*"), around[-1].name, latency, "interval")))
         if issue not in ("-", "") and around:
             where = name.removesuffix("*") if mark == "o" else ""
             violations.append(Violation(_ISSUES.get(issue, issue), "", around[-1].name, where))

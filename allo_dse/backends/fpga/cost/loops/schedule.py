@@ -233,10 +233,9 @@ class Walk:
         return total
 
     def live_bits(self) -> int:
-        """Return the most flip-flops that values need at once where nothing repeats, with those that variables take."""
-        most = self.held_bits(self.finish + 1)
+        """Return the flip-flops of values where nothing repeats, with those that variables take."""
         origins = [origin for (array, _), (origin, _) in self.left.items() if array in self.registers]
-        return most + sum(self.held[origin].bits for origin in origins if origin is not None)
+        return self.held_bits(self.finish + 1) + sum(self.held[one].bits for one in origins if one is not None)
 
     def _part(self, value: int) -> Sum | None:
         """Return the sum behind a value if it has one user, which can then add the leaves itself."""
