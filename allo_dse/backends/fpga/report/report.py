@@ -75,10 +75,15 @@ class Resources:
         return completed(self, other, *RESOURCES)
 
     def text(self, shares: Mapping[str, float]) -> str:
-        """The known amounts, with shares of the device if these are known."""
-        known = ((name, amount) for name in RESOURCES if (amount := getattr(self, name)) is not None)
-        parts = (f"{name} {n:,}" + (f" ({shares[name]:.1%})" if name in shares else "") for name, n in known)
-        return ", ".join(parts) or "?"
+        """Return the amounts, and shares of the device's where they are known."""
+        return (
+            ", ".join(
+                f"{name} {amount:,}" + (f" ({shares[name]:.1%})" if name in shares else "")
+                for name in RESOURCES
+                if (amount := getattr(self, name)) is not None
+            )
+            or "?"
+        )
 
     def __str__(self) -> str:
         return self.text({})
