@@ -309,10 +309,8 @@ class Passage(Frozen):
     @property
     def by_element(self) -> IntArray:
         """`cycles` of the tile of each element, row-major: (elements,)."""
-        spread = self.cycles
-        for axis, extent in enumerate(self.tile_shape if self.cycles.ndim else ()):
-            spread = spread.repeat(extent, axis)
-        return np.broadcast_to(spread, self.tensor.shape).ravel()
+        whole_tiles = np.ones(self.tile_shape, np.int64)
+        return np.broadcast_to(np.kron(self.cycles, whole_tiles), self.tensor.shape).ravel()
 
 
 def passages(design: Design, depths: Mapping[str, int]) -> dict[str, Passage]:
