@@ -216,18 +216,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
             for decides, group in groups.items():
                 yield cls, decides, tasks[group], pids[group]
 
-    @property
-    def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
-        """Tensors that tasks use, with flags for reading and writing."""
-        ports = list(self.graph.program.tensor_ports)
-        found = []
-        for tensor in self.graph.program.tensors:
-            own = [port for port in ports if port.tensor.name == tensor.name]
-            reads, writes = any(port.reads for port in own), any(port.writes for port in own)
-            if tensor.shape and (reads or writes):
-                found.append((tensor, reads, writes))
-        return tuple(found)
-
     @cached_property
     def pieces(self) -> TensorPieces:
         """Pieces of tensors, as tasks use them."""
@@ -316,7 +304,11 @@ class Scheduled(Frozen, eq=False, dict=True):
     def _tensors(self) -> Iterator[TensorUse]:
         every = of_region(self.program, (*self.program.schedule, *self.schedule))
         about = [d for d in every if is_region(d.scope, self.program)]
-        for tensor, reads, writes in self._shared.used:
+        for tensor in self.program.tensors:
+            ports = [port for port in self.program.tensor_ports if port.tensor.name == tensor.name]
+            reads, writes = any(port.reads for port in ports), any(port.writes for port in ports)
+            if not tensor.shape or not (reads or writes):
+                continue
             own = [d for d in about if d.name == tensor.name]
             place, rate, lanes = self._transfer(tensor, own)
             if tensor.name in self.edged.streams:
