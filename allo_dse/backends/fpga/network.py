@@ -94,7 +94,7 @@ class TensorCopies:
         for port, nodes, pids in self._ports("auto"):
             name = port.tensor.name
             first, last = ends_of(port, pids, grids[name])
-            if port.reads:
+            if port.reads or name in self._mapping.shared.loaded:
                 np.maximum.at(self._last_read.setdefault(name, np.full(count, -1)), nodes, last)
             if port.writes:
                 np.minimum.at(self._first_written.setdefault(name, np.full(count, _NO_PIECE)), nodes, first)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import field
 
-from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once
+from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once, replace
 from allo_dse.compiler.program.compiled import (
     CompiledProgram,
     Directive,
@@ -38,7 +38,7 @@ from .cost.plan import Plan, Planner
 from .cost.simplify import simplified
 from .cost.task_cost import TaskCost, control_key, deciding_pids, planned_cost
 from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of
-from .footprint import contested
+from .footprint import contested, partly_written
 
 
 def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int, ...], run: int) -> Observed | None:
@@ -218,8 +218,14 @@ class SharedCosts(Frozen, eq=False, dict=True):
 
     @cached_property
     def pieces(self) -> TensorPieces:
-        """Pieces of tensors, as tasks use them."""
-        return TensorPieces.of(self.graph.program)
+        """Pieces of tensors, as tasks use them; they load those that they may write in part."""
+        found = TensorPieces.of(self.graph.program)
+        return replace(found, reads={**found.reads, **{name: found.writes[name] for name in self.loaded}})
+
+    @property
+    def loaded(self) -> frozenset[str]:
+        """Names of the tensors of which tasks load what they may write in part."""
+        return partly_written(self.graph.program)
 
     @cached_property
     def rows(self) -> Mapping[str, int]:
@@ -315,6 +321,7 @@ class Scheduled(Frozen, eq=False, dict=True):
                 place = "axis" if interface_of(own) == AXIS else "stream"
             is_contested = place in ("auto", "dram") and tensor.name in contested(self.edged.program)
             place = "auto" if is_contested else place
+            reads = reads or (place == "auto" and tensor.name in self._shared.loaded)
             yield TensorUse(tensor, reads, writes, place, rate, lanes, transfers_of(own), is_contested)
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
