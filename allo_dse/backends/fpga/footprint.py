@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -108,34 +109,30 @@ def _origin(port: TensorPort) -> tuple[IndexSum, ...]:
 # Tensors that tasks access in DRAM themselves, since they cannot have parts of their own.
 
 
+@lru_cache(maxsize=256)
 def contested(program: CompiledProgram) -> frozenset[str]:
     """The tensors of which a task accesses elements that another task writes, or itself as another argument."""
-    return _special(program)[0]
-
-
-def partly_written(program: CompiledProgram) -> frozenset[str]:
-    """The other tensors of which a task may leave elements of its tile as they are, and so loads the tile first."""
-    return _special(program)[1]
-
-
-@lru_cache(maxsize=256)
-def _special(program: CompiledProgram) -> tuple[frozenset[str], frozenset[str]]:
     tasks = Counter[str]()
     for task_class, own, _ in program.tasks_by_class:
         tasks.update(dict.fromkeys((port.tensor.name for port in task_class.used_ports), len(own)))
-    users, partly = defaultdict[str, list[Users]](list), set[str]()
-    with text_context():
-        for task_class, own, pids in program.tasks_by_class:
-            is_shared = any(tasks[port.tensor.name] > 1 for port in task_class.used_ports)
-            if len(own) and (is_shared or any(port.writes and not port.reads for port in task_class.used_ports)):
-                module = ir.Module.parse(task_class.body.mlir)
-                with nullcontext() if is_shared else suppress(AlloDseError):  # tiles that C++ cannot copy
-                    for part in parts_of(task_class, lowered(module), pids):
-                        users[part.port.tensor.name].append((task_class.kernel, pids, part))
-                        if part.copies_in and not part.footprint.reads:
-                            partly.add(part.port.tensor.name)
-    direct = frozenset(tensor.name for tensor in program.tensors if tensor.shape and overlap(users[tensor.name]))
-    return direct, partly - direct
+    users = defaultdict[str, list[Users]](list)
+    for task_class, own, pids in program.tasks_by_class:
+        if len(own) and any(tasks[port.tensor.name] > 1 for port in task_class.used_ports):
+            for part in parts_of(task_class, pids):
+                users[part.port.tensor.name].append((task_class.kernel, pids, part))
+    return frozenset(tensor.name for tensor in program.tensors if tensor.shape and overlap(users[tensor.name]))
+
+
+@lru_cache(maxsize=256)
+def partly_written(program: CompiledProgram) -> frozenset[str]:
+    """The tensors whose tiles a task may write in part and never reads: it loads them first, so that the rest stays."""
+    found = set[str]()
+    for task_class, own, pids in program.tasks_by_class:
+        if len(own):
+            with suppress(AlloDseError):  # tiles that C++ cannot copy
+                parts = parts_of(task_class, pids)
+                found.update(one.port.tensor.name for one in parts if one.copies_in and not one.footprint.reads)
+    return frozenset(found) - contested(program)
 
 
 def overlap(users: Sequence[Users]) -> bool:
