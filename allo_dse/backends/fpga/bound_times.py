@@ -125,9 +125,8 @@ class Copies(Frozen, eq=False, dict=True):
     def cycles(self) -> int:
         """Time of the copies alone: tensors that share an AXI port are copied in turn."""
         busy, longest = defaultdict[int, int](int), 0
-        for position, (name, use) in enumerate(self.uses.items()):
-            for does in use.directions if name in self.pieces.words else ():
-                tiles = getattr(self.pieces, does)[name]
+        for position, name in enumerate(self.uses):
+            for tiles in (self.pieces.reads[name], self.pieces.writes[name]) if name in self.pieces.words else ():
                 own = int(self.cycles_of_tiles[name][tiles].sum())
                 busy[self.external.port_of(position)] += own
                 longest = max(longest, own + self.external.latency_cycles if len(tiles) else 0)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import field
 
-from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once, replace
+from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once
 from allo_dse.compiler.program.compiled import (
     CompiledProgram,
     Directive,
@@ -218,14 +218,8 @@ class SharedCosts(Frozen, eq=False, dict=True):
 
     @cached_property
     def pieces(self) -> TensorPieces:
-        """Pieces of tensors, as tasks use them; they load those that they may write in part."""
-        found = TensorPieces.of(self.graph.program)
-        return replace(found, reads={**found.reads, **{name: found.writes[name] for name in self.loaded}})
-
-    @property
-    def loaded(self) -> frozenset[str]:
-        """Names of the tensors of which tasks load what they may write in part."""
-        return partly_written(self.graph.program)
+        """Pieces of tensors, as tasks use them."""
+        return TensorPieces.of(self.graph.program)
 
     @cached_property
     def rows(self) -> Mapping[str, int]:
@@ -321,7 +315,7 @@ class Scheduled(Frozen, eq=False, dict=True):
                 place = "axis" if interface_of(own) == AXIS else "stream"
             is_contested = place in ("auto", "dram") and tensor.name in contested(self.edged.program)
             place = "auto" if is_contested else place
-            reads = reads or (place == "auto" and tensor.name in self._shared.loaded)
+            reads = reads or (place == "auto" and tensor.name in partly_written(self.program))
             yield TensorUse(tensor, reads, writes, place, rate, lanes, transfers_of(own), is_contested)
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
