@@ -87,10 +87,6 @@ class OperatorRow(Frozen):
     reports: int
 
     @property
-    def key(self) -> Key:
-        return self.element, self.name
-
-    @property
     def is_changed(self) -> bool:
         return self.before is None or _differ(self.before, self.after)
 
