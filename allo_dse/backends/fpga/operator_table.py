@@ -7,7 +7,6 @@ found.device, found.rows, found.held_out
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median_low, mode
@@ -87,6 +86,10 @@ class OperatorRow(Frozen):
     reports: int
 
     @property
+    def key(self) -> Key:
+        return self.element, self.name
+
+    @property
     def is_changed(self) -> bool:
         return self.before is None or _differ(self.before, self.after)
 
@@ -122,12 +125,15 @@ class OperatorCalibration(Frozen):
     @property
     def comments(self) -> dict[str, str]:
         """By operator ("f32.add") how many reports its new rows rest on."""
-        found = defaultdict[str, list[str]](list)
-        for row in self.rows:
-            if row.is_changed:
-                reports = f"{row.reports} report{'s' * (row.reports > 1)}"
-                found[f"{row.element}.{row.name}"].append(f"from {reports} at {row.after.mhz:g} MHz")
-        return {name: "; ".join(texts) for name, texts in found.items()}
+        changed = [row for row in self.rows if row.is_changed]
+        return {
+            f"{row.element}.{row.name}": "; ".join(
+                f"from {one.reports} report{'s' * (one.reports > 1)} at {one.after.mhz:g} MHz"
+                for one in changed
+                if one.key == row.key
+            )
+            for row in changed
+        }
 
     def to_dict(self) -> JsonObject:
         """For machines."""

@@ -37,7 +37,7 @@ from .cost.memory import Storage, fifo_resources, fifo_steps, word_of
 from .cost.plan import Plan, Planner
 from .cost.simplify import simplified
 from .cost.task_cost import TaskCost, control_key, deciding_pids, planned_cost
-from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of
+from .edges import AXIS, Transfers, edged_program, interface_of, transfers_of
 from .footprint import contested, partly_written
 
 
@@ -124,7 +124,7 @@ class TensorUse(Frozen):
     place: str
     words_per_cycle: float
     lanes: int
-    transfers: Transfers = DEFAULT_TRANSFERS
+    transfers: Transfers = Transfers()
     contested: bool = False
 
     @property
