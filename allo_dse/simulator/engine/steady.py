@@ -243,7 +243,7 @@ class Snapshot(Frozen, eq=False):
         key: equal for states that lead to the same, later by the difference of their references.
         clock, stalls: per node. counters: per node and nesting level, with the counts of these repeats (`counts`).
         puts: per stream. served: per resource.
-        resting: nodes whose times are left out, see `snapshot`. asks: those of them that wait for a resource.
+        resting: per node why it is blocked if its times are left out, see `snapshot`; else 0.
     """
 
     key: bytes
@@ -254,8 +254,7 @@ class Snapshot(Frozen, eq=False):
     counts: IntArray
     puts: IntArray
     served: IntArray
-    resting: NDArray[np.bool_]
-    asks: NDArray[np.bool_]
+    resting: IntArray
 
     @property
     def size(self) -> int:
@@ -263,9 +262,7 @@ class Snapshot(Frozen, eq=False):
         return 200 + sum(a.nbytes for a in (self.clock, self.stalls, self.counters, self.counts, self.puts))
 
 
-def find_period(
-    known: Sequence[Snapshot], now: Snapshot, until: int | None = None
-) -> tuple[int, Snapshot | None, int]:
+def find_period(known: Sequence[Snapshot], now: Snapshot, until: int | None = None) -> tuple[int, Snapshot | None, int]:
     """The operations that a period saves, the earlier state of the same key that it began with, and how often it
     happens again; of the period that saves most.
 
@@ -294,8 +291,9 @@ def _repetitions(since: Snapshot, now: Snapshot) -> int:
     if (changed.sum(axis=1) > 1).any() or (advance < 0).any():
         return 0
     moved = changed.any(axis=1)
-    # A request is served before those that are later, so one that rests would be served after some periods with others.
-    if (moved & now.resting).any() or (now.asks.any() and (now.served != since.served).any()):
+    # Requests are served in order of time: among others that go on, one that rests would be served after some periods.
+    asks = (now.resting == State.REQUEST).any()
+    if now.resting[moved].any() or (asks and (now.served != since.served).any()):
         return 0
     late = now.clock - since.clock
     # Everything that moved must be late by the same time. Otherwise nodes drift apart, and later iterations differ.
@@ -361,22 +359,20 @@ def snapshot(part: Part, arena: Arena, last: Snapshot | None = None) -> Snapshot
     """The state of a part between two turns.
 
     Args:
-        last: an earlier state. Nodes that have been blocked since then are resting: nothing that happens until the
-            state is the same wakes them, or they have moved, so their times have no effect.
+        last: an earlier state. Nodes that have been blocked since then are resting, and their times are left out: a
+            period in which they do not move has no effect on them, and they have none on it.
     """
     nodes, streams, resources = arena.nodes[part.nodes], arena.streams[part.streams], arena.resources[part.resources]
     finished = np.ones(len(nodes) + 1, bool)
     np.equal(nodes[:, Node.WAITS_IN], State.FINISHED, out=finished[:-1])
     clock = _clocks(part, arena, nodes, streams, finished)
-    resting, asks = np.zeros((2, len(nodes)), bool)
+    resting = np.zeros(len(nodes), np.int64)
     if last is not None:
-        asking = arena.node_number(arena.heap[: int(arena.header[Header.PENDING_COUNT])])
-        asks = np.isin(part.nodes, asking)
-        waiters = streams[streams[:, Stream.WAITER] != 0, Stream.WAITER]
-        resting = asks | np.isin(part.nodes, arena.node_number(waiters))
-        resting &= (nodes[:, Node.CLOCK] == last.clock) & (part.counters(arena) == last.counters).all(axis=1)
-        asks &= resting
-        finished[:-1] |= resting
+        stood = (nodes[:, Node.CLOCK] == last.clock) & (part.counters(arena) == last.counters).all(axis=1)
+        pending = arena.heap[: int(arena.header[Header.PENDING_COUNT])]
+        for state, blocked in (State.GET, streams[:, Stream.WAITER]), (State.REQUEST, pending):
+            resting[stood & np.isin(part.nodes, arena.node_number(blocked))] = state
+        finished[:-1] |= resting > 0
     reference = int(clock.min(where=~finished, initial=np.iinfo(np.int64).max))
     # The clock of a finished or resting node has no effect. All get one value, so that states can be equal.
     clock[finished] = reference
@@ -402,7 +398,6 @@ def snapshot(part: Part, arena: Arena, last: Snapshot | None = None) -> Snapshot
         puts=streams[:, Stream.TAIL],
         served=resources[:, [Resource.BUSY, Resource.REQUESTS]],
         resting=resting,
-        asks=asks,
     )
 
 
