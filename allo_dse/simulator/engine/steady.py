@@ -496,16 +496,15 @@ class Extrapolator:
         until: a clock that no node is moved past.
 
     Attributes:
-        skipped: stream operations that were not executed. jumps: how often the run was moved on.
+        skipped: stream operations that were not executed.
+        is_waiting: whether to look at the state when compiled code returns.
     """
 
     def __init__(self, network: Network, arena: Arena, until: int | None = None) -> None:
         self._network, self._arena, self._until = network, arena, until
         arena.header[Header.TOKENS_FIRST] = 1
-        self._turn = 0
-        self._waiting = False
-        self.skipped = 0
-        self.jumps = 0
+        self._turn = self.skipped = 0
+        self.is_waiting = False
 
     @cached_property
     def _searches(self) -> list[_PeriodSearch]:
@@ -513,36 +512,24 @@ class Extrapolator:
         size = self._network.node_count + int(self._network.depth.sum())
         return [_PeriodSearch(part, 20_000 + 64 * size, self._until) for part in parts if part.longest >= WORTHWHILE]
 
-    @property
-    def is_waiting(self) -> bool:
-        """True if to look at the state when compiled code returns."""
-        return self._waiting
-
     def first_budget(self) -> int:
         """Turns before the first look: networks that need no more are not looked at at all."""
         return FIRST_TURNS + 8 * self._network.node_count
 
     def look(self) -> int:
         """Called when compiled code has returned; gives it the next anchor and returns the next budget."""
-        if not self._searches:
-            return self._run_on()
-        search = self._searches[self._turn % len(self._searches)]
-        if self._waiting:
-            skipped = search.look(self._arena)
-            self.jumps += skipped > 0
-            self.skipped += skipped
+        searches, arena = self._searches, self._arena
+        if searches and self.is_waiting:
+            search = searches[self._turn % len(searches)]
+            self.skipped += search.look(arena)
             if search.is_over:
-                self._searches.remove(search)
+                searches.remove(search)
             self._turn += 1
-        self._waiting = bool(self._searches)
-        if not self._searches:
-            return self._run_on()
-        return self._searches[self._turn % len(self._searches)].wait(self._arena)
-
-    def _run_on(self) -> int:
-        """There is nothing left to look for."""
-        self._arena.header[Header.ANCHOR] = NO_ANCHOR
-        self._arena.header[Header.TOKENS_FIRST] = 0
+        self.is_waiting = bool(searches)
+        if searches:
+            return searches[self._turn % len(searches)].wait(arena)
+        arena.header[Header.ANCHOR] = NO_ANCHOR
+        arena.header[Header.TOKENS_FIRST] = 0
         return WITHOUT_LOOKS
 
 
