@@ -72,7 +72,7 @@ def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
     return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
 
 
-class Tasks(Frozen):
+class Tasks(Frozen, dict=True):
     """Consecutive tasks of one compiled body; `words` has one row per task (see `Signature.words`)."""
 
     body: str
@@ -80,6 +80,11 @@ class Tasks(Frozen):
 
     def __len__(self) -> int:
         return len(self.words)
+
+    @cached_property
+    def addresses(self) -> IntArray:
+        """Per task the address of its words."""
+        return self.words.ctypes.data + self.words.strides[0] * np.arange(len(self))
 
 
 class Processes(Frozen):
@@ -186,7 +191,8 @@ class Network:
     def body_numbers(self, bodies: Iterable[str]) -> IntArray:
         """Per task the number of its body, counted from 1; 0 for table processes."""
         number = {body: i for i, body in enumerate(bodies, 1)}
-        return _join([np.full(len(g), number[g.body] if isinstance(g, Tasks) else 0) for g in self.groups])
+        numbers = [number[g.body] if isinstance(g, Tasks) else 0 for g in self.groups]
+        return np.repeat(np.array(numbers, np.int64), [*map(len, self.groups)])
 
     @property
     def first_row(self) -> IntArray:
