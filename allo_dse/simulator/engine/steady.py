@@ -256,11 +256,6 @@ class Snapshot(Frozen, eq=False):
     served: IntArray
     resting: IntArray
 
-    @property
-    def size(self) -> int:
-        """Bytes that it takes, about."""
-        return 200 + sum(a.nbytes for a in (self.clock, self.stalls, self.counters, self.counts, self.puts))
-
 
 def find_period(known: Sequence[Snapshot], now: Snapshot, until: int | None = None) -> tuple[int, Snapshot | None, int]:
     """The operations that a period saves, the earlier state of the same key that it began with, and how often it
@@ -271,7 +266,7 @@ def find_period(known: Sequence[Snapshot], now: Snapshot, until: int | None = No
     """
     best: tuple[int, Snapshot | None, int] = 0, None, 0
     # Short periods repeat more often, but perhaps only a long one is exact: choose by the amount skipped.
-    for since in known[: -COMPARED - 1 : -1]:
+    for since in reversed(known):
         late = now.reference - since.reference
         times = _repetitions(since, now)
         if until is not None:
@@ -433,8 +428,8 @@ def _token_times(
 
 
 # `benchmarks/engine_speed.py` measures the time that extrapolation with these settings saves.
-KEPT_BYTES = 1 << 26
-"""Memory for states that later ones are compared with."""
+KEPT_BYTES = 1 << 22
+"""Memory for the clocks of states that later ones are compared with; all of a state takes some ten times as much."""
 PATIENCE = 8
 """Looks without success after which they become half as frequent."""
 LOOK_TURNS, LOOK_TURNS_PER_ENTRY = 130_000, 45
@@ -551,7 +546,6 @@ class _PeriodSearch:
         self._per_round = 0
         self._tried: set[tuple[int, int]] = set()
         self._known: dict[bytes, list[Snapshot]] = {}
-        self._kept = 0
         self._failures = 0
         self._leaves_out = False
         self._last: Snapshot | None = None
@@ -582,8 +576,9 @@ class _PeriodSearch:
         state = self._last = snapshot(self.part, arena, self._last if self._leaves_out else None)
         known = self._known.setdefault(state.key, [])
         _, since, times = find_period(known, state, self._until)
-        known.append(state)
-        self._forget(state)
+        known[:] = [*known[1 - COMPARED :], state]
+        if len(self._known) * state.clock.nbytes > KEPT_BYTES:
+            del self._known[next(iter(self._known))]
         self._failures += 1
         self.is_over = self._until is not None and int(state.clock.max()) >= self._until
         if since is not None:
@@ -604,10 +599,3 @@ class _PeriodSearch:
             self._tried.add(self._anchor)
         self._anchor = None
         self.is_over = self.part.is_over(arena)
-
-    def _forget(self, newest: Snapshot) -> None:
-        """Keep only the newest states that fit in memory."""
-        self._kept += newest.size
-        while self._kept > KEPT_BYTES and len(self._known) > 1:
-            oldest = next(iter(self._known))
-            self._kept -= sum(state.size for state in self._known.pop(oldest))
