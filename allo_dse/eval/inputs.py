@@ -58,8 +58,8 @@ def reduced(program: Program, verify_with: Smaller) -> Program:
 
 def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     """Return the names of the tensors that are only read, and of those that are written."""
-    names = [tensor.name for tensor in program.tensors]
-    return [name for name in names if name not in program.written], [name for name in names if name in program.written]
+    names, written = [tensor.name for tensor in program.tensors], program.written_tensors
+    return [name for name in names if name not in written], [name for name in names if name in written]
 
 
 def asked(program: CompiledProgram, reference: Reference | None = None) -> list[str]:

@@ -485,7 +485,7 @@ class CompiledProgram:
         return (port for task_class in self.task_classes for port in task_class.tensor_ports)
 
     @cached_property
-    def written(self) -> frozenset[str]:
+    def written_tensors(self) -> frozenset[str]:
         """Names of the tensors that tasks write."""
         return frozenset(port.tensor.name for port in self.tensor_ports if port.writes)
 

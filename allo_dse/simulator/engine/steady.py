@@ -287,8 +287,7 @@ def _repetitions(since: Snapshot, now: Snapshot) -> int:
         return 0
     moved = changed.any(axis=1)
     # Requests are served in order of time: among others that go on, one that rests would be served after some periods.
-    asks = (now.resting == State.REQUEST).any()
-    if now.resting[moved].any() or (asks and (now.served != since.served).any()):
+    if now.resting[moved].any() or (State.REQUEST in now.resting and (now.served != since.served).any()):
         return 0
     late = now.clock - since.clock
     # Everything that moved must be late by the same time. Otherwise nodes drift apart, and later iterations differ.
@@ -547,7 +546,6 @@ class _PeriodSearch:
         self._tried: set[tuple[int, int]] = set()
         self._known: dict[bytes, list[Snapshot]] = {}
         self._failures = 0
-        self._leaves_out = False
         self._last: Snapshot | None = None
 
     def wait(self, arena: Arena) -> int:
@@ -573,7 +571,8 @@ class _PeriodSearch:
         per_round *= min(4, max(1, per_round // last))
         rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
         self._rounds = 1 << (rounds.bit_length() - 1)  # few periods of few rounds then end between samples
-        state = self._last = snapshot(self.part, arena, self._last if self._leaves_out else None)
+        state = snapshot(self.part, arena, self._last)
+        self._last = self._last and state
         known = self._known.setdefault(state.key, [])
         _, since, times = find_period(known, state, self._until)
         known[:] = [*known[1 - COMPARED :], state]
@@ -586,7 +585,7 @@ class _PeriodSearch:
             self._tried.clear()
             return jump(self.part, arena, state, since, times)
         if self._failures >= PATIENCE:
-            self._failures, self._leaves_out = 0, not self._leaves_out
+            self._failures, self._last = 0, None if self._last else state  # leave resting nodes out by turns
             self._gap, self._limit = 2 * self._gap, max(self._limit, 8 * self._gap)
         return 0
 

@@ -62,14 +62,9 @@ BY_DEPTH = -1
 """In place of a fixed read latency: it follows from the stream's depth, and changes with it."""
 
 
-def default_latency(depth: ArrayLike) -> IntArray:
-    """Cycles from put to get (T4): 1 for depths up to 2 (shift register), 2 above (RAM)."""
-    return np.where(np.asarray(depth) <= SHIFT_REGISTER_DEPTH, 1, 2)
-
-
 def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
-    """Cycles from put to get: `fixed`, or derived from the depth if that is `BY_DEPTH`."""
-    return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
+    """Cycles from put to get (T4): `fixed`, or 1 for depths up to 2 (shift register) and 2 above (RAM) if `BY_DEPTH`."""
+    return np.where(np.asarray(fixed) < 0, np.where(np.asarray(depth) <= SHIFT_REGISTER_DEPTH, 1, 2), fixed)
 
 
 class Tasks(Frozen, dict=True):
