@@ -14,6 +14,9 @@ for a token runs next: the first tokens reach the far end of a network before ot
 step, and the work grows with the number of nodes. In the order of waking, nodes at the front would run as many
 iterations as there are nodes on the way to the far end.
 
+A node may be blocked at one time while all others repeat, as what loads the next frame is until this frame ends. Its
+times hide the repetition, so that states are compared without blocked nodes where comparing all has failed.
+
 The time until the FIFOs before the slowest node are full cannot be skipped. It grows with their depth and with the
 nodes on the way, so a larger square array takes more work per element. Networks that never repeat are executed in full,
 at little extra cost, because their states are compared ever more rarely. Runs too short to gain from a comparison are
@@ -576,7 +579,7 @@ class _PeriodSearch:
         known = self._known.setdefault(state.key, [])
         _, since, times = find_period(known, state, self._until)
         known[:] = [*known[1 - COMPARED :], state]
-        if len(self._known) * state.clock.nbytes > KEPT_BYTES:
+        if (len(self._known) - 1) * state.clock.nbytes > KEPT_BYTES:
             del self._known[next(iter(self._known))]
         self._failures += 1
         self.is_over = self._until is not None and int(state.clock.max()) >= self._until

@@ -63,7 +63,7 @@ BY_DEPTH = -1
 
 
 def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
-    """Cycles from put to get (T4): `fixed`, or 1 for depths up to 2 (shift register) and 2 above (RAM) if `BY_DEPTH`."""
+    """Cycles from put to get (T4): `fixed`; where it is `BY_DEPTH`, 1 up to depth 2 (shift register), then 2 (RAM)."""
     return np.where(np.asarray(fixed) < 0, np.where(np.asarray(depth) <= SHIFT_REGISTER_DEPTH, 1, 2), fixed)
 
 
