@@ -350,7 +350,9 @@ def flatten(
         variables: values of loops around the nest, where bounds depend on them.
         before: what is done just before it.
     """
-    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables, before))
+    made = partial(_flattened, loop, rounds, variables, before)
+    varies = any(isinstance(one, Planned) and one.varies for one in walk(loop.body))
+    flat = made() if varies else rounds.once(loop, made)
     if flat is None or len(flat.loops) == 1:
         return flat
     return flat if flat.round.promoted(storages) <= flat.round.begun else None

@@ -234,7 +234,8 @@ class Walk:
 
     def live_bits(self) -> int:
         """Return the flip-flops of values where nothing repeats, with those that variables take."""
-        origins = [origin for (array, _), (origin, _) in self.left.items() if array in self.registers]
+        modules = self.device.hls.overlaps_loops  # loops are modules, to which variables are handed on
+        origins = [origin for (array, _), (origin, _) in self.left.items() if modules and array in self.registers]
         return self.held_bits(self.finish + 1) + sum(self.held[one].bits for one in origins if one is not None)
 
     def _part(self, value: int) -> Sum | None:
