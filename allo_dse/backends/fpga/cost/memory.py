@@ -175,19 +175,16 @@ class Memories(Frozen, dict=True):
 
     @staticmethod
     def of(storages: Mapping[str, Storage], device: FpgaDevice) -> Memories:
-        registers = frozenset(name for name, storage in storages.items() if storage.in_registers)
-        return Memories(
-            registers,
-            tuple(
-                (
-                    name,
-                    one.access_ns(device),
-                    tuple(n if cut is None else 0 for n, cut in zip(one.array.shape, one.splits, strict=True)),
-                )
-                for name, one in sorted(storages.items())
-                if name not in registers
-            ),
+        banks = (
+            (
+                name,
+                one.access_ns(device),
+                tuple(0 if cut else n for n, cut in zip(one.array.shape, one.splits, strict=True)),
+            )
+            for name, one in sorted(storages.items())
+            if not one.in_registers
         )
+        return Memories(frozenset(name for name, one in storages.items() if one.in_registers), tuple(banks))
 
     def __contains__(self, array: object) -> bool:
         return array in self.registers

@@ -329,8 +329,8 @@ class Walk:
         if before and not maybe:
             return before
         access = self.registers.access_ns[element[0]]
-        asked_in = asked[0] + (asked[1] + access > self.device.clock.usable_ns)
-        start = max(asked_in, max((time[0] + 1 for time in maybe), default=free))
+        late = asked[1] + access > self.device.clock.usable_ns
+        start = max([free, asked[0] + late, *(time[0] + 1 for time in maybe)])
         return max(before or START, (start + 1, access))
 
     def _addressed(self, element: Element) -> Time:
