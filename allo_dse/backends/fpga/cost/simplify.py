@@ -19,8 +19,7 @@ PACKED = frozenset({"df.get_block", "df.put_block"})
 """Operations that move blocks."""
 _FIRST_WORD = 1 << 32  # beyond the values of a body
 _MODULAR = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.andi", "arith.ori", "arith.xori"})
-_EXTENSIONS = frozenset({"arith.extsi", "arith.extui"})
-_LOW_BITS = _MODULAR | _EXTENSIONS | {"arith.trunci"}
+_LOW_BITS = _MODULAR | {"arith.extsi", "arith.extui", "arith.trunci"}
 _ADDERS = 2  # non-zero signed digits of a constant that a product with it may have, to be built of an adder
 
 
@@ -37,11 +36,7 @@ def simplified(mlir: str) -> Nest:
     body = _once(body, {}, {})
     makers = {value: op for op in ops_of(body) for value in op.outputs}
     needed = _needed_bits(body)
-    widths = {
-        v: arrays[op.access.array].bits for v, op in makers.items() if op.access and arrays[op.access.array].values
-    }
-    widths |= {v: widths[op.inputs[0]] for v, op in makers.items() if op.name in _EXTENSIONS and op.inputs[0] in widths}
-    return replace(nest, body=tuple(_narrowed(node, needed, makers, widths) for node in body), arrays=arrays)
+    return replace(nest, body=tuple(_narrowed(node, needed, makers) for node in body), arrays=arrays)
 
 
 def _packed(nodes: Iterable[Node], numbers: Iterator[int]) -> Iterator[Node]:
@@ -168,17 +163,13 @@ def _needed_bits(nodes: Iterable[Node]) -> Mapping[int, int]:
     return needed
 
 
-def _narrowed(node: Any, needed: Mapping[int, int], makers: Mapping[int, Op], widths: Mapping[int, int]) -> Any:
+def _narrowed(node: Any, needed: Mapping[int, int], makers: Mapping[int, Op]) -> Any:
     if not isinstance(node, Op) or node.name not in _MODULAR:
-        return rebuilt(node, lambda inner: _narrowed(inner, needed, makers, widths))
+        return rebuilt(node, lambda inner: _narrowed(inner, needed, makers))
     if _is_mask(node, makers):
         return replace(node, name=WIRING)
     bits = min(node.bits, needed.get(node.outputs[0], node.bits))
-    return replace(
-        node,
-        bits=bits,
-        operand_bits=tuple(min(n, bits, widths.get(v, n)) for v, n in zip(node.inputs, node.operand_bits, strict=True)),
-    )
+    return replace(node, bits=bits, operand_bits=tuple(min(n, bits) for n in node.operand_bits))
 
 
 def product_by(constants: Iterable[int]) -> str:
