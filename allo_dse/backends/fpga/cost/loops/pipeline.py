@@ -345,9 +345,7 @@ def flatten(
         variables: values of loops around the nest, where bounds depend on them.
         before: what is done just before it.
     """
-    made = partial(_flattened, loop, rounds, variables, before)
-    varies = any(isinstance(one, Planned) and one.varies for one in walk(loop.body))
-    flat = made() if varies else rounds.once(loop, made)
+    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables, before), *variables.items())
     if flat is None or len(flat.loops) == 1:
         return flat
     return flat if flat.round.promoted(storages) <= flat.round.begun else None
