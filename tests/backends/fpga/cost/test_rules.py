@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,9 +20,6 @@ from allo_dse.device.device import FpgaDevice
 from benchmarks import fpga_truth_programs as published
 
 from . import programs
-
-import allo.dataflow as df  # isort: skip  # which the published programs have installed
-from allo.ir.types import float64, int16, int32, uint8  # isort: skip
 
 U55C = FpgaDevice.load("u55c").with_options(clock_mhz=200)
 OLD = FpgaDevice.load("z7045").with_options(clock_mhz=75, uncertainty=0.125, tool="2015.3")
@@ -202,46 +198,17 @@ def test_published_loops_have_the_reported_intervals_and_depths(name: str, repor
 @pytest.mark.parametrize(("words", "depth"), [(64, 12), (100, 13)])
 def test_addresses_take_a_cycle_of_their_own_before_slow_memories(words: int, depth: int) -> None:
     """Two sums make `80 * k + i`; then 2.98 ns do not fit the cycle. Rows of 64 elements need none."""
-
-    @df.region()
-    def top(A: float64[100, words], B: float64[80]):
-        @df.kernel(mapping=[1], args=[A, B])
-        def body(a: float64[100, words], b: float64[80]):
-            for i in range(40):
-                for k in range(100):
-                    b[i] += a[k, i] * a[k, i]
-
-    found = [one for one in cost(top).loops if one.trips == 100]
+    found = [one for one in cost(programs.column_squares(words)).loops if one.trips == 100]
     assert [(one.ii, one.depth) for one in found] == [(4, depth)]
 
 
 def test_data_that_decides_an_address_comes_before_the_load() -> None:
     """A histogram: an address is loaded, then a count, which is stored in the fourth cycle at 300 MHz."""
-
-    @df.region()
-    def top(X: uint8[16], H: int32[16]):
-        @df.kernel(mapping=[1], args=[X, H])
-        def body(x: uint8[16], h: int32[16]):
-            count: int32[16]
-            for i in range(16):
-                count[x[i]] = count[x[i]] + 1
-            for j in range(16):
-                h[j] = count[j]
-
     memory = Directive("place", "body", "count", {"memory": "bram"})
-    found = cost(top, FpgaDevice.load("u280"), memory).loops[0]
+    found = cost(programs.histogram(), FpgaDevice.load("u280"), memory).loops[0]
     assert (found.ii, found.depth) == (2, 4)
 
 
 def test_factors_from_tables_are_as_wide_as_these() -> None:
     """A product of 16 bits with numbers of 5 bits takes a DSP, not two."""
-
-    @df.region()
-    def top(A: int16[8], B: int32[8]):
-        @df.kernel(mapping=[1], args=[A, B])
-        def body(a: int16[8], b: int32[8]):
-            table: int32[8] = np.array([3, -5, 7, 11, -13, 4, 9, 2], np.int32)
-            for i in range(8):
-                b[i] = a[i] * table[i]
-
-    assert cost(top).logic.dsp == 1
+    assert cost(programs.scaled_by_table()).logic.dsp == 1
