@@ -26,7 +26,7 @@ MOST_REWRITES = 3  # limits that an error without designs lists
 FOLDING_RULES = "folding rules"  # name of the constraint that an unfoldable design breaks
 MOST_INVALID = 20_000  # invalid designs in a row before a run without any legal design gives up
 SPARSE = 8  # refused designs per legal one above which proposals are repaired: drawing on costs more checks
-REPAIRS = 128  # changes to try; programs of 16 kernels in a row need 7 to 97
+REPAIRS = 128  # changes to try
 
 
 class Screen:
@@ -104,18 +104,19 @@ class Screen:
     def _repaired(self, refused: Candidate) -> Candidate | None:
         """Return a new and legal design near a refused one.
 
-        First takes half of the genes of the last legal design, then three quarters, and so on. Then, or before one is
-        known, changes one or two genes. A change is kept if the design fails no earlier check and exceeds its limits by
+        First takes half of the genes of the last legal design, then three quarters, and so on to all. Before one is
+        known, it takes the least values instead: kernels then share no nodes. Then changes one or two genes. A change is kept if the design fails no earlier check and exceeds its limits by
         no more: constraint domination of K. Deb, "An efficient constraint handling method for genetic algorithms",
         Comput. Methods Appl. Mech. Eng. 186, 2000.
         """
         rng, least = np.random.default_rng(list(refused.key.encode())), self._excess
         names = rng.permutation(sorted(refused.genes)).tolist()
+        legal = self._legal or {name: self.space.genes[name].low for name in names}
         for step in range(1, 1 + REPAIRS if names else 0):
             if self.any_legal and self.meanwhile():
                 break
-            if self._legal and (own := len(names) >> step):
-                near = {name: self._legal[name] for name in names[own:] if name in self._legal}
+            if step <= len(names).bit_length():
+                near = {name: legal[name] for name in names[len(names) >> step :] if name in legal}
             else:
                 near = {name: self.space.genes[name].draw(rng) for name in rng.choice(names, rng.integers(1, 3))}
             candidate, verdict = self.decode_and_admit(suggest_from(refused.genes | near, random_suggest(rng)))
