@@ -105,9 +105,10 @@ class Screen:
         """Return a new and legal design near a refused one.
 
         First takes half of the genes of the last legal design, then three quarters, and so on to all. Before one is
-        known, it takes the least values instead: kernels then share no nodes. Then changes one or two genes. A change is kept if the design fails no earlier check and exceeds its limits by
-        no more: constraint domination of K. Deb, "An efficient constraint handling method for genetic algorithms",
-        Comput. Methods Appl. Mech. Eng. 186, 2000.
+        known, it takes the least values instead: kernels then share no nodes. Then it changes one or two genes. A
+        change is kept if the design fails no earlier check and exceeds its limits by no more: constraint domination of
+        K. Deb, "An efficient constraint handling method for genetic algorithms", Comput. Methods Appl. Mech. Eng. 186,
+        2000.
         """
         rng, least = np.random.default_rng(list(refused.key.encode())), self._excess
         names = rng.permutation(sorted(refused.genes)).tolist()
