@@ -127,8 +127,6 @@ class MeshFold(Frozen, dict=True):
                 raise IllegalFold(f"{name} {problem}", hint=f"the kernels of {program.name}: {', '.join(names)}")
         pairs = zip(self.kernels, program.kernels, strict=True)
         kernels = tuple(fold.normalised(kernel.mesh) for fold, kernel in pairs)
-        if not chained:
-            return MeshFold(kernels)
         chains = graph.kernels.normalised([[place[n] for n in members] for members in self.chains])
         return MeshFold(kernels, tuple(tuple(names[k] for k in members) for members in chains))
 

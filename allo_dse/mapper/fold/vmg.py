@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import ClassVar
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 import numpy as np
 from msgspec import Struct
@@ -340,8 +340,7 @@ class VMG(Pictured):
             raise IllegalFold("a mesh fold starts from the unfolded graph", hint="use program.vmg.fold(...)")
         if isinstance(fold, NodeFold):
             return self.apply(fold.primitives(self.graph))
-        # Designs that differ only in their schedules ask for one fold again and again.
-        if self._asked and self._asked[0][0] is fold and (known := self._asked[0][1]()) is not None:
+        if (known := self._folded.get(fold)) is not None:  # as designs that differ only in their schedules
             return known
         normal = fold.normalised(self.graph)
         if (known := self._folded.get(normal)) is None:
@@ -357,13 +356,7 @@ class VMG(Pictured):
             _LATEST.append(known)
             while len(_LATEST) > max(1, MOST_TASKS // self.task_count):
                 _LATEST.popleft()
-        self._asked.append((fold, ref(known)))
         return known
-
-    @cached_property
-    def _asked(self) -> deque[tuple[MeshFold, ref[VMG]]]:
-        """The fold that was asked for last, if any, and its graph."""
-        return deque(maxlen=1)
 
     @cached_property
     def _folded(self) -> WeakValueDictionary[MeshFold, VMG]:
