@@ -39,7 +39,7 @@ from allo_dse.tune.study import load_studies
 from benchmarks.search_speed import WHERE
 
 MOST_COUNTED = 20_000  # as many as a search lists
-MOST_DRAWN = 1_000  # until a design keeps the limits
+MOST_DRAWN = 200  # until a design keeps the limits
 PROPOSED = 60
 COMPARED = 20  # those of them with the fewest tasks: most random ones of large sizes have more than can be built
 REPEATS = 5
@@ -163,6 +163,8 @@ class Steps:
         bounds = study.lower_bounds(evaluator)
         self.timed("bound", lambda: [bounds(design, level) for design in designs for level in range(bounds.levels)])
         design = self.timed("first", _first, study)
+        if design is None:
+            return
         self.timed("evaluate", evaluator.evaluate, design)
         solver = Timer(cp_sat_placement.answer)
         with mock.patch.object(cp_sat_placement, "answer", solver):
@@ -174,10 +176,10 @@ class Steps:
 
 
 def _first(study: dse.Study) -> Any:
-    """Return a design that keeps the limits: proposals are repaired once most break them."""
+    """Return a design that keeps the limits, if one is found: proposals are repaired once most break them."""
     screen, suggest = Screen(study.space, study.check), _random(np.random.default_rng(0))
     found = (screen.decode_unless(None, suggest) for _ in range(MOST_DRAWN))
-    return next(candidate for candidate in found if candidate).design
+    return next((candidate.design for candidate in found if candidate), None)
 
 
 def _proposed(study: dse.Study) -> list[Any]:
@@ -203,7 +205,7 @@ def exponents(series: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     sizes = sorted(series)[-max(2, (len(series) + 1) // 2) :]
     found = {}
     for name in next(iter(series.values())):
-        known = [size for size in sizes if series[size][name] > LEAST_SECONDS]
+        known = [size for size in sizes if series[size].get(name, 0.0) > LEAST_SECONDS]
         if len(known) > 1:
             logs = np.log(known), np.log([series[size][name] for size in known])
             found[name] = float(np.polyfit(*logs, 1)[0])
