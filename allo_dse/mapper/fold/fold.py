@@ -113,22 +113,21 @@ class MeshFold(Frozen, dict=True):
     def normalised(self, graph: ProgramGraph) -> MeshFold:
         """The one descriptor of this folded graph: hashable, and equal exactly when the folded graphs are equal."""
         program = graph.program
-        names = [kernel.name for kernel in program.kernels]
-        if [fold.kernel for fold in self.kernels] != names:
+        place = {kernel.name: number for number, kernel in enumerate(program.kernels)}
+        if [fold.kernel for fold in self.kernels] != list(place):
             raise IllegalFold(
                 f"the fold is for the kernels {', '.join(f.kernel for f in self.kernels) or '(none)'}",
-                hint=f"give one KernelFold per kernel of {program.name}, in this order: {', '.join(names)}",
+                hint=f"give one KernelFold per kernel of {program.name}, in this order: {', '.join(place)}",
             )
-        place = {name: number for number, name in enumerate(names)}
         chained = Counter(name for members in self.chains for name in members)
         for name, times in chained.items():
             if name not in place or times > 1:
                 problem = "is chained twice" if name in place else "is not a kernel"
-                raise IllegalFold(f"{name} {problem}", hint=f"the kernels of {program.name}: {', '.join(names)}")
+                raise IllegalFold(f"{name} {problem}", hint=f"the kernels of {program.name}: {', '.join(place)}")
         pairs = zip(self.kernels, program.kernels, strict=True)
         kernels = tuple(fold.normalised(kernel.mesh) for fold, kernel in pairs)
         chains = graph.kernels.normalised([[place[n] for n in members] for members in self.chains])
-        return MeshFold(kernels, tuple(tuple(names[k] for k in members) for members in chains))
+        return MeshFold(kernels, tuple(tuple(kernels[k].kernel for k in members) for members in chains))
 
     @cached_property
     def text(self) -> str:
@@ -299,7 +298,9 @@ class JointFold(Frozen, dict=True):
         return shared_loops([self.loops[kernel] for kernel in members])
 
     def violations(self) -> Iterator[str]:
-        """Yield the disagreements between kernels; their own axes are assumed to be legal."""
+        """Yield the ways in which kernels break the rules of their axes, and disagree with each other."""
+        for kernel, rules in zip(self.fold.kernels, self.graph.rules, strict=True):
+            yield from (f"{kernel.kernel}: {reason}" for reason in violations(kernel, rules))
         yield from self._unlike_links()
         for a, b in self.graph.kernels.connected:
             if not in_step(self.loops[a], self.loops[b]):

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
@@ -25,7 +25,7 @@ from ..graph.groups import Leaves, NodeGroup, Repeat, node_name, text
 from ..graph.kernel_graph import precedence_cycle
 from ..graph.program_graph import MOST_TASKS, ProgramGraph
 from .builder import Builder, Primitive
-from .fold import AxisFold, JointFold, KernelFold, MeshFold, Step, unfolded, violations
+from .fold import AxisFold, JointFold, KernelFold, MeshFold, Step, unfolded
 from .node_edges import FoldUses, NodeEdges, node_edges, node_grids
 from .node_fold_search import NodeFold
 from .primitives import (
@@ -344,12 +344,7 @@ class VMG(Pictured):
             return known
         normal = fold.normalised(self.graph)
         if (known := self._folded.get(normal)) is None:
-            broken = (
-                f"{kernel.kernel}: {reason}"
-                for kernel, rules in zip(normal.kernels, self.graph.rules, strict=True)
-                for reason in violations(kernel, rules)
-            )
-            for reason in chain(broken, JointFold.of(self.graph, normal).violations()):
+            for reason in JointFold.of(self.graph, normal).violations():
                 raise IllegalFold(reason, hint="fold_choices(program) lists the legal folds")
             known = self._folded[normal] = VMG(self.graph, mesh_groups(self.graph, normal), normal)
             self.graph.use()
