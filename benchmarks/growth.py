@@ -31,6 +31,7 @@ install()
 
 import allo_dse as dse
 from allo_dse.backends.npu.place import cp_sat_placement
+from allo_dse.common.cp_sat import answer
 from allo_dse.common.errors import AlloDseError
 from allo_dse.space.genes import Gene
 from allo_dse.space.space import Candidate
@@ -166,7 +167,7 @@ class Steps:
         if design is None:
             return
         self.timed("evaluate", evaluator.evaluate, design)
-        solver = Timer(cp_sat_placement.answer)
+        solver = Timer(answer)
         with mock.patch.object(cp_sat_placement, "answer", solver):
             placing = Timer(lambda: design.mapping.placement)
             placing()

@@ -9,6 +9,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,9 @@ def page(folder: Path, _: int) -> None:
     designs_figure(timeline(board.runs[0]), LIGHT)
 
 
+CASES: dict[str, Callable[[Path, int], None]] = {"run": run, "network": network, "page": page}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", default=["run", "network", "page"])
@@ -65,16 +69,17 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     sizes = {"run": options.designs, "network": options.operators, "page": options.page}
-    made = {"run": write_log, "page": write_run}
     for case in options.cases:
         if options.child:
-            {"run": run, "network": network, "page": page}[case](Path(options.child), sizes[case])
+            CASES[case](Path(options.child), sizes[case])
             print(f"{case} of {sizes[case]:,}: peak {peak_kib() / 1024:,.0f} MiB", flush=True)
             continue
         with tempfile.TemporaryDirectory() as folder:
             where = Path(folder) / "made"
-            if case in made:
-                made[case](where, sizes[case])
+            if case == "run":
+                write_log(where, sizes[case])
+            if case == "page":
+                write_run(where, sizes[case])
             name = {"run": "--designs", "network": "--operators", "page": "--page"}[case]
             child = [sys.executable, "-m", "benchmarks.memory", case, name, str(sizes[case]), "--child", str(where)]
             subprocess.run(child, check=True)

@@ -173,7 +173,7 @@ class KernelGraph(Frozen, eq=False, dict=True):
     @cached_property
     def connected(self) -> tuple[tuple[int, int], ...]:
         """Pairs of kernels that exchange tokens, in either direction, in program order."""
-        return tuple(map(tuple, np.argwhere(np.triu(self.feeds | self.feeds.T, 1)).tolist()))
+        return tuple((a, b) for a, b in np.argwhere(np.triu(self.feeds | self.feeds.T, 1)).tolist())
 
     def refusal(self, chains: Chains) -> tuple[int, int] | None:
         """Return two kernels that cannot be chained, because a path of streams leads from the second back to the first.
