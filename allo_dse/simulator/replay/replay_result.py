@@ -10,7 +10,7 @@ from allo_dse.common.records import Array, Frozen, JsonObject
 
 from ..deadlock import Deadlock, DeadlockError, deadlock_of
 from .depth_tries import smallest_depths
-from .kernels import occupancy
+from .kernels import occupancy, replayed
 from .plan import Merged, Plan, blocked_processes, trace_labels
 from .trace_data import IntArray, TraceData, TraceError
 
@@ -37,7 +37,7 @@ class ReplayResult(Frozen, eq=False, dict=True):
         process_end: per process the cycle in which it ends, or waits for ever.
         port_stall: cycles waited per port: the reading ends of all streams, then the writing ends.
         merged_position: per process the operation of the merged plan that it has come to.
-        raw_times: of the merged plan, see `kernels`; `times` has them in plain form.
+        listed_times: of the merged plan, see `kernels`; None if repeats were timed together.
     """
 
     trace: TraceData
@@ -47,7 +47,7 @@ class ReplayResult(Frozen, eq=False, dict=True):
     process_end: IntArray
     port_stall: IntArray
     merged_position: IntArray
-    raw_times: Array
+    listed_times: Array | None
 
     @property
     def cycles(self) -> int:
@@ -143,11 +143,14 @@ class ReplayResult(Frozen, eq=False, dict=True):
         depth = plan.clip(self.depths)
         tokens = np.diff(plan.offset)
         done_put, done_get = self._merged_done
-        put = self.raw_times[: plan.slots].astype(np.int64) - np.repeat(plan.read_latency(depth), tokens)
+        latency, raw = plan.read_latency(depth), self.listed_times
+        if raw is None:
+            raw = replayed(plan.operations, depth, latency, plan.process_end, plan.unset).times
+        put = raw[: plan.slots].astype(np.int64) - np.repeat(latency, tokens)
         begin = plan.slots + plan.offset[:-1] + np.cumsum(depth)
         slots = np.arange(plan.slots)
         number = slots - np.repeat(plan.offset[:-1], tokens)
-        get = self.raw_times[np.repeat(begin, tokens) + number].astype(np.int64) - 1
+        get = raw[np.repeat(begin, tokens) + number].astype(np.int64) - 1
         put[number >= np.repeat(done_put, tokens)] = UNREACHED
         get[number >= np.repeat(done_get, tokens)] = UNREACHED
         return TokenTimes(put, get)
