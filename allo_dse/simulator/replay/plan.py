@@ -255,7 +255,7 @@ def _blocks_of(plan: Plan) -> Blocks | None:
 
 def _flow_order(plan: Plan) -> list[int] | None:
     """Processes, each after those that put to its streams; None if streams lead from a process back to itself."""
-    graph = TopologicalSorter[int]({p: () for p in range(plan.processes)})
+    graph = TopologicalSorter[int](dict.fromkeys(range(plan.processes), ()))
     for stream in np.flatnonzero((plan.producer >= 0) & (plan.consumer >= 0)).tolist():
         graph.add(int(plan.consumer[stream]), int(plan.producer[stream]))
     try:

@@ -21,7 +21,7 @@ from .plan import Blocks
 from .trace_data import IntArray
 
 FIRST, TIME, STEP, NEXT = range(4)
-"""Columns of pieces: the first token, its time, the cycles from each token to the next, and the following piece or -1."""
+"""Columns of pieces: the first token, its time, the cycles from token to token, and the following piece or -1."""
 
 MOST_SWEEPS = 8
 """Sweeps over the processes after which full streams seem to set the pace: each sweep then settles few more tokens."""

@@ -108,7 +108,8 @@ def replay_repeats(data: TraceData, streams: AlikeStreams, depths: IntArray) -> 
     found = _repeated(merged.plan, merged.plan.clip(depths))
     if found is None:
         return None
-    return ReplayResult(data, streams.plan, merged, depths, found.end, found.waited, merged.plan.first[1:], None)
+    last = merged.plan.first[1:]
+    return ReplayResult(data, streams.plan, merged, depths, found.end, found.waited, last, None, found.steps)
 
 
 def _repeated(plan: Plan, depth: IntArray) -> Repeated | None:

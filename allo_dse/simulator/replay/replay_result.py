@@ -37,6 +37,7 @@ class ReplayResult(Frozen, eq=False, dict=True):
         process_end: per process the cycle in which it ends, or waits for ever.
         port_stall: cycles waited per port: the reading ends of all streams, then the writing ends.
         merged_position: per process the operation of the merged plan that it has come to.
+        steps: operations timed one by one in that case.
         listed_times: of the merged plan, see `kernels`; None if repeats were timed together.
     """
 
@@ -48,6 +49,7 @@ class ReplayResult(Frozen, eq=False, dict=True):
     port_stall: IntArray
     merged_position: IntArray
     listed_times: Array | None
+    steps: int = 0
 
     @property
     def cycles(self) -> int:
@@ -84,9 +86,14 @@ class ReplayResult(Frozen, eq=False, dict=True):
         return self.explain()
 
     @property
-    def computed(self) -> int:
-        """Operations, which are all computed one by one."""
+    def operations(self) -> int:
+        """Operations that happened."""
         return int(sum(done.sum() for done in self.done))
+
+    @property
+    def computed(self) -> int:
+        """Operations computed one by one; the others repeat these."""
+        return self.operations if self.listed_times is not None else self.steps
 
     def advice(self) -> str:
         """Depths that clear the deadlock with the fewest slots, or the reason why none do; empty for a finished run."""
@@ -181,7 +188,7 @@ class ReplayResult(Frozen, eq=False, dict=True):
         return {
             "cycles": self.cycles,
             "finished": self.finished,
-            "operations": self.computed,
+            "operations": self.operations,
             "stall_get": int(self.stall_get.sum()),
             "stall_put": int(self.stall_put.sum()),
         }
