@@ -243,6 +243,7 @@ class Snapshot(Frozen, eq=False):
         key: equal for states that lead to the same, later by the difference of their references.
         clock, stalls: per node. counters: per node and nesting level, with the counts of these repeats (`counts`).
         puts: per stream. served: per resource.
+        resting: nodes whose times are left out, see `snapshot`. asks: those of them that wait for a resource.
     """
 
     key: bytes
@@ -253,6 +254,8 @@ class Snapshot(Frozen, eq=False):
     counts: IntArray
     puts: IntArray
     served: IntArray
+    resting: NDArray[np.bool_]
+    asks: NDArray[np.bool_]
 
     @property
     def size(self) -> int:
@@ -295,6 +298,9 @@ def _repetitions(since: Snapshot, now: Snapshot) -> int:
     if (changed.sum(axis=1) > 1).any() or (advance < 0).any():
         return 0
     moved = changed.any(axis=1)
+    # A request is served before those that are later, so one that rests would be served after some periods with others.
+    if (moved & now.resting).any() or (now.asks.any() and (now.served != since.served).any()):
+        return 0
     late = now.clock - since.clock
     # Everything that moved must be late by the same time. Otherwise nodes drift apart, and later iterations differ.
     if not moved.any() or (late[moved] != now.reference - since.reference).any():
@@ -356,14 +362,28 @@ ROUNDS = 64
 """Steps for which waiting is followed back; stopping earlier would be right as well."""
 
 
-def snapshot(part: Part, arena: Arena) -> Snapshot:
-    """The state of a part between two turns."""
+def snapshot(part: Part, arena: Arena, last: Snapshot | None = None) -> Snapshot:
+    """The state of a part between two turns.
+
+    Args:
+        last: an earlier state. Nodes that have been blocked since then are resting: nothing that happens until the
+            state is the same wakes them, or they have moved, so their times have no effect.
+    """
     nodes, streams, resources = arena.nodes[part.nodes], arena.streams[part.streams], arena.resources[part.resources]
     finished = np.ones(len(nodes) + 1, bool)
     np.equal(nodes[:, Node.WAITS_IN], State.FINISHED, out=finished[:-1])
     clock = _clocks(part, arena, nodes, streams, finished)
+    resting, asks = np.zeros((2, len(nodes)), bool)
+    if last is not None:
+        asking = arena.node_number(arena.heap[: int(arena.header[Header.PENDING_COUNT])])
+        asks = np.isin(part.nodes, asking)
+        waiters = streams[streams[:, Stream.WAITER] != 0, Stream.WAITER]
+        resting = asks | np.isin(part.nodes, arena.node_number(waiters))
+        resting &= (nodes[:, Node.CLOCK] == last.clock) & (part.counters(arena) == last.counters).all(axis=1)
+        asks &= resting
+        finished[:-1] |= resting
     reference = int(clock.min(where=~finished, initial=np.iinfo(np.int64).max))
-    # The clock of a finished node has no effect. All get one value, so that states can be equal.
+    # The clock of a finished or resting node has no effect. All get one value, so that states can be equal.
     clock[finished] = reference
     times = [clock, _token_times(part, arena, streams, clock, finished, reference)]
     times.append(np.maximum(resources[:, Resource.FREE], reference))
@@ -371,6 +391,7 @@ def snapshot(part: Part, arena: Arena) -> Snapshot:
         nodes[:, [Node.ACTIVE, Node.HANDLE, Node.SLOT, Node.GRANTED]].ravel(),
         streams[:, Stream.TAIL] - streams[:, Stream.HEAD],
         streams[:, Stream.OCCUPANCY],
+        resting,
     ]
     image = np.concatenate([*times, *shape, finished])
     # States that differ by a time shift have the same future, shifted: count times from the earliest clock (T15).
@@ -385,6 +406,8 @@ def snapshot(part: Part, arena: Arena) -> Snapshot:
         counts=np.where(repeats >= 0, part.counts[repeats], 0),
         puts=streams[:, Stream.TAIL],
         served=resources[:, [Resource.BUSY, Resource.REQUESTS]],
+        resting=resting,
+        asks=asks,
     )
 
 
@@ -553,6 +576,8 @@ class _PeriodSearch:
         self._known: dict[bytes, list[Snapshot]] = {}
         self._kept = 0
         self._failures = 0
+        self._leaves_out = False
+        self._last: Snapshot | None = None
 
     def wait(self, arena: Arena) -> int:
         """Set the anchor; returns the budget for getting there."""
@@ -577,7 +602,7 @@ class _PeriodSearch:
         per_round *= min(4, max(1, per_round // last))
         rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
         self._rounds = 1 << (rounds.bit_length() - 1)  # few periods of few rounds then end between samples
-        state = snapshot(self.part, arena)
+        state = self._last = snapshot(self.part, arena, self._last if self._leaves_out else None)
         known = self._known.setdefault(state.key, [])
         period = find_period(known, state, self._until)
         known.append(state)
@@ -589,7 +614,7 @@ class _PeriodSearch:
             self._tried.clear()
             return jump(self.part, arena, state, period)
         if self._failures >= PATIENCE:
-            self._failures = 0
+            self._failures, self._leaves_out = 0, not self._leaves_out
             self._gap, self._limit = 2 * self._gap, max(self._limit, 8 * self._gap)
         return 0
 
