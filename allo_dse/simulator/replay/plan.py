@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 import numpy as np
@@ -64,7 +63,6 @@ class Blocks(NamedTuple):
         first: per process its first block, and the end. head: the same per block, of its operations.
         rounds, interval: per block how often its operations happen, and after how many cycles they do again.
         port, due, token: per operation, of the first round. A block has at most one operation at a port.
-        order: processes, each after those that put to its streams.
         owner: per port its process, -1 for none.
         port_first, ports: `ports[port_first[p]:port_first[p + 1]]` are the ports of process p.
     """
@@ -76,7 +74,6 @@ class Blocks(NamedTuple):
     port: IntArray
     due: IntArray
     token: IntArray
-    order: IntArray
     owner: IntArray
     port_first: IntArray
     ports: IntArray
@@ -137,7 +134,7 @@ class Plan(Frozen, dict=True):
 
     @cached_property
     def blocks(self) -> Blocks | None:
-        """Operations that repeat; None if too few do, or streams lead from a process back to itself."""
+        """Operations that repeat; None if too few do."""
         return _blocks_of(self)
 
     @cached_property
@@ -224,7 +221,7 @@ def find_blocks(first: IntArray, due: Array, port: Array, ports: int, blocks: In
 
 
 def _blocks_of(plan: Plan) -> Blocks | None:
-    """The blocks of a plan; None if too few operations repeat, or streams lead from a process back to itself."""
+    """The blocks of a plan; None if too few operations repeat."""
     most = len(plan.port) // WORTH_REPEATING
     found = np.empty((most, 4), np.int64)
     count = find_blocks(plan.first, plan.due, plan.port, 2 * plan.streams, found)
@@ -232,8 +229,7 @@ def _blocks_of(plan: Plan) -> Blocks | None:
         return None
     begin, size, rounds, interval = found[:count].T.copy()
     head = ends_of(size)
-    order = None if head[-1] > most else _flow_order(plan)
-    if order is None:
+    if head[-1] > most:
         return None
     operation = np.arange(head[-1]) + np.repeat(begin - head[:-1], size)
     port = plan.port[operation].astype(np.int64)
@@ -246,22 +242,10 @@ def _blocks_of(plan: Plan) -> Blocks | None:
         port=port,
         due=plan.due[operation].astype(np.int64),
         token=plan.slot[operation].astype(np.int64) - plan.offset[port % max(plan.streams, 1)],
-        order=np.array(order, np.int64),
         owner=owner,
         port_first=ends_of(np.bincount(owner[owner >= 0], minlength=plan.processes)),
         ports=np.argsort(owner, kind="stable")[np.count_nonzero(owner < 0) :],
     )
-
-
-def _flow_order(plan: Plan) -> list[int] | None:
-    """Processes, each after those that put to its streams; None if streams lead from a process back to itself."""
-    graph = TopologicalSorter[int](dict.fromkeys(range(plan.processes), ()))
-    for stream in np.flatnonzero((plan.producer >= 0) & (plan.consumer >= 0)).tolist():
-        graph.add(int(plan.consumer[stream]), int(plan.producer[stream]))
-    try:
-        return list(graph.static_order())
-    except CycleError:
-        return None
 
 
 def make_plan(data: TraceData) -> Plan:
