@@ -13,7 +13,6 @@ from allo_dse.common.mlir.bindings import arith, func, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import Breathe, CostTimes
 
 
-
 def site(op: ir.Operation, name: str) -> int:
     """The value of an integer attribute."""
     return int(ir.IntegerAttr(op.attributes[name]).value)
