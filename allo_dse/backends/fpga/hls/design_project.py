@@ -6,6 +6,7 @@ hls_project(design).write("best/hls")
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import replace
@@ -88,7 +89,10 @@ def board_project(
     if prediction is not None:
         project = project.with_prediction(prediction)
     small = _small_project(design, depths, reference, verify_with, sets)
-    own = {} if small is not None and reference is None else _data_of(design.program, reference, sets)
+    own: Mapping[str, bytes] = {}
+    if small is None or reference is not None:
+        with suppress(SimulationError):  # a program that cannot be run on them
+            own = golden_data(design.program, reference, sets(design.program))
     if streams is not None:
         own = {name: content for name, content in own.items() if "/golden/" not in name and "/limits/" not in name}
     if small is None:
@@ -106,22 +110,9 @@ def _small_project(
     sets: Callable[[Program], Sequence[Inputs]],
 ) -> HlsProject | None:
     """Return the project of the instance that a design is verified with; None if no instance can be tested."""
-    if verify_with is None:
-        return None
-    try:
-        program = design.program.with_params(**verify_with(Assignment(design.program.params)))
-        small = replace(design, program=program)
-        data = golden_data(program, reference, sets(program))
-        return replace(hls_project(small, depths), data=data) if data else None
-    except AlloDseError:
-        return None
-
-
-def _data_of(
-    program: Program, reference: Callable[..., object] | None, sets: Callable[[Program], Sequence[Inputs]]
-) -> dict[str, bytes]:
-    """Inputs and golden outputs; none of a program that cannot be run on them."""
-    try:
-        return golden_data(program, reference, sets(program))
-    except SimulationError:
-        return {}
+    if verify_with is not None:
+        with suppress(AlloDseError):
+            program = design.program.with_params(**verify_with(Assignment(design.program.params)))
+            if data := golden_data(program, reference, sets(program)):
+                return replace(hls_project(replace(design, program=program), depths), data=data)
+    return None
