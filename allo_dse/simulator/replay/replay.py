@@ -15,12 +15,16 @@ from allo_dse.common.processes import usable_cores
 from allo_dse.common.records import Array
 
 from .kernels import Bursts, replayed, untimed
-from .plan import AlikeStreams, Operations, Plan
+from .plan import WORTH_REPEATING, AlikeStreams, Operations, Plan
+from .repeats import Repeated, repeated
 from .replay_result import ReplayResult
 from .trace_data import IntArray, TraceData, TraceError
 
 _WORTH_A_THREAD = 1 << 18
 """Operations that take longer than a thread takes to start."""
+
+_WORTH_A_TRY = 1 << 16
+"""Operations that take longer in lanes than a call with one depth vector."""
 
 Depths = Mapping[str, int] | Mapping[int, int] | ArrayLike | None
 """Depths of some streams by name or number, of all streams, or several such vectors; None: as built."""
@@ -89,11 +93,33 @@ def stream_index(data: TraceData, stream: str | int) -> int:
 
 def replay_one(data: TraceData, streams: AlikeStreams, depths: IntArray) -> ReplayResult:
     """Replay with one depth vector."""
+    together = replay_repeats(data, streams, depths)
+    if together is not None:
+        return together
     merged = streams.at(streams.plan.clip(depths))
     plan = merged.plan
     depth = plan.clip(depths)  # minimal for streams without operations
     found = replayed(plan.operations, depth, plan.read_latency(depth), plan.process_end, plan.unset)
     return ReplayResult(data, streams.plan, merged, depths, found.end, found.waited, found.position, found.times)
+
+
+def replay_repeats(data: TraceData, streams: AlikeStreams, depths: IntArray) -> ReplayResult | None:
+    """Replay with one depth vector, repeats together; None where that does not pay."""
+    merged = streams.at(streams.plan.clip(depths))
+    found = _repeated(merged.plan, merged.plan.clip(depths))
+    if found is None:
+        return None
+    last = merged.plan.first[1:]
+    return ReplayResult(data, streams.plan, merged, depths, found.end, found.waited, last, None, found.steps)
+
+
+def _repeated(plan: Plan, depth: IntArray) -> Repeated | None:
+    """Replay repeats together; None where that does not pay, or not every process ends."""
+    if plan.blocks is None or (plan.gets > plan.puts).any() or (plan.puts > plan.gets + depth).any():
+        return None
+    most = len(plan.port) // WORTH_REPEATING
+    found = repeated(plan.blocks, depth, plan.read_latency(depth), plan.puts, plan.process_end, most)
+    return found if found.steps >= 0 else None
 
 
 def replay_batch(data: TraceData, streams: AlikeStreams, depths: IntArray) -> IntArray:
@@ -103,6 +129,21 @@ def replay_batch(data: TraceData, streams: AlikeStreams, depths: IntArray) -> In
         return result
     plan = streams.at(streams.plan.clip(depths)).plan
     clipped = plan.clip(depths)
+    tried = failed = 0
+    while len(plan.port) >= _WORTH_A_TRY and tried < len(depths) and 2 * failed <= tried:
+        found = _repeated(plan, clipped[tried])
+        failed += found is None
+        if found is not None:
+            result[tried] = found.end.max(initial=0)
+        tried += 1
+    left = np.flatnonzero(result == DEADLOCK)
+    if len(left):
+        result[left] = _replay_in_lanes(data, streams, plan, depths[left])
+    return result
+
+
+def _replay_in_lanes(data: TraceData, streams: AlikeStreams, plan: Plan, depths: IntArray) -> IntArray:
+    result, clipped = np.empty(len(depths), np.int64), plan.clip(depths)
     in_lanes = fits_lanes(plan) and len(depths) >= LANES // 4
     fewest = LANES if in_lanes else 1
     # An order that works with the least depth of each stream works with all vectors: more room blocks nobody.

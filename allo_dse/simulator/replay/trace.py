@@ -21,7 +21,7 @@ from ..network.network import Network, NetworkBuilder, read_latency
 from ..network.tables import Table
 from .depth_tries import smallest_depths
 from .plan import AlikeStreams, PlaceLabels, Plan, describe_place, make_plan
-from .replay import Depths, depth_array, replay_batch, replay_one, require_replayable
+from .replay import Depths, depth_array, replay_batch, replay_one, replay_repeats, require_replayable
 from .replay_result import ReplayResult
 from .trace_build import Process, build_trace, recorded_trace
 from .trace_data import GET, PUT, IntArray, LoopOp, TraceData, TraceError, TraceLoop, trace_notes
@@ -38,6 +38,9 @@ RING_ROOM = 1 << 26
 """Tokens that streams hold together, at most."""
 UNBOUNDED_RING = 1 << 16
 """Tokens waiting in a stream that can hold all it ever carries, at most."""
+
+LISTED = 1 << 21
+"""Events of a regular trace that are listed: replaying their repeats takes less time than the engine."""
 
 
 class RegularResult(Frozen, eq=False):
@@ -89,6 +92,9 @@ def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeS
             f"trace {data.name!r} lists events one by one: nothing says that they go on in the same way",
             hint="use replay(), or build the trace from loops with `ops`",
         )
+    together = replay_repeats(data, alike(), depths) if data.event_count <= LISTED else None
+    if together is not None:
+        return together
     room = _room(data, depths)
     if not looks_pay(sum(loop.trip for loop in data.loops), len(data.processes) + int(room.sum())):
         return replay_one(data, alike(), depths)
