@@ -138,6 +138,11 @@ class Plan(Frozen, dict=True):
         return _blocks_of(self)
 
     @cached_property
+    def tries(self) -> list[int]:
+        """How often repeats were timed together, and how often that did not pay: then it is no longer tried."""
+        return [0, 0]
+
+    @cached_property
     def unset(self) -> int:
         """Stands for the time of what has not happened."""
         return int(np.iinfo(self.due.dtype).min)
@@ -205,7 +210,7 @@ def find_blocks(first: IntArray, due: Array, port: Array, ports: int, blocks: In
                 size += 1
             rounds, interval = 1, 0
             if e + size < end and port[e + size] == port[e]:
-                interval = np.int64(due[e + size]) - np.int64(due[e])
+                interval = int(due[e + size]) - int(due[e])
                 at = e
                 while at + size < end and port[at + size] == port[at] and due[at + size] - due[at] == interval:
                     at += 1

@@ -23,8 +23,8 @@ from .trace_data import IntArray, TraceData, TraceError
 _WORTH_A_THREAD = 1 << 18
 """Operations that take longer than a thread takes to start."""
 
-_WORTH_A_TRY = 1 << 16
-"""Operations that take longer in lanes than a call with one depth vector."""
+_WORTH_A_TRY = 1 << 12
+"""Operations that take longer one by one than to try to time repeats together."""
 
 Depths = Mapping[str, int] | Mapping[int, int] | ArrayLike | None
 """Depths of some streams by name or number, of all streams, or several such vectors; None: as built."""
@@ -92,33 +92,27 @@ def stream_index(data: TraceData, stream: str | int) -> int:
 
 
 def replay_one(data: TraceData, streams: AlikeStreams, depths: IntArray) -> ReplayResult:
-    """Replay with one depth vector."""
-    together = replay_repeats(data, streams, depths)
-    if together is not None:
-        return together
+    """Replay with one depth vector; repeats together where that pays."""
     merged = streams.at(streams.plan.clip(depths))
     plan = merged.plan
     depth = plan.clip(depths)  # minimal for streams without operations
+    if (together := _repeated(plan, depth)) is not None:
+        end, waited, steps = together
+        return ReplayResult(data, streams.plan, merged, depths, end, waited, plan.first[1:], None, steps)
     found = replayed(plan.operations, depth, plan.read_latency(depth), plan.process_end, plan.unset)
     return ReplayResult(data, streams.plan, merged, depths, found.end, found.waited, found.position, found.times)
 
 
-def replay_repeats(data: TraceData, streams: AlikeStreams, depths: IntArray) -> ReplayResult | None:
-    """Replay with one depth vector, repeats together; None where that does not pay."""
-    merged = streams.at(streams.plan.clip(depths))
-    found = _repeated(merged.plan, merged.plan.clip(depths))
-    if found is None:
-        return None
-    last = merged.plan.first[1:]
-    return ReplayResult(data, streams.plan, merged, depths, found.end, found.waited, last, None, found.steps)
-
-
 def _repeated(plan: Plan, depth: IntArray) -> Repeated | None:
     """Replay repeats together; None where that does not pay, or not every process ends."""
-    if plan.blocks is None or (plan.gets > plan.puts).any() or (plan.puts > plan.gets + depth).any():
+    tried, failed = plan.tries
+    if len(plan.port) < _WORTH_A_TRY or 2 * failed > tried + 1 or plan.blocks is None:
+        return None
+    if (plan.gets > plan.puts).any() or (plan.puts > plan.gets + depth).any():
         return None
     most = len(plan.port) // WORTH_REPEATING
     found = repeated(plan.blocks, depth, plan.read_latency(depth), plan.puts, plan.process_end, most)
+    plan.tries[:] = tried + 1, failed + (found.steps < 0)
     return found if found.steps >= 0 else None
 
 
@@ -129,13 +123,10 @@ def replay_batch(data: TraceData, streams: AlikeStreams, depths: IntArray) -> In
         return result
     plan = streams.at(streams.plan.clip(depths)).plan
     clipped = plan.clip(depths)
-    tried = failed = 0
-    while len(plan.port) >= _WORTH_A_TRY and tried < len(depths) and 2 * failed <= tried:
-        found = _repeated(plan, clipped[tried])
-        failed += found is None
-        if found is not None:
-            result[tried] = found.end.max(initial=0)
-        tried += 1
+    if len(plan.port) >= _WORTH_A_TRY:
+        for number, depth in enumerate(clipped):
+            if (found := _repeated(plan, depth)) is not None:
+                result[number] = found.end.max(initial=0)
     left = np.flatnonzero(result == DEADLOCK)
     if len(left):
         result[left] = _replay_in_lanes(data, streams, plan, depths[left])

@@ -16,12 +16,11 @@ from allo_dse.common.records import Frozen
 from ..deadlock import Blocked, Deadlock, Increase
 from ..engine.engine import table_engine
 from ..engine.run_result import RunResult
-from ..engine.steady import looks_pay
 from ..network.network import Network, NetworkBuilder, read_latency
 from ..network.tables import Table
 from .depth_tries import smallest_depths
 from .plan import AlikeStreams, PlaceLabels, Plan, describe_place, make_plan
-from .replay import Depths, depth_array, replay_batch, replay_one, replay_repeats, require_replayable
+from .replay import Depths, depth_array, replay_batch, replay_one, require_replayable
 from .replay_result import ReplayResult
 from .trace_build import Process, build_trace, recorded_trace
 from .trace_data import GET, PUT, IntArray, LoopOp, TraceData, TraceError, TraceLoop, trace_notes
@@ -40,7 +39,7 @@ UNBOUNDED_RING = 1 << 16
 """Tokens waiting in a stream that can hold all it ever carries, at most."""
 
 LISTED = 1 << 21
-"""Events of a regular trace that are listed: replaying their repeats takes less time than the engine."""
+"""Events of a regular trace that are listed and replayed, which takes less time than the engine."""
 
 
 class RegularResult(Frozen, eq=False):
@@ -92,12 +91,9 @@ def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeS
             f"trace {data.name!r} lists events one by one: nothing says that they go on in the same way",
             hint="use replay(), or build the trace from loops with `ops`",
         )
-    together = replay_repeats(data, alike(), depths) if data.event_count <= LISTED else None
-    if together is not None:
-        return together
-    room = _room(data, depths)
-    if not looks_pay(sum(loop.trip for loop in data.loops), len(data.processes) + int(room.sum())):
+    if data.event_count <= LISTED:
         return replay_one(data, alike(), depths)
+    room = _room(data, depths)
     result = table_engine().run(_network(data, depths, room), extrapolate=True)
     _require_room(data, depths, room, result.occupancy)
     deadlock = result.deadlock
