@@ -75,7 +75,7 @@ class Accuracy(Frozen, dict=True):
 
     def together(self, found: Any) -> float:
         """Return the sum of the effects of the operators that run."""
-        return sum(self.effects[one] for one in found.operators)
+        return sum(self.effects[run.step.name, run.key] for launch in found.launches for run in launch.runs)
 
 
 def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array] | None) -> Accuracy | None:

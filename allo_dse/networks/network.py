@@ -305,8 +305,7 @@ class Network:
         """
         known: Arrays = {**self.constants, **self.given(inputs)}
         for step in self.steps:
-            given = [known[name] for name in step.inputs]
-            known[step.output] = self._result(step, given, simulated)
+            known[step.output] = self._result(step, step.given(known), simulated)
         return {step.output: known[step.output] for step in self.steps}
 
     def changed(self, exact: Mapping[str, Array], name: str, array: Array) -> Arrays:
@@ -319,8 +318,7 @@ class Network:
         found: Arrays = {name: array}
         for step in self.steps:
             if step.output != name and any(one in found for one in step.inputs):
-                given = [found[one] if one in found else exact[one] for one in step.inputs]
-                found[step.output] = self._result(step, given, False)
+                found[step.output] = self._result(step, step.given({**exact, **found}), False)
         return found
 
     def check(self, inputs: Mapping[str, Array], expected: Mapping[str, Array] | None = None) -> list[Deviation]:
@@ -339,7 +337,7 @@ class Network:
         known = {*given, *(expected or {})}
         found = []
         for step, one in ((own, way) for own in self.steps for way in own.ways):
-            taken = [exact[n] for n in one.inputs]
+            taken = one.given(exact)
             comparable = known.issuperset([*one.inputs, one.output]) and not one.rounded_to
             own = step if one.inputs == step.inputs else one  # in the widest type
             wanted = exact[one.output] if comparable else self._result(own, taken, False)
