@@ -46,7 +46,7 @@ def test_no_core_computes_chunks_that_the_mask_hides(queries: int) -> None:
 
 @drawn(st.integers(1, 3000))
 def test_chunks_of_any_length_divide_heads(length: int) -> None:
-    """Allo has one kernel for products: a chunk divides the 64 columns of a head, and few chunks wait for each other."""
+    """Allo has one kernel for products: a chunk divides the 64 columns of a head, and few chunks wait."""
     fitting = fitting_chunks(length)
     chunks = [own for own in (1, 2, 4, 8, 16, 32, 64) if fitting % own == 0]
     assert length <= fitting < length + 64
