@@ -27,6 +27,7 @@ from allo_dse.simulator.run_time.records import Code
 
 from .cost.loops.events import Again, Part, Pipe, Wait
 from .cost.memory import BRAM18_BITS
+from .footprint import partly_written
 from .shared_costs import TensorUse
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ Does = Literal["reads", "writes"]
 _Step = tuple[IntArray, Code, IntArray | int, IntArray | int]
 """Operations of one kind: what they belong to, their code, ports and cycles."""
 
-NAME, VERSION = "fpga-simulator", "12"
+NAME, VERSION = "fpga-simulator", "13"
 """Of the evaluator that times these networks; the version changes when numbers do."""
 SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _NO_PIECE = 1 << 62
@@ -94,7 +95,7 @@ class TensorCopies:
         for port, nodes, pids in self._ports("auto"):
             name = port.tensor.name
             first, last = ends_of(port, pids, grids[name])
-            if port.reads:
+            if port.reads or name in partly_written(self._mapping.vmg.program):
                 np.maximum.at(self._last_read.setdefault(name, np.full(count, -1)), nodes, last)
             if port.writes:
                 np.minimum.at(self._first_written.setdefault(name, np.full(count, _NO_PIECE)), nodes, first)
@@ -139,11 +140,10 @@ class TensorCopies:
         """
         words, latency_cycles = math.prod(use.tensor.shape), self._mapping.device.external.latency_cycles
         bursts, rest = divmod(words, use.transfers.burst)
-        per_request = math.ceil(latency_cycles / use.transfers.outstanding)
         is_alone = sum(one.uses_port for one in self._mapping.tensors) <= self._mapping.device.external.ports
-        if is_alone and max(use.cycles(use.transfers.burst), per_request) <= use.transfers.burst:
-            last = max(use.cycles(rest or use.transfers.burst), per_request) * (does == "writes")
-            return self._pass_on(use, does, None, latency_cycles + last)
+        if is_alone and use.burst_cycles(use.transfers.burst, latency_cycles) <= use.transfers.burst:
+            wait = latency_cycles if does == "reads" else use.tail_cycles(latency_cycles)
+            return self._pass_on(use, does, None, wait)
         between = self._builder.stream(use.transfers.outstanding)
         table = Table()
         if does == "reads":
@@ -152,8 +152,7 @@ class TensorCopies:
             with table.repeat(count):
                 if does == "writes":
                     table.get(0)
-                # No more requests are under way than the adapter allows.
-                table.request(0, max(use.cycles(length), per_request))
+                table.request(0, use.burst_cycles(length, latency_cycles))
                 if does == "reads":
                     table.put(0)
         if does == "writes":
@@ -207,7 +206,8 @@ class TensorCopies:
         name, pieces = use.tensor.name, self._mapping.shared.pieces
         streams, ends = (self.arrived, self._last_read) if does == "reads" else (self.done, self._first_written)
         nodes = np.flatnonzero(streams[name] >= 0)
-        moved: IntArray = getattr(pieces, does)[name]
+        # What tasks may write in part is loaded, and no task reads it.
+        moved = pieces.reads[name] if does == "reads" and len(pieces.reads[name]) else pieces.writes[name]
         request: _Step = moved, Code.REQUEST, 0, use.cycles(pieces.words[name])
         code = Code.PUT if does == "reads" else Code.GET
         told: _Step = ends[name][nodes], code, np.arange(len(nodes)), 0
@@ -325,12 +325,12 @@ def add_tasks(
     ends = (arrived >= 0).sum(axis=1) * base + (done >= 0).sum(axis=1)
     for task_class, pid, tasks, pids in mapping.shared.alike(mapping.run):
         own = []
-        for binding in task_class.body.streams:
+        for binding in mapping.scheduled.edged_class(task_class).body.streams:
             assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
-            own.append(fifo[program.first_stream[binding.stream.name] + binding.index.linear(pids)])
-        for binding in mapping.scheduled.edged_class(task_class).body.streams[len(own) :]:
-            assert not isinstance(binding, StreamArray)
-            own.append(np.full(len(pids), copies.edges[binding.stream.name]))
+            if (name := binding.stream.name) in copies.edges:
+                own.append(np.full(len(pids), copies.edges[name]))
+            else:
+                own.append(fifo[program.first_stream[name] + binding.index.linear(pids)])
         moves, cost = _moves(mapping, task_class), mapping.cost(task_class, pid)
         parts = (Wait(cost.interval),) if frames and cost.interval else cost.parts
         room = [side for name, does, _ in moves for side in copies.fifo[name, does][:, node_of_task[tasks]]]

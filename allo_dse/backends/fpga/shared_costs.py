@@ -37,8 +37,8 @@ from .cost.memory import Storage, fifo_resources, fifo_steps, word_of
 from .cost.plan import Plan, Planner
 from .cost.simplify import simplified
 from .cost.task_cost import TaskCost, control_key, deciding_pids, planned_cost
-from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of
-from .footprint import contested
+from .edges import AXIS, Transfers, edged_program, interface_of, transfers_of
+from .footprint import contested, partly_written
 
 
 def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int, ...], run: int) -> Observed | None:
@@ -124,7 +124,7 @@ class TensorUse(Frozen):
     place: str
     words_per_cycle: float
     lanes: int
-    transfers: Transfers = DEFAULT_TRANSFERS
+    transfers: Transfers = Transfers()
     contested: bool = False
 
     @property
@@ -145,6 +145,15 @@ class TensorUse(Frozen):
     def cycles(self, words: int) -> int:
         """Return the time to copy a number of elements."""
         return math.ceil(words / self.words_per_cycle)
+
+    def burst_cycles(self, words: int, latency_cycles: int) -> int:
+        """Return the time from burst to burst: no more requests are under way than the adapter allows."""
+        return max(self.cycles(words), math.ceil(latency_cycles / self.transfers.outstanding))
+
+    def tail_cycles(self, latency_cycles: int) -> int:
+        """Return the time from the last element of a tensor that streams to its arrival in DRAM."""
+        burst = self.transfers.burst
+        return latency_cycles + self.burst_cycles(math.prod(self.tensor.shape) % burst or burst, latency_cycles)
 
 
 class SharedCosts(Frozen, eq=False, dict=True):
@@ -206,15 +215,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
                 groups[self.deciding(cls, tuple(pid), run)].append(at)
             for decides, group in groups.items():
                 yield cls, decides, tasks[group], pids[group]
-
-    @property
-    def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
-        """Tensors that tasks use, with flags for reading and writing."""
-        ports = list(self.graph.program.tensor_ports)
-        reads, writes = ({p.tensor.name for p in ports if getattr(p, does)} for does in ("reads", "writes"))
-        shaped = (tensor for tensor in self.graph.program.tensors if tensor.shape)
-        every = ((tensor, tensor.name in reads, tensor.name in writes) for tensor in shaped)
-        return tuple(use for use in every if any(use[1:]))
 
     @cached_property
     def pieces(self) -> TensorPieces:
@@ -304,13 +304,18 @@ class Scheduled(Frozen, eq=False, dict=True):
     def _tensors(self) -> Iterator[TensorUse]:
         every = of_region(self.program, (*self.program.schedule, *self.schedule))
         about = [d for d in every if is_region(d.scope, self.program)]
-        for tensor, reads, writes in self._shared.used:
+        for tensor in self.program.tensors:
+            ports = [port for port in self.program.tensor_ports if port.tensor.name == tensor.name]
+            reads, writes = any(port.reads for port in ports), any(port.writes for port in ports)
+            if not tensor.shape or not (reads or writes):
+                continue
             own = [d for d in about if d.name == tensor.name]
             place, rate, lanes = self._transfer(tensor, own)
             if tensor.name in self.edged.streams:
                 place = "axis" if interface_of(own) == AXIS else "stream"
             is_contested = place in ("auto", "dram") and tensor.name in contested(self.edged.program)
             place = "auto" if is_contested else place
+            reads = reads or (place == "auto" and tensor.name in partly_written(self.program))
             yield TensorUse(tensor, reads, writes, place, rate, lanes, transfers_of(own), is_contested)
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
@@ -365,7 +370,8 @@ class Scheduled(Frozen, eq=False, dict=True):
     @property
     def copies_key(self) -> Hashable:
         """Key that is equal for schedules with equal times of all copies."""
-        return tuple((use.tensor.name, use.place, use.words_per_cycle) for use in self.tensors if not use.onchip)
+        uses = (use for use in self.tensors if not use.onchip)
+        return tuple((use.tensor.name, use.place, use.words_per_cycle, use.transfers) for use in uses)
 
     @property
     def timing_key(self) -> Hashable:

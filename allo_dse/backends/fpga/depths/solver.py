@@ -21,7 +21,7 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network
 
 from ..mapping import FpgaMapping
-from ..network import SMALLEST_DEPTH, FpgaNetwork, fpga_network
+from ..network import SMALLEST_DEPTH, FpgaNetwork, fpga_network, labels_of
 
 if TYPE_CHECKING:
     from allo_dse.simulator.depths.front import DepthFront
@@ -66,8 +66,6 @@ def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, R
     network = fpga_network(mapping, depths)
     result = table_engine().run(network.network, extrapolate=True)
     if not result.finished:
-        from ..network import labels_of
-
         result.require_finished(labels_of(mapping, network))
     return network, result
 
@@ -196,7 +194,7 @@ def frame_metrics(one: Timed, depths: Mapping[str, int]) -> dict[str, int | bool
     Frames in a row never deadlock at depths at which one ends, if it leaves its streams as they were: each process does
     the same stream operations in the same order in any case, so how far frames overlap does not decide whether they end
     (Kahn 1974). Tokens that frames leave over fill any stream; such frames are not sustained and have no interval. Runs
-    of large arrays of cells are given up, and their interval is unknown.
+    that take too many turns of the scheduler are given up, and their interval is unknown.
 
     Args:
         one: a frame, at these depths.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import allo_dse.lang
 
 allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Fixed, Stream, float32, int8, int16, int32, uint8
+from allo.ir.types import Fixed, Stream, float32, float64, int8, int16, int32, uint8
 
 N = 256
 SIDE = 16
@@ -1381,5 +1383,76 @@ def vectors(n: int, lanes: int, order: str) -> Any:
                         b[k, m] = w[m] + 1
                     with allo.meta_else():
                         b[k, m] = w[w[m] % lanes] + 1
+
+    return top
+
+
+def triangle_of_nests() -> Any:
+    @df.region()
+    def top(X: int32[32, 32], Y: int32[32, 32]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[32, 32], y: int32[32, 32]):
+            for i in range(4):
+                for j in range(8):
+                    for q in range(8 * i):
+                        y[j, q] = x[q, j] * 3
+
+    return top
+
+
+def products_of_columns(n: int) -> Any:
+    @df.region()
+    def top(X: float32[n, n], V: float32[n], Y: float32[n]):
+        @df.kernel(mapping=[1], args=[X, V, Y])
+        def k(x: float32[n, n], v: float32[n], y: float32[n]):
+            for i in range(n):
+                s: float32 = 0
+                for j in range(n):
+                    s += x[j, i] * v[j]
+                y[i] = s
+
+    return top
+
+
+def column_squares(words: int) -> Any:
+    """Sums of squares of columns, whose elements are a row apart."""
+
+    @df.region()
+    def top(A: float64[100, words], B: float64[80]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def body(a: float64[100, words], b: float64[80]):
+            for i in range(40):
+                for k in range(100):
+                    b[i] += a[k, i] * a[k, i]
+
+    return top
+
+
+def histogram() -> Any:
+    """Counts at addresses that are data."""
+
+    @df.region()
+    def top(X: uint8[16], H: int32[16]):
+        @df.kernel(mapping=[1], args=[X, H])
+        def body(x: uint8[16], h: int32[16]):
+            count: int32[16]
+            for i in range(16):
+                count[x[i]] = count[x[i]] + 1
+            for j in range(16):
+                h[j] = count[j]
+
+    return top
+
+
+def scaled_by_table() -> Any:
+    """Products with numbers of 5 bits in a table of 32 bits."""
+
+    @df.region()
+    def top(A: int16[8], B: int32[8]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def body(a: int16[8], b: int32[8]):
+            table: int32[8] = np.array([3, -5, 7, 11, -13, 4, 9, 2], np.int32)
+            for i in range(8):
+                b[i] = a[i] * table[i]
 
     return top
