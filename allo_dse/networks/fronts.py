@@ -126,7 +126,7 @@ def search_fronts(
             raise StudyError(f"network {network.name!r} has no {what}", hint=f"`Network.{how}` gives it some")
     found = Device.of(device)
     if launches_of(found).linked:
-        network = with_rows(network)
+        network = with_rows(network, launches_of(found).ports)
     built_by = target_of(target, found)
     options = SearchOptions(Path(cache), trials, built_by.name, seed)
     points: dict[str, tuple[Point, ...]] = {}

@@ -472,23 +472,46 @@ def _by_host(step: Step) -> Step:
     return replace(step, work=work, others=())
 
 
-def with_rows(network: Network) -> Network:
-    """Return the network in which known matrices are turned for products with vectors.
+def with_rows(network: Network, ports: int) -> Network:
+    """Return the network in which known matrices are turned for products with vectors, and cut into blocks of columns.
 
-    A row times the turned matrix sums neighbours in DRAM at once, which a matrix times a vector does not.
+    A row times the turned matrix sums neighbours in DRAM at once, which a matrix times a vector does not. Each block
+    comes through a port of its own. Products of different sizes share the ports.
+
+    Args:
+        ports: to the device's memory.
     """
+    known: dict[str, Work] = {}
+    for step, work in network.worked:
+        # Packed weights stay as they are.
+        if work.kind == "gemv" and step.inputs[0] in network.constants and _matrix(work)[1] == work.params["K"]:
+            known[step.name] = work
+    most = ports // max(1, len({str(work.params) for work in known.values()})) - UNCUT
+    counts = [1 << power for power in reversed(range(max(1, most).bit_length()))]
     steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
     for step in network.steps:
-        if isinstance(step.work, Work) and step.work.kind == "gemv" and step.inputs[0] in network.constants:
-            matrix, vector = step.inputs
-            turned, (rows, depth) = f"{matrix}.turned", interface(loaded(step.work))[0][0].shape
+        for blocks in counts if step.name in known else ():
+            rows, depth = _matrix(known[step.name])
             with suppress(StudyError):  # of sizes without tiles
-                work = gemm_work(1, rows, depth, step.work.params["Ty"])
-                constants[turned] = np.ascontiguousarray(constants[matrix].reshape(rows, depth).T)
-                shapes[turned] = (depth, rows)
-                step = replace(step, work=work, inputs=(vector, turned))
+                if rows % blocks == 0:
+                    work = gemm_work(1, rows, depth, known[step.name].params["Ty"], blocks=blocks)
+                    matrix, vector = step.inputs
+                    names = [f"{matrix}.turned{at}" for at in range(blocks)]
+                    turned = constants[matrix].reshape(rows, depth).T
+                    for name, block in zip(names, np.split(turned, blocks, 1), strict=True):
+                        constants[name], shapes[name] = np.ascontiguousarray(block), block.shape
+                    step = replace(step, work=work, inputs=(vector, *names))
+                    break
         steps.append(step)
     return replace(network, steps=steps, constants=constants, shapes=shapes)
+
+
+UNCUT = 2
+"""Tensors of a product with a vector that have a port each: the vector and the result."""
+
+
+def _matrix(work: Work) -> Shape:
+    return interface(loaded(work))[0][0].shape
 
 
 # Fusion of neighbouring steps into one program, which keeps the tensors between them out of DRAM.

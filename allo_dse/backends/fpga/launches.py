@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
 from allo_dse.eval.launches import UNLIMITED, Launches, Stream
@@ -28,6 +29,8 @@ TABLE_BITS = 32
 WORD_LANES = (2, 8, 32)
 LANE_COUNTS = (1, 2, 4, 8, 16, 32)
 """Elements that operations on tiles compute at once; 32 narrow floats are as wide as an AXI port."""
+ADAPTERS_SHARE = 2
+"""AXI adapters of known matrices take at most one in this many blocks of RAM; tiles and other operators need the rest."""
 TOKEN_CYCLES = 3
 """Cycles to learn that a tile has arrived, in a loop that is not pipelined: its condition, a table and a FIFO."""
 
@@ -45,7 +48,10 @@ class FpgaLaunches(Launches):
     def __init__(self, device: FpgaDevice) -> None:
         super().__init__(device)
         self.limits = (UNLIMITED, *(device.limit(name) for name in RESOURCES))
-        self.dram_gb_s = device.external.ports * device.external.port_gb_s
+        external = device.external
+        adapter = external.adapter.of(external.port_bits, reads=True).bram18
+        self.ports = min(external.ports, device.limit("bram18") // (ADAPTERS_SHARE * max(1, adapter)))
+        self.dram_gb_s = external.ports * external.port_gb_s
 
     def schedules(self, program: Program) -> list[ScheduleParameter]:
         """Leave tensors that tasks cut into tiles in DRAM."""
@@ -87,15 +93,20 @@ def in_dram(program: Program) -> list[ScheduleParameter]:
     """Tensors that tasks cut into tiles stay in DRAM; what all share is copied once, such as the weights of a norm.
 
     Two elements of a tile move in a cycle, as many as a memory has ports; of the largest tensor, such as the
-    weights of a product, more if operations on tiles compute several at once, whose arrays have banks.
+    weights of a product or blocks of them, more if operations on tiles compute several at once, whose arrays have
+    banks.
     """
     ports = [port for own in program.task_classes for port in own.tensor_ports]
     cut = {p.tensor.name: p.tensor for p in ports if any(map(p.tile.depends_on, range(len(p.tile.matrix[0]))))}
     sizes = {name: math.prod(tensor.shape) for name, tensor in cut.items()}
+    largest = [name for name, size in sizes.items() if size == max(sizes.values())]
+    if len(largest) > 1 and any(port.writes for port in ports if port.tensor.name in largest):
+        largest = []
     packed = []
     for name, tensor in cut.items():
-        is_largest = all(sizes[name] > size for other, size in sizes.items() if other != name)
-        packed.append(pack(name, [n * tensor.dtype.bits for n in (WORD_LANES if is_largest else WORD_LANES[:1])]))
+        words = [n * tensor.dtype.bits for n in (WORD_LANES if name in largest else WORD_LANES[:1])]
+        if name not in largest[1:]:
+            packed.append(replace(pack(name, words), others=tuple(largest[1:] if name in largest else ())))
     return [*(memory(name, ["dram"]) for name in cut), *packed, lanes(LANE_COUNTS)]
 
 
