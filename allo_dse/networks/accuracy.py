@@ -50,8 +50,7 @@ class Accuracy(Frozen, dict=True):
     @cached_property
     def exact(self) -> Arrays:
         """All tensors, computed in float32."""
-        network = self.fronts.network
-        return {**network.constants, **self.inputs, **network.run(self.inputs, simulated=False)}
+        return self.fronts.network.run(self.inputs, simulated=False)
 
     def deviation(self, found: Mapping[str, Array]) -> float:
         """The largest difference of an output, relative to its largest value; infinite if one is not a number.

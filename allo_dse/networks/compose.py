@@ -27,7 +27,7 @@ from .edges import edges_of, stream_ends, written_as
 from .fronts import Fronts, launches_of
 from .launches import HOST, Launch, Run, in_turn
 from .network import Array, Arrays, Host, Network, type_of
-from .operators.execute import Work, output_limits, run_program
+from .operators.execute import Work, output_limits
 from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
@@ -227,24 +227,8 @@ class Composition:
         return f"{whole}; {proved} of {len(points)} designs are proved {best}"
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Compute all tensors that go to DRAM, by name, with the chosen designs as they are folded.
-
-        Args:
-            inputs: an array for each input of the network.
-
-        Raises:
-            StudyError: if one is missing, or of another shape.
-        """
-        network, designs = self.network, self._designs
-        known: Arrays = {**network.constants, **network.given(inputs)}
-        for step in network.steps:
-            given = step.given(known)
-            if isinstance(step.work, Work):
-                made = run_program(designs[step.output].program, given, designs[step.output].vmg)
-            else:
-                made = step.work.function(*given)
-            known[step.output] = step.shaped(made, network.shapes)
-        return {step.output: known[step.output] for step in network.steps}
+        """Compute all tensors, by name, with the chosen designs as they are folded; see `Network.run`."""
+        return self.network.run(inputs, designs=self._designs)
 
     @property
     def _designs(self) -> dict[str, Design]:
@@ -531,7 +515,7 @@ class Session:
             StudyError: if one is missing, or of another shape; if the driver of a board fails.
         """
         given = self.network.given({name: np.asarray(array) for name, array in inputs.items()})
-        found = {**self.network.constants, **given, **self.compute(self, given)}
+        found = self.compute(self, given)
         return {name: found[name] for name in self.network.outputs}
 
 

@@ -32,6 +32,7 @@ from allo_dse.eval.reference import as_computable
 from allo_dse.eval.tolerances import tolerances_of
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
+from allo_dse.space.design import Design
 
 from .operators.execute import (
     Deviation,
@@ -295,19 +296,24 @@ class Network:
         """The steps that programs do, with their work."""
         return [(step, step.work) for step in self.steps if isinstance(step.work, Work)]
 
-    def run(self, inputs: Mapping[str, Array], *, simulated: bool = True) -> Arrays:
-        """Compute all tensors that the steps write, by name.
+    def run(
+        self, inputs: Mapping[str, Array], *, simulated: bool = True, designs: Mapping[str, Design] | None = None
+    ) -> Arrays:
+        """Compute all tensors, by name.
 
         Args:
             inputs: an array for each input.
             simulated: run programs, with the first value of each parameter; otherwise compute their references in
                 float32.
+            designs: run these instead, by the tensor that they write.
+
+        Raises:
+            StudyError: if an input is missing, or of another shape.
         """
         known: Arrays = {**self.constants, **self.given(inputs)}
         for step in self.steps:
-            given = [known[name] for name in step.inputs]
-            known[step.output] = self._result(step, given, simulated)
-        return {step.output: known[step.output] for step in self.steps}
+            known[step.output] = self._result(step, step.given(known), simulated, (designs or {}).get(step.output))
+        return known
 
     def changed(self, exact: Mapping[str, Array], name: str, array: Array) -> Arrays:
         """Compute in float32 the tensors that change if one of them does.
@@ -334,7 +340,7 @@ class Network:
                 with their NumPy references.
         """
         given: Arrays = {**self.constants, **self.given(inputs)}
-        exact: Arrays = {**given, **self.run(inputs, simulated=False), **(expected or {})}
+        exact: Arrays = {**self.run(inputs, simulated=False), **(expected or {})}
         # Another evaluator's result is that of its own inputs: from ours it is as far as roundings before the step are.
         known = {*given, *(expected or {})}
         found = []
@@ -389,16 +395,18 @@ class Network:
                 raise StudyError(f"input {name!r} needs an array of {self.shapes[name]}, got {got}")
         return {name: inputs[name] for name in self.inputs}
 
-    def _result(self, step: Step, given: list[Array], simulated: bool) -> Array:
+    def _result(self, step: Step, given: list[Array], simulated: bool, design: Design | None = None) -> Array:
         if not isinstance(step.work, Work):
-            return step.shaped(step.work.function(*given), self.shapes)
-        if simulated:
+            made = step.work.function(*given)
+        elif design is not None:
+            made = run_program(design.program, given, design.vmg)
+        elif simulated:
             made = run_program(loaded(step.work), given)
         elif step.work.reference is None:  # in its widest type
             made = run_program(max(map(loaded, step.works), key=lambda one: interface(one)[1][0].dtype.bits), given)
         else:
             made = reference_of(step.work, given)
-        return made.reshape(self.shapes[step.output])
+        return step.shaped(made, self.shapes)
 
 
 def _each(function: Callable[..., Any], *given: Analysed) -> Analysed:

@@ -7,7 +7,6 @@ shared.scheduled(schedule).tensors          # how tensors reach designs with tha
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
@@ -15,7 +14,7 @@ from typing import Literal
 
 from msgspec import field
 
-from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once, replace
+from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once
 from allo_dse.compiler.program.compiled import (
     CompiledProgram,
     Directive,
@@ -48,9 +47,6 @@ def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int,
     return Observed(decisions[pid]) if decisions else None
 
 
-_ARGUMENT = re.compile(r"%[A-Za-z_]\w*")  # in MLIR; results of operations have numbers
-
-
 class ClassCosts:
     """Costs of the task classes of one program, computed once for all designs with equal directives."""
 
@@ -60,8 +56,6 @@ class ClassCosts:
         self._rounds: dict[object, KnownRounds] = {}
         self._planners: dict[tuple[str, str], Planner] = {}
         self._latest: dict[tuple[str, str], tuple[Sequence[Directive], Plan, Hashable]] = {}
-        self._bodies: dict[tuple[str, str], tuple[TaskClass, list[str]]] = {}
-        self._first: dict[tuple[str, str], tuple[TaskClass, Mapping[str, str]]] = {}
 
     def _plan(self, task_class: TaskClass, schedule: Sequence[Directive]) -> tuple[Plan, Hashable]:
         """Return a schedule's plan for a class. It is kept for the tasks of the class, which follow one another."""
@@ -93,45 +87,9 @@ class ClassCosts:
         key = (device.key, task_class.kernel, task_class.name, pid, said, run)
         if key not in self._known:
             observed = observed_of(self._program, task_class, pid, run)
-            first, names = self._alike(task_class)
-            if observed is None and first is not task_class:
-                other = self._plan(first, schedule)[0]
-                own = {names[n]: replace(one, array=other.storages[names[n]].array) for n, one in plan.storages.items()}
-                if replace(plan, storages={name: own[name] for name in other.storages}).key == other.key:
-                    found = self.of(first, device, schedule, pid, run)
-                    self._known[key] = _renamed(found, plan.storages, names)
-                    return self._known[key]
             rounds = self._rounds.setdefault(device.key, KnownRounds(device))
             self._known[key] = planned_cost(task_class, rounds, plan, pid, observed=observed)
         return self._known[key]
-
-    def _alike(self, task_class: TaskClass) -> tuple[TaskClass, Mapping[str, str]]:
-        """Return the first class of a kernel with the same body up to its arguments, and the arrays' names there.
-
-        Classes that use blocks of a tensor, each an argument of its own, differ in nothing else.
-        """
-        key = task_class.kernel, task_class.name
-        if key not in self._first:
-            head, _, body = task_class.body.mlir.partition("\n")
-            arguments = list(dict.fromkeys([*_ARGUMENT.findall(body), *_ARGUMENT.findall(head)]))
-            text = _ARGUMENT.sub(lambda found: f"%{arguments.index(found[0])}_", body)
-            first, others = self._bodies.setdefault((task_class.kernel, text), (task_class, arguments))
-            names = {name: name for name in simplified(task_class.body.mlir).arrays}
-            names |= {own[1:]: other[1:] for own, other in zip(arguments, others, strict=True) if own[1:] in names}
-            self._first[key] = first, names
-        return self._first[key]
-
-
-def _renamed(cost: TaskCost, storages: Mapping[str, Storage], names: Mapping[str, str]) -> TaskCost:
-    """Return the cost of a class that is alike, with its own arrays.
-
-    Args:
-        names: of the arrays in the class that `cost` is of.
-    """
-    own = {name: replace(cost.storages[names[name]], array=one.array) for name, one in storages.items()}
-    back = {f"{why} {other}": f"{why} {name}" for name, other in names.items() for why in ("ports of", "recurrence of")}
-    loops = tuple(replace(loop, limit=back.get(loop.limit, loop.limit)) for loop in cost.loops)
-    return replace(cost, storages=own, loops=loops)
 
 
 Pid = tuple[int, ...]
