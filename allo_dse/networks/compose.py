@@ -63,28 +63,33 @@ class Composition:
     accuracy: Accuracy | None = None
     among: str = ""
 
+    @property
+    def runs(self) -> list[Run]:
+        """The operators of all launches."""
+        return [run for launch in self.launches for run in launch.runs]
+
     @cached_property
     def network(self) -> Network:
         """The network of the operators that run, with the steps between them."""
-        runs = [run for launch in self.launches for run in launch.runs]
-        return converted(self.fronts.network, {run.step.output: (run.step, run.reads, run.writes) for run in runs})
+        own = {run.step.output: (run.step, run.reads, run.writes) for run in self.runs}
+        return converted(self.fronts.network, own)
 
     @property
     def types(self) -> dict[str, str]:
         """The element type that each operator writes, and of rounded weights, by its step's name."""
-        return {run.step.name: type_of(run.writes, run.step) for launch in self.launches for run in launch.runs}
+        return {run.step.name: type_of(run.writes, run.step) for run in self.runs}
 
     @property
     def widened(self) -> list[str]:
         """The operators whose weights have more bits than in the model."""
-        reads = {name for launch in self.launches for run in launch.runs for name in run.step.inputs}
+        reads = {name for run in self.runs for name in run.step.inputs}
         chosen = (one for one in self.fronts.network.steps if one.others and not reads.issuperset(one.inputs))
         return self.fronts.network.widened + [one.title for one in chosen if not one.others[0].rounded_to]
 
     @property
     def operators(self) -> list[tuple[str, str]]:
         """The step name and the work key of every operator that runs."""
-        return [(run.step.name, run.key) for launch in self.launches for run in launch.runs]
+        return [(run.step.name, run.key) for run in self.runs]
 
     @property
     def in_words(self) -> str:
@@ -152,20 +157,20 @@ class Composition:
 
     def called_us(self, runtime: str) -> float:
         """Return the latency of these designs called one by one, with the array configured as a runtime does."""
-        calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
+        calls = [run.point.latency_us for run in self.runs]
         return sum(calls) + len(calls) * self.fronts.launches.configuring_us(self.fronts.target, runtime)
 
     @property
     def calls(self) -> Calls:
         """The times of the host program, for which the array stays configured if all its calls are of one program."""
         calls = _calls(self.fronts, self.runtime)
-        is_one = len({run.design for launch in self.launches for run in launch.runs}) == 1
+        is_one = len({run.design for run in self.runs}) == 1
         return replace(calls, between_us=0.0) if calls.alone and is_one else calls
 
     @property
     def overdue(self) -> str:
         """A warning about the longest call, where the device's driver does not let it end."""
-        calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
+        calls = [run.point.latency_us for run in self.runs]
         one_by_one = self.runtime in ("calls", "packets")
         longest_us = max(calls, default=0.0) if one_by_one else self.latency_us
         return self.fronts.launches.overdue(longest_us)
@@ -233,7 +238,7 @@ class Composition:
     @property
     def _designs(self) -> dict[str, Design]:
         """The design of each operator that runs, by the tensor that it writes."""
-        return {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
+        return {run.step.output: run.point.design.design for run in self.runs}
 
     def limits(self, inputs: Mapping[str, Array]) -> dict[str, NDArray[np.float32]]:
         """Return the largest allowed error of each element of the outputs; empty if that takes too much work.
@@ -264,7 +269,7 @@ class Composition:
                 f"a session on {on!r} in the folder {folder}",
                 hint=f"on= is one of {', '.join(PLACES)}; folder= is where a network for a board is exported",
             )
-        predicted = {run.step.name: run.point.latency_us for launch in self.launches for run in launch.runs}
+        predicted = {run.step.name: run.point.latency_us for run in self.runs}
         predicted |= self.host_us
         if folder is not None:
             return Session(self.network, partial(_on_board, Path(folder), python), predicted)
