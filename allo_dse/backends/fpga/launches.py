@@ -29,8 +29,6 @@ TABLE_BITS = 32
 WORD_LANES = (2, 8, 32)
 LANE_COUNTS = (1, 2, 4, 8, 16, 32)
 """Elements that operations on tiles compute at once; 32 narrow floats are as wide as an AXI port."""
-ADAPTERS_SHARE = 2
-"""AXI adapters of known matrices take at most one in this many blocks of RAM; tiles and other operators need the rest."""
 TOKEN_CYCLES = 3
 """Cycles to learn that a tile has arrived, in a loop that is not pipelined: its condition, a table and a FIFO."""
 
@@ -48,10 +46,8 @@ class FpgaLaunches(Launches):
     def __init__(self, device: FpgaDevice) -> None:
         super().__init__(device)
         self.limits = (UNLIMITED, *(device.limit(name) for name in RESOURCES))
-        external = device.external
-        adapter = external.adapter.of(external.port_bits, reads=True).bram18
-        self.ports = min(external.ports, device.limit("bram18") // (ADAPTERS_SHARE * max(1, adapter)))
-        self.dram_gb_s = external.ports * external.port_gb_s
+        self.ports = device.external.ports
+        self.dram_gb_s = self.ports * device.external.port_gb_s
 
     def schedules(self, program: Program) -> list[ScheduleParameter]:
         """Leave tensors that tasks cut into tiles in DRAM."""
