@@ -489,26 +489,23 @@ def with_rows(network: Network, ports: int) -> Network:
     Args:
         ports: to the device's memory.
     """
-    known: dict[str, Work] = {}
-    for step, work in network.worked:
-        # Packed weights stay as they are.
-        if work.kind == "gemv" and step.inputs[0] in network.constants and _matrix(work)[1] == work.params["K"]:
-            known[step.name] = work
+    known = {
+        step.name: work for step, work in network.worked if work.kind == "gemv" and step.inputs[0] in network.constants
+    }
     most = ports // max(1, len({str(work.params) for work in known.values()})) - UNCUT
-    counts = [1 << power for power in reversed(range(max(1, most).bit_length()))]
     steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
     for step in network.steps:
-        for blocks in counts if step.name in known else ():
-            rows, depth = _matrix(known[step.name])
+        for power in reversed(range(max(1, most).bit_length()) if step.name in known else ()):
+            (matrix, vector), blocks, work = step.inputs, 1 << power, known[step.name]
+            rows, depth = interface(loaded(work))[0][0].shape
             with suppress(StudyError):  # of sizes without tiles
-                if rows % blocks == 0:
-                    work = gemm_work(1, rows, depth, known[step.name].params["Ty"], blocks=blocks)
-                    matrix, vector = step.inputs
-                    names = [f"{matrix}.turned{at}" for at in range(blocks)]
-                    turned = constants[matrix].reshape(rows, depth).T
-                    for name, block in zip(names, np.split(turned, blocks, 1), strict=True):
-                        constants[name], shapes[name] = np.ascontiguousarray(block), block.shape
-                    step = replace(step, work=work, inputs=(vector, *names))
+                if rows % blocks == 0 and depth == work.params["K"]:  # packed weights stay as they are
+                    work = gemm_work(1, rows, depth, work.params["Ty"], blocks=blocks)
+                    cut = np.split(constants[matrix].reshape(rows, depth).T, blocks, 1)
+                    made = {f"{matrix}.turned{at}": np.ascontiguousarray(block) for at, block in enumerate(cut)}
+                    constants |= made
+                    shapes |= {name: block.shape for name, block in made.items()}
+                    step = replace(step, work=work, inputs=(vector, *made))
                     break
         steps.append(step)
     return replace(network, steps=steps, constants=constants, shapes=shapes)
@@ -516,10 +513,6 @@ def with_rows(network: Network, ports: int) -> Network:
 
 UNCUT = 2
 """Tensors of a product with a vector that have a port each: the vector and the result."""
-
-
-def _matrix(work: Work) -> Shape:
-    return interface(loaded(work))[0][0].shape
 
 
 # Fusion of neighbouring steps into one program, which keeps the tensors between them out of DRAM.

@@ -100,9 +100,10 @@ def in_dram(program: Program) -> list[ScheduleParameter]:
         largest = []
     packed = []
     for name, tensor in cut.items():
-        words = [n * tensor.dtype.bits for n in (WORD_LANES if name in largest else WORD_LANES[:1])]
+        words = WORD_LANES if name in largest else WORD_LANES[:1]
         if name not in largest[1:]:
-            packed.append(replace(pack(name, words), others=tuple(largest[1:] if name in largest else ())))
+            others = tuple(largest[1:] * (name in largest))
+            packed.append(replace(pack(name, [n * tensor.dtype.bits for n in words]), others=others))
     return [*(memory(name, ["dram"]) for name in cut), *packed, lanes(LANE_COUNTS)]
 
 

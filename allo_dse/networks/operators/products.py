@@ -275,12 +275,12 @@ def product_text(kind: str, made_of: Made) -> str:
         unpacked = ["wide: Ty[K // Pk, Nt] = 0", f"for b, j in allo.grid(K // Pk // {packed.block}, Nt):"]
         unpacked += [f"    {line}" for line in loop]
     added = []
-    for at, name in enumerate(rights):
-        product = f"allo.matmul(local_A, {name})"
-        added += [f"with allo.meta_if(pm == {at}):"] * (blocks > 1)
+    for at, right_tile in enumerate(rights):
+        product = f"allo.matmul(local_A, {right_tile})"
         value = f"{product} + before" if whole else f"allo.add({product}, before)"
-        added.append("    " * (blocks > 1) + f"after: {made_of.sums}[Mt, Nt] = {value}")
-    own_row = f"{operand}[{'M' if blocks == 1 else '1'}, K]"
+        added += [f"with allo.meta_if(pm == {at}):"] * (blocks > 1)
+        added.append(f"{'    ' * (blocks > 1)}after: {made_of.sums}[Mt, Nt] = {value}")
+    own_row, rows = (f"{operand}[M, K]", "S(1)") if blocks == 1 else (f"{operand}[1, K]", "R")
     tensors = [
         f"A: {own_row}",
         *(f"{name}: {weights}" for name in names),
@@ -291,7 +291,7 @@ def product_text(kind: str, made_of: Made) -> str:
         result="" if own else ", C",
         argument="" if own else f", local_C: {to}[M, N] @ [S(1), S(2)]",
         own=own_row,
-        rows="S(1)" if blocks == 1 else "R",
+        rows=rows,
         names=", ".join(names),
         locals=", ".join(f"local_{name}: {weights} @ [S(0), S(2)]" for name in names),
         unpacked=indented(3, unpacked),
@@ -300,12 +300,8 @@ def product_text(kind: str, made_of: Made) -> str:
         last=indented(4, end).rstrip(),
     )
     exact = ".astype(np.int32)" * whole
-    lines += [f"blocks = [{', '.join(names)}]"] * (blocks > 1)
-    lines += [
-        f"product = np.concatenate([A{exact} @ one{exact} for one in blocks])"
-        if blocks > 1
-        else f"product = A{exact} @ {right}{exact}"
-    ]
+    each = [f"A{exact} @ {name}{exact}" for name in (names if blocks > 1 else [right])]
+    lines.append(f"product = np.concatenate([{', '.join(each)}])" if blocks > 1 else f"product = {each[0]}")
     result = "product"
     for at, (expr, other) in enumerate(stages):
         known: dict[Expr, str] = {("in", 0): result}
