@@ -172,8 +172,7 @@ def _of_one_type(candidates: Sequence[Operator], first: Any, composed: Composed)
     for own in {one.type: None for one in candidates}:
         if set(first.types.values()) != {own}:
             with suppress(StudyError):  # some operator has no design in it
-                found = composed([0 if one.type == own else ALLOWED + 1 for one in candidates], 1.0, f" in {own}")
-                yield found
+                yield composed([0 if one.type == own else ALLOWED + 1 for one in candidates], 1.0, f" in {own}")
 
 
 def _within_budgets(accuracy: Accuracy, limit: float, first: Any, composed: Composed) -> Iterator[Any]:

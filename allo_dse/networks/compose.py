@@ -341,8 +341,8 @@ def compose(
         raise StudyError(wrong, hint="leave it out for the whole device")
     if stream:
         require_streams(fronts.device)
-    options = Options(_runtime(fronts, runtime), columns, share, work_limit, stream)
-    return _composed(fronts, *_prepared(fronts, tolerance, inputs), options)
+    made = _prepared(fronts, tolerance, inputs)
+    return _composed(fronts, *made, _runtime(fronts, runtime), columns, share, work_limit, stream=stream)
 
 
 def _runtime(fronts: Fronts, wanted: str) -> str:
@@ -370,16 +370,6 @@ def _calls(fronts: Fronts, runtime: str) -> Calls:
     return Calls(-launches.call_us, launches.call_us, launches.between_us, runtime == "sequence")
 
 
-class Options(Frozen):
-    """Settings of `compose`."""
-
-    runtime: str
-    columns: int | None = None
-    share: float = 1.0
-    work_limit: float = WORK_LIMIT
-    stream: bool = False
-
-
 def require_streams(device: Device) -> None:
     """Refuse to compose for a stream of inputs where operators do not stay on the device.
 
@@ -399,9 +389,19 @@ def _prepared(
     return replace(problem_of(fronts), edges=edges_of(fronts)), accuracy_of(fronts, tolerance, inputs)
 
 
-def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, options: Options) -> Composition:
-    columns, runtime, stream = options.columns, options.runtime, options.stream
-    limits = tuple(int(limit * options.share) for limit in problem.limits) if columns is None else (columns,)
+def _composed(
+    fronts: Fronts,
+    problem: Problem,
+    accuracy: Accuracy | None,
+    runtime: str,
+    columns: int | None = None,
+    share: float = 1.0,
+    work_limit: float = WORK_LIMIT,
+    *,
+    stream: bool = False,
+) -> Composition:
+    """Return the fastest composition; the settings are those of `compose`."""
+    limits = tuple(int(limit * share) for limit in problem.limits) if columns is None else (columns,)
     calls = _calls(fronts, runtime)
     problem = called(replace(problem, limits=limits), calls)
     made: list[Solution] = []
@@ -414,7 +414,7 @@ def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, optio
 
     def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:
         own, near = replace(problem, effects=tuple(effects)), made[0] if made else None
-        made.append(solve(own, work_limit=options.work_limit * part, stream=stream, near=near))
+        made.append(solve(own, work_limit=work_limit * part, stream=stream, near=near))
         length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
         launches = _launches(fronts, problem, made[-1], calls.more_us)
         found = Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
@@ -447,7 +447,7 @@ def compositions(
     found: list[Composition] = []
     for limit in limits:
         try:
-            one = _composed(fronts, problem, accuracy, Options(runtime, work_limit=work_limit, **limit))
+            one = _composed(fronts, problem, accuracy, runtime, work_limit=work_limit, **limit)
         except StudyError:
             if limit == limits[-1]:
                 raise

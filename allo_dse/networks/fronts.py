@@ -125,8 +125,9 @@ def search_fronts(
         if not own:
             raise StudyError(f"network {network.name!r} has no {what}", hint=f"`Network.{how}` gives it some")
     found = Device.of(device)
-    if launches_of(found).linked:
-        network = with_rows(network, launches_of(found).ports)
+    launches = launches_of(found)
+    if launches.linked:
+        network = with_rows(network, launches.ports)
     built_by = target_of(target, found)
     options = SearchOptions(Path(cache), trials, built_by.name, seed)
     points: dict[str, tuple[Point, ...]] = {}
@@ -166,7 +167,7 @@ def search_fronts(
             )
     candidates = tuple(one for one in candidates if one.key in points and not left.intersection(one.names))
     network = with_hosts(network, left)
-    if launches_of(found).linked:
+    if launches.linked:
         candidates = tuple(_with_copies(candidates))
     return Fronts(network, found, candidates, points, target=built_by.name)
 
