@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.eval.tolerances import MOST_ELEMENTS
 from allo_dse.lang.types import float32
@@ -170,10 +170,9 @@ class Composition:
     @property
     def overdue(self) -> str:
         """A warning about the longest call, where the device's driver does not let it end."""
-        calls = [run.point.latency_us for run in self.runs]
         one_by_one = self.runtime in ("calls", "packets")
-        longest_us = max(calls, default=0.0) if one_by_one else self.latency_us
-        return self.fronts.launches.overdue(longest_us)
+        calls = [run.point.latency_us for run in self.runs] if one_by_one else [self.latency_us]
+        return self.fronts.launches.overdue(max(calls, default=0.0))
 
     @property
     def exported(self) -> bool:

@@ -6,6 +6,7 @@ hls_project(design).write("best/hls")
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import replace
@@ -87,41 +88,20 @@ def board_project(
     prediction = predicted(replace(FpgaMapping.of(design), depths=depths or dict(design.depths)), project)
     if prediction is not None:
         project = project.with_prediction(prediction)
-    small = _small_project(design, depths, reference, verify_with, sets)
-    own = {} if small is not None and reference is None else _data_of(design.program, reference, sets)
+    small: HlsProject | None = None
+    if verify_with is not None:
+        with suppress(AlloDseError):  # no instance that can be tested
+            program = design.program.with_params(**verify_with(Assignment(design.program.params)))
+            data = golden_data(program, reference, sets(program))
+            small = replace(hls_project(replace(design, program=program), depths), data=data) if data else None
+    own: dict[str, bytes] = {}
+    if small is None or reference is not None:
+        with suppress(SimulationError):  # it cannot be run on these inputs
+            own = golden_data(design.program, reference, sets(design.program))
     if streams is not None:
         own = {name: content for name, content in own.items() if "/golden/" not in name and "/limits/" not in name}
     if small is None:
         return replace(project, data=own)
     files = {f"{SMALL}/{name}": text for name, text in small.files.items()}
-    data = {f"{SMALL}/{name}": content for name, content in small.data.items()}
-    return replace(project, files={**project.files, **files}, data={**own, **data})
-
-
-def _small_project(
-    design: Design,
-    depths: Mapping[str, int] | None,
-    reference: Callable[..., object] | None,
-    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None,
-    sets: Callable[[Program], Sequence[Inputs]],
-) -> HlsProject | None:
-    """Return the project of the instance that a design is verified with; None if no instance can be tested."""
-    if verify_with is None:
-        return None
-    try:
-        program = design.program.with_params(**verify_with(Assignment(design.program.params)))
-        small = replace(design, program=program)
-        data = golden_data(program, reference, sets(program))
-        return replace(hls_project(small, depths), data=data) if data else None
-    except AlloDseError:
-        return None
-
-
-def _data_of(
-    program: Program, reference: Callable[..., object] | None, sets: Callable[[Program], Sequence[Inputs]]
-) -> dict[str, bytes]:
-    """Inputs and golden outputs; none of a program that cannot be run on them."""
-    try:
-        return golden_data(program, reference, sets(program))
-    except SimulationError:
-        return {}
+    own |= {f"{SMALL}/{name}": content for name, content in small.data.items()}
+    return replace(project, files={**project.files, **files}, data=own)
