@@ -47,7 +47,8 @@ def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> 
     parts: list[tuple[Function, int, Shape]] = []
     sources: list[str] = []
     for name in step.inputs:
-        before, function, own = made.get(name), _same, (name,)
+        before, function = made.get(name), _same
+        own: tuple[str, ...] = (name,)
         if before is not None and isinstance(before.work, Arrange):
             function, own = before.work.function, before.inputs
         parts.append((function, len(own), shapes[name]))
