@@ -40,28 +40,31 @@ NEW_OBJECTS = 20_000
 
 
 LONG = (
-    "tune/workers/test_ray_deaths.py", "tune/workers/test_ray.py", "studies/test_mappings.py",
-    "tune/workers/test_isolation.py", "cli/test_tune.py",
-    "backends/hls/test_csim.py", "test_examples.py", "tune/run/test_optuna_storage.py",
-    "studies/test_npu.py", "eval/rtl/test_rtl.py", "studies/test_fpga.py",
-    "dnn/test_studies.py", "test_guides.py", "dnn/test_elements.py", "cli/test_calibrate.py", "dnn/test_torch.py",
-    "test_notebooks.py", "tune/search/exact/test_guided.py",
+    "tune/workers/test_ray_deaths.py", "tune/workers/test_ray.py", "tune/run/test_optuna_storage.py",
+    "dashboard/test_browser.py", "tune/workers/test_isolation.py", "cli/test_tune.py", "studies/test_mappings.py",
+    "tune/search/test_promotion.py", "cli/test_runs.py", "backends/fpga/hls/test_csim.py", "test_examples.py",
+    "mapper/fold/test_node_fold_search.py", "networks/test_compose.py", "networks/test_accuracy.py", "test_guides.py",
+    "studies/test_npu.py", "studies/test_fpga.py", "eval/rtl/test_rtl.py", "simulator/engine/test_timeline.py",
+    "test_notebooks.py", "tune/run/test_withdrawal.py", "cli/test_calibrate.py", "eval/calibrate/test_calibration.py",
+    "tune/search/test_exact.py", "backends/npu/allo/test_allo_verdicts.py", "soak/test_soak.py",
 )  # fmt: skip
 """Files that take longest for their number of tests, the longest first: at the end one process would be left with
 them. The others come by their number of tests."""
 
 
+WAITING = (
+    "dashboard/", "backends/fpga/hls/test_hls.py", "tune/run/test_optuna_storage.py", "tune/workers/test_isolation.py",
+    "tune/workers/test_ray.py", "tune/workers/test_ray_deaths.py", "cli/test_tune.py",
+)  # fmt: skip
+"""Folders and files whose tests wait for other processes most of the time: browsers, Ray, tools that hang."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if gone := [name for name in (*LONG, *WAITING) if not (Path(__file__).parent / name).exists()]:
+        raise pytest.UsageError(f"tests/conftest.py orders files that do not exist: {', '.join(gone)}")
     count = Counter(item.path for item in items)
     place = {Path(__file__).parent / name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: (place.get(item.path, len(LONG)), -count[item.path]))
-
-
-WAITING = (
-    "dashboard/", "eval/hardware/", "eval/hls/test_hls.py", "tune/run/test_optuna_storage.py",
-    "tune/workers/test_isolation.py", "tune/workers/test_ray.py", "tune/workers/test_ray_deaths.py", "cli/test_tune.py",
-)  # fmt: skip
-"""Folders and files whose tests wait for other processes most of the time: browsers, Ray, tools that hang."""
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -167,7 +167,7 @@ def test_replaying_a_run_says_which_designs_differ(tune: Any, made: Any) -> None
 def test_designs_that_are_enumerated_but_never_bred_are_replayed(tmp_path: Path) -> None:
     """Those that Allo cannot build: what their genes stand for in a search can be built."""
     (study,) = load_studies(Path(__file__).parents[2] / "studies" / "gemm_npu.py")
-    study.run(run_dir=tmp_path / "run", progress="quiet", seed=0, verify=False)
+    study.run(run_dir=tmp_path / "run", progress="quiet", seed=0, verify=False, trials=12)
     found = replay_run(tmp_path / "run", study_file=Path(__file__).parents[2] / "studies" / "gemm_npu.py")
     assert (found.different, found.done) == ([], found.records)
     assert any(entry.get("status") == "violation" for entry in read_log(tmp_path / "run" / "log.jsonl").entries)
