@@ -112,6 +112,9 @@ def main(wanted: Sequence[str], write: Callable[[str], None] = print) -> None:
         groups.setdefault(design.kind, []).append(off)
         shown = "".join(f"{q:>8} {predicted[q]:>8,} {off[q]:+7.1%}" for q in COLUMNS)
         write(f"{name[:34]:36}{shown}")
+    if not found:
+        write(f"no design has {' or '.join(wanted)} in its name: {', '.join(design.truth for design in DESIGNS)}")
+        return
     every = [off for group in groups.values() for off in group]
     write("\nmedian and 90th percentile of errors, by kind of design")
     for line in table({**groups, "all": every}):

@@ -128,7 +128,7 @@ class IntegerRules(Model):
         dsp_latency: of a DSP with all its registers: of a product that takes longer than a cycle, or with a sum.
         registers_multiply_adds: whether products with a sum take these also where both fit a cycle.
         multiply_ns: delay of a product in fabric or one DSP. wide_multiply_ns: of 32 x 32 bits in several; with each
-            further bit `wide_multiply_ns_per_bit`.
+            further bit `wide_multiply_ns_per_bit`. wide_multiply_lut: LUTs beside these.
         wide_from_bits, wide_latency: products of two operands from this width on have this latency at least.
         lut_per_product_bit: LUTs of a multiplication in fabric, per bit of one operand times the other.
         add_ns, add_ns_per_bit: delay of an addition or comparison.
@@ -146,6 +146,7 @@ class IntegerRules(Model):
     add_ns_per_bit: NotNegative
     multiply_ns: Positive
     wide_multiply_ns: Positive
+    wide_multiply_lut: Size
     wide_multiply_ns_per_bit: NotNegative
     divide_extra_latency: Size
     divide_lut_per_bit_squared: Positive
@@ -180,8 +181,10 @@ class ArrayRules(Model):
         lut_per_bit: LUTs of LUTRAM, per bit of a word, and of 64 words.
         ports: accesses per cycle and bank.
         bram18_shapes: (words, bits) that one BRAM18 can be used as.
-        bram_ns, lutram_ns: delays of a load or store in block RAM, and in LUTRAM.
+        bram_ns, deep_ns, uram_ns, lutram_ns: delays of a load or store in block RAM, in block RAM that is deeper than a
+            URAM and wider than 32 bits, in URAM, and in LUTRAM.
         uram_words, uram_bits: shape of one URAM.
+        uram_from_words: the tool puts arrays of at least this many words that fit its depth into URAM; 0 if none.
     """
 
     lutram_bits: Count
@@ -189,9 +192,12 @@ class ArrayRules(Model):
     ports: Count
     bram18_shapes: tuple[tuple[Count, Count], ...]
     bram_ns: NotNegative
+    deep_ns: NotNegative
+    uram_ns: NotNegative
     lutram_ns: NotNegative
     uram_words: Count
     uram_bits: Count
+    uram_from_words: Size
 
     def bram18(self, words: int, bits: int) -> int:
         """BRAM18s of one bank, in the cheapest of the shapes."""

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.common.mlir.bindings import ir
-from allo_dse.common.mlir.dialect import text_context
-from allo_dse.common.mlir.jit import run_passes
-from allo_dse.common.records import Frozen
+from allo_dse.common.records import Frozen, Ints
+from allo_dse.compiler.ir.affine import Linear
+from allo_dse.compiler.ir.nest import Access, Branch, Loop, Nest, Op, ops_of, read_nest, walk, with_loops
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
 
-from .linear import Atom, IndexSum, linear_forms
+from .linear import IndexSum
 
 
 class Box(Frozen):
@@ -85,24 +83,14 @@ Users: TypeAlias = tuple[str, IntArray, Part]
 """Tasks of a kernel that use a part of a tensor: the kernel's name, their pids (n, mesh rank), and the part."""
 
 
-_PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
-
-
-def lowered(module: ir.Module) -> ir.Operation:
-    """Lower a module to loops and scalar operations; returns its function."""
-    run_passes(module, _PASSES)
-    return next(op for op in module.body.operations if op.operation.name == "func.func").operation
-
-
-def parts_of(task_class: TaskClass, function: ir.Operation, members: IntArray) -> tuple[Part, ...]:
+def parts_of(task_class: TaskClass, members: IntArray) -> tuple[Part, ...]:
     """The parts of tensors that tasks of a class use, by argument.
 
     Raises:
         AlloDseError: for tiles that do not follow the process id linearly.
     """
-    arguments, rank = list(function.regions[0].blocks[0].arguments), members.shape[1]
     ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
-    marks = footprints(function, arguments[rank : rank + len(ports)], arguments[:rank], members)
+    marks = footprints(read_nest(task_class.body.mlir), len(ports), members)
     return tuple(Part(port, mark, _origin(port)) for port, mark in zip(ports, marks, strict=True))
 
 
@@ -127,12 +115,10 @@ def contested(program: CompiledProgram) -> frozenset[str]:
     for task_class, own, _ in program.tasks_by_class:
         tasks.update(dict.fromkeys((port.tensor.name for port in task_class.used_ports), len(own)))
     users = defaultdict[str, list[Users]](list)
-    with text_context():
-        for task_class, own, pids in program.tasks_by_class:
-            if len(own) and any(tasks[port.tensor.name] > 1 for port in task_class.used_ports):
-                module = ir.Module.parse(task_class.body.mlir)
-                for part in parts_of(task_class, lowered(module), pids):
-                    users[part.port.tensor.name].append((task_class.kernel, pids, part))
+    for task_class, own, pids in program.tasks_by_class:
+        if len(own) and any(tasks[port.tensor.name] > 1 for port in task_class.used_ports):
+            for part in parts_of(task_class, pids):
+                users[part.port.tensor.name].append((task_class.kernel, pids, part))
     return frozenset(tensor.name for tensor in program.tensors if tensor.shape and overlap(users[tensor.name]))
 
 
@@ -159,34 +145,82 @@ def overlap(users: Sequence[Users]) -> bool:
     return False
 
 
-class _Range(Frozen):
-    low: IndexSum
-    high: IndexSum  # inclusive
+_Range: TypeAlias = tuple[IndexSum, IndexSum]
+"""The least and the greatest value of an index."""
 
 
-@dataclass
-class _Access:
+class _Access(Frozen):
     ranges: tuple[_Range | None, ...]
     write: bool
     certain: bool
 
 
-def footprints(
-    function: ir.Operation, tensors: Sequence[ir.Value], pids: Sequence[ir.Value], members: IntArray
-) -> list[Footprint]:
-    """The footprint of each tensor argument.
+def footprints(nest: Nest, count: int, members: IntArray) -> list[Footprint]:
+    """The footprint of each of the first `count` arrays among a task class's arguments.
 
     Args:
-        tensors, pids: those arguments of the function.
         members: the pids of the tasks of the class, (n, mesh rank).
     """
-    finder = _Finder(linear_forms(function), {pid: axis for axis, pid in enumerate(pids)})
-    result = []
-    for tensor in tensors:
-        accesses = finder.accesses(tensor)
-        extents = tuple(ir.MemRefType(tensor.type).shape)
-        result.append(_footprint(accesses, extents, members))
-    return result
+    found = defaultdict[str, list[_Access]](list)
+    asked = {id(op) for node in walk(nest.body) if isinstance(node, Branch) for op in ops_of((node,))}
+    for op, loops in with_loops(nest.body):
+        if isinstance(op, Op) and op.access is not None:
+            found[op.access.array].append(_access(op, op.access, loops, nest.pids, id(op) not in asked))
+    arguments = list(nest.arrays.values())[:count]  # which are declared first
+    for array in arguments:
+        if array.name in nest.escaped:
+            found[array.name] += [_Access((None,) * len(array.shape), write, False) for write in (False, True)]
+    return [_footprint(found[array.name], array.shape, members) for array in arguments]
+
+
+def _access(op: Op, access: Access, loops: Sequence[Loop], pids: Ints, always: bool) -> _Access:
+    ranges: list[_Range | None] = []
+    for form, extent in zip(access.index, op.block or (1,) * len(access.index), strict=True):
+        low, high = (None if form is None else _extreme(form, loops, pids, most=most) for most in (False, True))
+        ranges.append(None if low is None or high is None else (low, high + (extent - 1)))
+    # A block is written as a whole; of elements, each dimension follows a loop of its own.
+    fixed = all(form is not None and form.variables <= set(pids) for form in access.index)
+    dense = _dense((), loops, pids) and fixed if op.block else _dense(access.index, loops, pids)
+    return _Access(tuple(ranges), access.write, access.write and always and dense)
+
+
+def _extreme(form: Linear, loops: Sequence[Loop], pids: Ints, *, most: bool) -> IndexSum | None:
+    """Return the least or greatest value of an index over all iterations, as a form over the pid's axes."""
+    known = ((loop.variable, _bounds(loop)) for loop in reversed(loops))
+    form = form.extreme(((variable, bounds) for variable, bounds in known if bounds is not None), most=most)
+    if form.derived or not form.variables <= set(pids):
+        return None
+    return IndexSum(form.constant, {pids.index(variable): factor for variable, factor in form.terms})
+
+
+def _bounds(loop: Loop) -> tuple[Linear, Linear] | None:
+    """The first and last value of a loop's variable."""
+    if loop.lower is None or loop.upper is None or loop.step <= 0:
+        return None
+    length = loop.upper + loop.lower.scaled(-1)
+    if not length.is_constant:
+        return loop.lower, loop.upper + Linear((), -1)
+    last = (length.constant - 1) // loop.step * loop.step
+    return (loop.lower, loop.lower + Linear((), last)) if length.constant > 0 else None
+
+
+def _dense(forms: Iterable[Linear | None], loops: Sequence[Loop], pids: Ints) -> bool:
+    """Return whether a store reaches every element of its box: each dimension follows its own loop, in steps of 1."""
+    used, own = set[int](), {loop.variable for loop in loops}
+    for form in forms:
+        moving = [term for term in form.terms if term[0] not in pids] if form is not None and not form.derived else None
+        if moving is None or len(moving) > 1 or any(v in used or v not in own or abs(f) != 1 for v, f in moving):
+            return False
+        used.update(v for v, _ in moving)
+    return all(
+        (trips := loop.trips) is not None
+        and trips.is_constant
+        and trips.constant > 0
+        and loop.lower is not None
+        and loop.lower.variables <= set(pids)
+        and (loop.step == 1 or loop.variable not in used)
+        for loop in loops
+    )
 
 
 def _footprint(accesses: list[_Access], extents: tuple[int, ...], members: IntArray) -> Footprint:
@@ -205,13 +239,13 @@ def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[
     if any(r is None for r in ranges):
         return everything
     known = [r for r in ranges if r is not None]
-    low, high = known[0].low, known[0].high
-    for other in known[1:]:
-        down, up = other.low - low, other.high - high
+    low, high = known[0]
+    for first, last in known[1:]:
+        down, up = first - low, last - high
         # Forms that differ by a constant are in one order for every pid; others cannot be compared.
         if not (down.is_const and up.is_const):
             return everything
-        low, high = (other.low if down.const < 0 else low), (other.high if up.const > 0 else high)
+        low, high = (first if down.const < 0 else low), (last if up.const > 0 else high)
     length = high - low
     if not length.is_const or length.const < 0:
         return everything
@@ -223,148 +257,6 @@ def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[
 
 def _covers(access: _Access, box: Box) -> bool:
     return all(
-        r is not None and r.low == start and (r.high - r.low) == IndexSum(extent - 1)
+        r is not None and r == (start, start + (extent - 1))
         for r, start, extent in zip(access.ranges, box.starts, box.extents, strict=True)
     )
-
-
-class _Finder:
-    """Accesses of a function's tensors."""
-
-    def __init__(self, forms: Mapping[ir.Value, IndexSum], axes: Mapping[Atom, int]) -> None:
-        self.forms = forms
-        self.axes = axes
-
-    def accesses(self, memref: ir.Value) -> list[_Access]:
-        rank = ir.MemRefType(memref.type).rank
-        return self._of(memref, [(IndexSum(), 1)] * rank, list(range(rank)))
-
-    def _of(self, memref: ir.Value, place: list[tuple[IndexSum, int]], dims: list[int]) -> list[_Access]:
-        """Return the accesses of a view; `place` is its place in the tensor, `dims` maps its dimensions to the
-        tensor's.
-        """
-        found = []
-        for use in memref.uses:
-            op = use.owner.operation
-            if op.name == "memref.load":
-                found.append(self._element(op, list(op.operands)[1:], place, dims, False))
-            elif op.name == "memref.store":
-                found.append(self._element(op, list(op.operands)[2:], place, dims, True))
-            elif op.name == "memref.cast":
-                found += self._of(op.results[0], place, dims)
-            elif op.name == "memref.subview":
-                found += self._part(op, place, dims)
-            elif op.name.startswith("df."):
-                found.append(self._block(op, place, dims, ir.MemRefType(memref.type).shape))
-            elif op.name != "memref.dealloc":
-                unknown = (None,) * len(place)
-                found += [_Access(unknown, write, False) for write in (False, True)]
-        return found
-
-    def _part(self, op: ir.Operation, place: list[tuple[IndexSum, int]], dims: list[int]) -> list[_Access]:
-        inner, parts = list(place), subview_parts(op, self.forms.__getitem__)
-        for dim, (start, step, _) in zip(dims, parts, strict=True):
-            inner[dim] = (place[dim][0] + start * place[dim][1], place[dim][1] * step)
-        own = [dim for dim, (_, _, kept) in zip(dims, parts, strict=True) if kept is not None]
-        return self._of(op.results[0], inner, own)
-
-    def _element(
-        self,
-        op: ir.Operation,
-        indices: list[ir.Value],
-        place: list[tuple[IndexSum, int]],
-        dims: list[int],
-        write: bool,
-    ) -> _Access:
-        forms = [start for start, _ in place]
-        for dim, index in zip(dims, indices, strict=True):
-            forms[dim] = forms[dim] + self.forms[index] * place[dim][1]
-        loops, always = _loops(op)
-        ranges = tuple(self._range(form, loops) for form in forms)
-        return _Access(ranges, write, write and always and self._dense(forms, loops))
-
-    def _block(
-        self, op: ir.Operation, place: list[tuple[IndexSum, int]], dims: list[int], shape: Sequence[int]
-    ) -> _Access:
-        """A block that is put from a tile, or received into one."""
-        loops, always = _loops(op)
-        ranges: list[_Range | None] = []
-        for dim, (start, step) in enumerate(place):
-            side = self._range(start, loops)
-            extent = shape[dims.index(dim)] if dim in dims else 1
-            ranges.append(None if side is None else _Range(side.low, side.high + (extent - 1) * step))
-        fixed = all(not set(start.terms) - set(self.axes) for start, _ in place)
-        unit = all(step == 1 for _, step in place)
-        certain = op.name == "df.get_block" and always and fixed and unit and self._dense([], loops)
-        return _Access(tuple(ranges), "get_block" in op.name, certain)
-
-    def _range(self, form: IndexSum, loops: Mapping[Atom, ir.Operation]) -> _Range | None:
-        """The values of an index over all iterations."""
-        low = high = form
-        # A linear form is least and greatest where each variable is at its first or last value, by the sign of its
-        # factor. The bounds of a loop may name variables of loops around it: one step for each level replaces all.
-        for _ in range(len(loops) + 1):
-            if not (set(low.terms) | set(high.terms)) - set(self.axes):
-                named: dict[Atom, IndexSum] = {pid: IndexSum(0, {axis: 1}) for pid, axis in self.axes.items()}
-                return _Range(low.replaced(named), high.replaced(named))
-            bounds = {v: b for v, loop in loops.items() if (b := self._bounds(loop)) is not None}
-            low = low.replaced({v: bounds[v][low.terms[v] < 0] for v in low.terms if v in bounds})
-            high = high.replaced({v: bounds[v][high.terms[v] > 0] for v in high.terms if v in bounds})
-        return None
-
-    def _bounds(self, loop: ir.Operation) -> tuple[IndexSum, IndexSum] | None:
-        """The first and last value of a loop's variable."""
-        low, high, step = (self.forms[operand] for operand in list(loop.operands)[:3])
-        if not step.is_const:
-            return None
-        length = high - low
-        if length.is_const:
-            return (low, low + (length.const - 1) // step.const * step.const) if length.const > 0 else None
-        return low, high - 1
-
-    def _dense(self, forms: list[IndexSum], loops: Mapping[Atom, ir.Operation]) -> bool:
-        """Return whether a store reaches every element of its box: each dimension follows its own loop, in steps of
-        1."""
-        used: set[Atom] = set()
-        for form in forms:
-            moving = [v for v in form.terms if v not in self.axes]
-            if len(moving) > 1 or any(v in used or v not in loops or abs(form.terms[v]) != 1 for v in moving):
-                return False
-            used.update(moving)
-        for variable, loop in loops.items():
-            low, high, step = (self.forms[operand] for operand in list(loop.operands)[:3])
-            runs = (high - low).is_const and (high - low).const > 0 and not set(low.terms) - set(self.axes)
-            if not runs or (variable in used and step != IndexSum(1)):
-                return False
-        return True
-
-
-def subview_parts(op: ir.Operation, form: Callable[[ir.Value], IndexSum]) -> list[tuple[IndexSum, int, int | None]]:
-    """Return begin, step, and dimension in the result for each source dimension of a `memref.subview`."""
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    offsets, sizes, steps = (
-        list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_offsets", "static_sizes", "static_strides")
-    )
-    operands = iter(list(op.operands)[1:])
-    dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
-    parts: list[tuple[IndexSum, int, int | None]] = []
-    kept = 0
-    for offset, size, step in zip(offsets, sizes, steps, strict=True):
-        start = form(next(operands)) if offset == dynamic else IndexSum(offset)
-        drop = dropped > 0 and size == 1  # any extent of one may be dropped: its index is 0
-        parts.append((start, step, None if drop else kept))
-        dropped, kept = dropped - drop, kept + (not drop)
-    return parts
-
-
-def _loops(op: ir.Operation) -> tuple[dict[Atom, ir.Operation], bool]:
-    """The counted loops around an operation, by variable, and whether nothing else decides if it is carried out."""
-    loops: dict[Atom, ir.Operation] = {}
-    always, outer = True, op.parent
-    while outer is not None and outer.name != "func.func":
-        if outer.name == "scf.for":
-            loops[outer.regions[0].blocks[0].arguments[0]] = outer
-        else:
-            always = False
-        outer = outer.parent
-    return loops, always

@@ -31,6 +31,8 @@ class IndexSum(Frozen):
     def __mul__(self, factor: int) -> IndexSum:
         return IndexSum(self.const * factor, {atom: f * factor for atom, f in self.terms.items()} if factor else {})
 
+    scaled = __mul__
+
     def __sub__(self, other: IndexSum | int) -> IndexSum:
         return self + (-other if isinstance(other, int) else other * -1)
 

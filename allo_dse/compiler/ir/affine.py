@@ -102,6 +102,14 @@ class Linear(Frozen):
             total = total + inside.scaled(times)
         return total
 
+    def extreme(self, ends: Iterable[tuple[int, tuple[Linear, Linear]]], *, most: bool) -> Linear:
+        """Return its least or greatest value over variables from a first to a last one, inner variables first."""
+        form = self
+        for variable, (first, last) in ends:
+            if factor := form.factor(variable):
+                form = form.put_in(variable, last if (factor > 0) is most else first)
+        return form
+
     def at(self, values: Mapping[int, int]) -> Linear:
         """The same where some variables have values."""
         left = tuple((v, f) for v, f in self.terms if v not in values)

@@ -9,7 +9,7 @@ that it is not one. Views of arrays are resolved to the arrays.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeAlias
@@ -73,7 +73,7 @@ class Op(Frozen):
     """An operation that takes time or space.
 
     Attributes:
-        inputs, outputs: value numbers.
+        inputs, outputs: value numbers. A store has its value first, then indices that data decide; a load has these.
         element: "f32", "i16", ... of its operands; bits: width of its result.
         constant, factor: its result, and a factor of a product of integers or their divisor, where constants, loop
             variables and process ids alone decide them.
@@ -150,8 +150,50 @@ class Branch(Frozen):
 Node: TypeAlias = Op | Loop | Branch
 
 
-View: TypeAlias = tuple[str, tuple[Linear | None, ...]]
-"""An array, and the index of the first element of a part of it."""
+class View(Frozen, eq=False):
+    """A part of an array.
+
+    Attributes:
+        array: what stands for it. index: of its first element, in linear forms of any kind.
+        steps: between its elements. dims: those of the array that its own dimensions are.
+    """
+
+    array: Any
+    index: tuple[Any, ...]
+    steps: Ints
+    dims: Ints
+
+    @staticmethod
+    def whole(array: Any, rank: int, zero: Any) -> View:
+        return View(array, (zero,) * rank, (1,) * rank, tuple(range(rank)))
+
+    def at(self, offsets: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the index in the array of an element; None where it is not known."""
+        index = list(self.index)
+        for dim, offset in zip(self.dims, offsets, strict=True):
+            base = index[dim]
+            index[dim] = None if base is None or offset is None else base + offset.scaled(self.steps[dim])
+        return tuple(index)
+
+    def part(self, op: Operation, form: Callable[[Value | int], Any]) -> View:
+        """Return what a `memref.subview` of it is.
+
+        Args:
+            form: returns that of an offset.
+        """
+        offsets, sizes, paces = (
+            list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+        )
+        operands = iter(list(op.operands)[1:])
+        dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
+        starts, steps, dims = [], list(self.steps), list[int]()
+        for dim, offset, size, pace in zip(self.dims, offsets, sizes, paces, strict=True):
+            starts.append(form(next(operands) if offset == _DYNAMIC else offset))
+            steps[dim] *= pace
+            drop = dropped > 0 and size == 1  # any extent of one may be dropped: its index is 0
+            dropped -= drop
+            dims += [] if drop else [dim]
+        return View(self.array, self.at(starts), tuple(steps), tuple(dims))
 
 
 class Unsupported(Frozen):
@@ -171,6 +213,7 @@ class Nest(Frozen):
 
     Attributes:
         arrays: by name. pids: value numbers of the process id's components.
+        escaped: arrays whose address an operation takes.
         priced: by position in `TaskClass.work`, what the operation is in: once, or as often as it stands in the body.
         unsupported: why its times are not static, and the number of the loop in `TaskClass.loops`, or of the operation
             in `TaskClass.stream_ops`, that is to blame; None when they are.
@@ -181,6 +224,7 @@ class Nest(Frozen):
     pids: Ints
     unsupported: Unsupported | None
     priced: Mapping[int, tuple[Path, ...]]
+    escaped: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=4096)
@@ -212,6 +256,7 @@ class _Reader:
         self._sites = 0
         self._around: Path = ()
         self._priced: dict[int, tuple[Path, ...]] = {}
+        self._escaped: set[str] = set()
 
     def nest(self) -> Nest:
         block = self._function.regions[0].blocks[0]
@@ -223,7 +268,8 @@ class _Reader:
             self._declare(argument, self._names[number], number)
         for number, argument in enumerate(indices[len(pids) :]):
             self._streams[argument] = number
-        return Nest(self._block(block), self._arrays, tuple(pids), self._unsupported, self._priced)
+        body = self._block(block)
+        return Nest(body, self._arrays, tuple(pids), self._unsupported, self._priced, frozenset(self._escaped))
 
     def _refuse(self, reason: str, op: Operation) -> None:
         numbers = (_number_if(op, name) for name in (LOOP, "op"))
@@ -241,7 +287,7 @@ class _Reader:
         type_ = ir.MemRefType(value.type)
         shape = tuple(type_.shape)
         self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument, values)
-        self._views[value] = (name, tuple(Linear(()) for _ in shape))
+        self._views[value] = View.whole(name, len(shape), Linear(()))
 
     def _table(self, op: Operation) -> Ints:
         """Return the integers of a constant table that an operation refers to; none of other tables and arrays."""
@@ -290,28 +336,23 @@ class _Reader:
         return None
 
     def _view(self, op: Operation) -> None:
-        offsets: list[Linear | None] = []
-        if op.name == "memref.subview":
-            dynamic = iter(list(op.operands)[1:])
-            static = ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
-            offsets = [self._forms.get(next(dynamic)) if o == _DYNAMIC else Linear((), o) for o in static]
-        self._views[op.results[0]] = self._element(op.operands[0], offsets)
+        view = self._views[op.operands[0]]
+        self._views[op.results[0]] = view.part(op, self._form) if op.name == "memref.subview" else view
 
-    def _element(self, view: Value, offsets: Sequence[Linear | None]) -> View:
-        """An array, and its index at offsets in a view of it; dropped dimensions lead."""
-        name, base = self._views[view]
-        padded = [*([Linear(())] * (len(base) - len(offsets))), *offsets]
-        return name, tuple(None if b is None or o is None else b + o for b, o in zip(base, padded, strict=True))
+    def _form(self, value: Value | int) -> Linear | None:
+        return Linear((), value) if isinstance(value, int) else self._forms.get(value)
 
     def _access(self, op: Operation) -> Op:
         write = op.name.endswith("store")
         operands = list(op.operands)
         view, indices = (operands[1], operands[2:]) if write else (operands[0], operands[1:])
-        name, index = self._element(view, [self._forms.get(value) for value in indices])
+        forms = [self._forms.get(value) for value in indices]
+        name, index = self._views[view].array, self._views[view].at(forms)
         array = self._arrays[name]
         if not index:
             self._constants.access(op)
-        inputs = (self._number(operands[0]),) if write else ()
+        computed = (value for value, form in zip(indices, forms, strict=True) if form is None)
+        inputs = tuple(self._number(value) for value in (*operands[:write], *computed))
         outputs = () if write else (self._number(op.results[0]),)
         return Op("store" if write else "load", inputs, outputs, "", array.bits, access=Access(name, write, index))
 
@@ -324,10 +365,12 @@ class _Reader:
         number = number_in(op, "op")
         if op.name.endswith("_block"):
             block = ir.MemRefType(operands[1].type)
-            name, base = self._views[operands[1]]
-            access = Access(name, op.name == "df.get_block", base)
-            bits = bits_of(block.element_type)
-            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=tuple(block.shape))
+            view, bits = self._views[operands[1]], bits_of(block.element_type)
+            extents = dict(zip(view.dims, block.shape, strict=True))
+            whole = tuple(extents.get(dim, 1) for dim in range(len(view.index)))
+            index = tuple(form if step == 1 else None for form, step in zip(view.index, view.steps, strict=True))
+            access = Access(view.array, op.name == "df.get_block", index)
+            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=whole)
         inputs = tuple(self._number(v) for v in operands[1:])
         outputs = tuple(self._number(v) for v in op.results)
         type_ = (operands[1] if inputs else op.results[0]).type
@@ -382,6 +425,7 @@ class _Reader:
 
     def _plain(self, op: Operation) -> Op:
         operands, results = list(op.operands), list(op.results)
+        self._escaped.update(self._views[value].array for value in operands if value in self._views)
         factors = [] if op.name not in BY_POWER else operands if op.name == "arith.muli" else operands[1:]
         element = element_of(operands[0].type if op.name != "arith.select" else operands[1].type) if operands else "i1"
         return Op(

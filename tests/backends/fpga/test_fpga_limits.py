@@ -135,7 +135,8 @@ def test_tiles_that_are_copied_in_while_tasks_run_are_held_twice_and_results_onc
     def bram(*onchip: str) -> int:
         places = {**dict.fromkeys("ABD", "copied"), **dict.fromkeys(onchip, "onchip")}
         kept = tuple(Directive("place", "top", name, {"memory": place}) for name, place in places.items())
-        return FpgaMapping(program.vmg, U280, kept).resources["arrays"].bram18
+        arrays = FpgaMapping(program.vmg, U280, kept).resources["arrays"]
+        return arrays.bram18 + arrays.uram
 
     inputs, results = bram("D"), bram("A", "B")
     assert inputs > 0

@@ -6,12 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.records import Frozen, hashed_once
+from allo_dse.common.records import Frozen, Ints, hashed_once
 from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.constants import Computed
 from allo_dse.compiler.ir.nest import Access, Array
@@ -74,6 +75,7 @@ Accesses: TypeAlias = Sequence[tuple[Access, Unrolled]]
 
 MOST_COPIES = 1 << 16  # copies of one access that are told apart
 _LUT_PER_BANK = 12
+WIDE_BITS = 32  # UltraRAM is for words of at least this width; wider ones are slow in deep block RAM
 
 
 class Split(Frozen):
@@ -128,6 +130,23 @@ class Storage:
         small = self.bank_words * self.array.bits <= device.arrays.lutram_bits
         return (small and self.place in ("auto", "onchip")) or self.place == "lutram"
 
+    def in_uram(self, device: FpgaDevice) -> bool:
+        """Return whether its banks are UltraRAM."""
+        rules = device.arrays
+        fits = 0 < rules.uram_from_words <= self.bank_words <= rules.uram_words and self.array.bits >= WIDE_BITS
+        chosen = fits and device.resources.uram > 0 and self.place in ("auto", "onchip")
+        return self.place == "uram" or (chosen and not self.in_lutram(device) and not self.array.values)
+
+    def access_ns(self, device: FpgaDevice) -> float:
+        """Return the delay of a load or store."""
+        rules = device.arrays
+        if self.in_lutram(device):
+            return rules.lutram_ns
+        if self.in_uram(device):
+            return rules.uram_ns
+        deep = self.bank_words > rules.uram_words and self.array.bits > WIDE_BITS
+        return rules.deep_ns if deep else rules.bram_ns
+
     def resources(self, device: FpgaDevice, copies: int = 1) -> Resources:
         """Return its resources; `copies` is 2 for a double buffer."""
         words, bits, banks = self.bank_words, self.array.bits, self.banks
@@ -141,29 +160,50 @@ class Storage:
         if self.in_lutram(device):
             lut = math.ceil(rules.lut_per_bit * bits * math.ceil(words / 64))
             return Resources(lut=(lut + 1) * banks * copies, ff=bits * banks * copies)
-        if self.place == "uram":
+        if self.in_uram(device):
             blocks = math.ceil(words / rules.uram_words) * math.ceil(bits / rules.uram_bits)
             return Resources(uram=blocks * banks * copies, lut=_LUT_PER_BANK * banks)
         return Resources(bram18=rules.bram18(words, bits) * banks * copies, lut=_LUT_PER_BANK * banks)
 
 
-class Memories(Frozen):
-    """Arrays whose elements are registers of their own, and those in LUTRAM; others are block RAM."""
+class Memories(Frozen, dict=True):
+    """Arrays whose elements are registers of their own, and those in memories.
+
+    Attributes:
+        banks: of those in memories the name, the delay of an access in ns, and the shape; 0 along split dimensions.
+    """
 
     registers: frozenset[str]
-    lutram: frozenset[str]
+    banks: tuple[tuple[str, float, Ints], ...]
 
     @staticmethod
     def of(storages: Mapping[str, Storage], device: FpgaDevice) -> Memories:
-        lutram = frozenset(name for name, storage in storages.items() if storage.in_lutram(device))
-        return Memories(frozenset(name for name, storage in storages.items() if storage.in_registers), lutram)
+        registers = frozenset(name for name, storage in storages.items() if storage.in_registers)
+        return Memories(
+            registers,
+            tuple(
+                (
+                    name,
+                    one.access_ns(device),
+                    tuple(n if cut is None else 0 for n, cut in zip(one.array.shape, one.splits, strict=True)),
+                )
+                for name, one in sorted(storages.items())
+                if name not in registers
+            ),
+        )
 
     def __contains__(self, array: object) -> bool:
         return array in self.registers
 
-    def access_ns(self, array: str, device: FpgaDevice) -> float:
-        """Return the delay of a load or store."""
-        return device.arrays.lutram_ns if array in self.lutram else device.arrays.bram_ns
+    @cached_property
+    def access_ns(self) -> Mapping[str, float]:
+        """Delays of a load or store."""
+        return defaultdict(float, ((name, ns) for name, ns, _ in self.banks))
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Ints]:
+        """Shapes without split dimensions."""
+        return {name: shape for name, _, shape in self.banks}
 
 
 def busiest_bank(storage: Storage, accesses: Accesses) -> int:

@@ -7,7 +7,7 @@ import math
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.ir.nest import WIRING, Op
 from allo_dse.device.device import FpgaDevice
-from allo_dse.device.fpga_model import Operator, Resources
+from allo_dse.device.fpga_model import HlsRules, Operator, Resources
 
 FREE = frozenset(
     {WIRING, "arith.extsi", "arith.extui", "arith.trunci", "arith.bitcast", "arith.index_cast", "arith.negf",
@@ -33,11 +33,22 @@ _FLOAT = {
     "arith.extf": "extend",
     "arith.truncf": "truncate",
 }
-_ADD_LIKE = frozenset({"arith.addi", "arith.subi", "arith.cmpi", "arith.maxsi", "arith.minsi", "arith.maxui"})
+_SUMS = ("arith.addi", "arith.subi")
+_COMPARISONS = ("arith.cmpi", "arith.max", "arith.min")
 _DIVIDE = ("div", "rem")
 LIGHT_NS = 0.3  # a multiplexer or a gate, one LUT deep
 _WORD_BITS = 32  # width that delays of products in several DSPs are given for
 _EXACT_MUL_BITS = 17  # what one DSP adds to a product that is built from several
+
+
+def adder_lut(rules: HlsRules, bits: int) -> int:
+    """Return the LUTs of a sum or a difference."""
+    return bits + rules.adder_lut
+
+
+def compare_lut(rules: HlsRules, bits: int) -> int:
+    """Return the LUTs of a comparison: reports have 9 for 4 bits, 12 for 12, 20 for 32 and 29 for 64."""
+    return bits // 3 + 1 + rules.adder_lut
 
 
 class Unit(Frozen):
@@ -80,10 +91,13 @@ def unit_of(op: Op, device: FpgaDevice, *, fabric: bool = False) -> Unit:
         bits = max(op.operand_bits, default=op.bits)
         lut = round(device.integer.divide_lut_per_bit_squared * bits * bits)
         return Unit(f"{op.name}.{bits}", bits + device.integer.divide_extra_latency, 0.0, Resources(lut=lut, ff=lut))
-    if op.name in _ADD_LIKE:
+    if op.name in _SUMS or op.name.startswith(_COMPARISONS):
         bits = max(op.operand_bits, default=op.bits)
         delay = device.integer.add_ns + device.integer.add_ns_per_bit * bits
-        return Unit(f"{op.name}.{bits}", 0, delay, Resources(lut=bits + device.hls.adder_lut))
+        # The greater or smaller of two is chosen after their comparison.
+        chosen = 0 if op.name in (*_SUMS, "arith.cmpi") else bits
+        lut = adder_lut(device.hls, bits) if op.name in _SUMS else compare_lut(device.hls, bits) + chosen
+        return Unit(f"{op.name}.{bits}", 0, delay + (LIGHT_NS if chosen else 0.0), Resources(lut=lut))
     return Unit(f"{op.name}.{op.bits}", 0, LIGHT_NS, Resources(lut=math.ceil(op.bits / 2)))
 
 
@@ -106,7 +120,7 @@ def _multiplier(op: Op, device: FpgaDevice) -> Unit:
     if wide < rules.dsp_from_bits:
         resources = Resources(lut=math.ceil(rules.lut_per_product_bit * wide * narrow))
     else:
-        resources = Resources(dsp=_dsps(wide, narrow, op.bits, device))
+        resources = Resources(dsp=_dsps(wide, narrow, op.bits, device), lut=0 if fits else rules.wide_multiply_lut)
     delay = rules.multiply_ns if fits else rules.wide_multiply_ns + rules.wide_multiply_ns_per_bit * (wide - _WORD_BITS)
     stages = math.ceil(delay / usable - 1e-9)
     if stages > 1 and resources.dsp and fits:

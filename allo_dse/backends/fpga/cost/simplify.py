@@ -54,12 +54,12 @@ def _packed(nodes: Iterable[Node], numbers: Iterator[int]) -> Iterator[Node]:
 
 def _word(op: Op, block: Access, numbers: Iterator[int]) -> list[Op]:
     """Return the operation on the word of a block, before the stores of its elements or after their loads."""
-    size, gets, lead = math.prod(op.block), block.write, len(block.index) - len(op.block)
+    size, gets = math.prod(op.block), block.write
     values = (next(numbers),) * size if gets else tuple(islice(numbers, size))
     moves = []
     for value, place in zip(values, product(*map(range, op.block)), strict=True):
-        inside = (form and form + Linear((), at) for form, at in zip(block.index[lead:], place, strict=True))
-        access = replace(block, index=(*block.index[:lead], *inside))
+        inside = (form and form + Linear((), at) for form, at in zip(block.index, place, strict=True))
+        access = replace(block, index=tuple(inside))
         moves.append(
             Op("store" if gets else "load", (value,) * gets, (value,) * (not gets), "", op.bits, access=access)
         )
@@ -154,8 +154,9 @@ def _needed_bits(nodes: Iterable[Node]) -> Mapping[int, int]:
         low = wanted if op.name in _LOW_BITS else None
         if op.name == "store" or op.direction == "put":
             low = op.bits
-        for value in op.inputs:
-            needed[value] = max(needed.get(value, 0), 1 << 16 if low is None else low)
+        for place, value in enumerate(op.inputs):
+            every = low is None or (op.access is not None and place > 0)
+            needed[value] = max(needed.get(value, 0), 1 << 16 if every or low is None else low)
     for branch in walk(nodes):
         if isinstance(branch, Branch):
             needed.update(dict.fromkeys((branch.condition, *branch.results[0], *branch.results[1]), 1 << 16))

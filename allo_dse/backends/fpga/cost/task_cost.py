@@ -26,14 +26,15 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.observed_control import DataTest, Observed
 
 from .body_walk import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
-from .loops.control import DELAYED, address_logic, counter_control, fsm, loop_control, port_muxes
-from .loops.effects import ArrayUse
+from .loops.binding import by_array
+from .loops.control import address_logic, counter_control, fsm, loop_control, port_muxes
+from .loops.effects import ArrayUse, effects_of
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.loop_round import KnownRounds
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
-from .memory import MOST_COPIES, Memories, Storage, addresses_of, copies_of
+from .memory import MOST_COPIES, Accesses, Memories, Storage, addresses_of, copies_of
 from .operators import Unit
 from .plan import Item, Plan, Planned, Planner, place_of, planned, refusal
 from .simplify import PACKED, simplified
@@ -374,6 +375,7 @@ class _Task:
         self._loops: dict[int, LoopCost] = {}
         self._pipelines: dict[Hashable, Pipelined] = {}
         self._walks: dict[Hashable, tuple[Walk, list[int], int]] = {}
+        self._straight: list[Mapping[str, Accesses]] = []
         self._sequential: dict[int, int] = {}
         self._used = defaultdict[Unit, dict[Hashable, Counter[Hashable]]](lambda: defaultdict(Counter))
         self._states: dict[Hashable, int] = {}
@@ -424,7 +426,8 @@ class _Task:
                 run.append(item)
                 continue
             item = self._resolved(item, variables)
-            flat = flatten(item, self.storages, self.rounds, variables) if isinstance(item, Planned) else None
+            straight = [one for one in run if not isinstance(one, Called)]
+            flat = flatten(item, self.storages, self.rounds, variables, straight) if isinstance(item, Planned) else None
             if flat is not None:
                 made = tuple(self._pipelined(flat, times, variables))
                 # Of loads that rounds have in common the first is in the state that ends the loop before; inside a loop
@@ -473,6 +476,8 @@ class _Task:
             return Rounds(self.task_class, variables, self.observed).parts(self._pipelines[place])
         if place not in self._walks:
             self._walks[place] = self._walked(run)
+            code = [item for item in run if not isinstance(item, Called)]
+            self._straight.append(by_array(effects_of(code).uses))
         walk, starts, states = self._walks[place]
         parts: list[Part] = []
         begun = 0
@@ -636,15 +641,16 @@ class _Task:
         control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
         for p in self._pipelines.values():
             once = p.flat.round
-            control.append(address_logic(rules, once.accesses, self.storages, delayed=p.depth > (DELAYED - 1) * p.ii))
+            control.append(address_logic(rules, once.accesses, self.storages, math.ceil(p.depth / p.ii)))
             control.append(address_logic(rules, once.early_addresses, self.storages))
+        control += [address_logic(rules, group, self.storages) for group in self._straight]
         control += [counter_control(rules, trips) for trips in self._sequential.values()]
         # Each loop is a module that a state starts and one awaits.
         control.append(fsm(rules, sum(self._states.values()) + sum(p.early for p in self._pipelines.values())))
         muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
         # Operands of operators that several loops share are chosen.
         muxes += round(rules.mux_lut_per_input * 3 * choices)
-        registers = sum(p.registers for p in built) + sum(walk.held_bits(walk.finish + 1) for walk in walks)
+        registers = sum(p.registers for p in built) + sum(walk.live_bits() for walk in walks)
         held = Resources(ff=registers, lut=muxes)
         return Resources.weighted([*parts, *((one, 1) for one in control), (held, 1)])
 

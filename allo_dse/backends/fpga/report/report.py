@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,9 +74,19 @@ class Resources:
         """These amounts, and another report's where they are None."""
         return completed(self, other, *RESOURCES)
 
+    def text(self, shares: Mapping[str, float]) -> str:
+        """Return the amounts, and shares of the device's where they are known."""
+        return (
+            ", ".join(
+                f"{name} {amount:,}" + (f" ({shares[name]:.1%})" if name in shares else "")
+                for name in RESOURCES
+                if (amount := getattr(self, name)) is not None
+            )
+            or "?"
+        )
+
     def __str__(self) -> str:
-        known = ((name, getattr(self, name)) for name in RESOURCES)
-        return ", ".join(f"{name} {amount:,}" for name, amount in known if amount is not None) or "?"
+        return self.text({})
 
 
 NO_AMOUNTS = Resources()
@@ -358,7 +368,7 @@ def _text(report: HlsReport) -> str:
         lines.append(f"  clock: {report.clock_ns} ns{estimate}")
     if report.modules or report.latency.known:
         lines.append(f"  latency: {report.latency} cycles, interval: {report.interval} cycles ({report.kind or '?'})")
-        lines.append(f"  resources: {_usage(report)}")
+        lines.append(f"  resources: {report.resources.text(report.utilization())}")
     lines += [f"  RTL co-simulation: {_cosim_text(cosim)}" for cosim in report.cosims if cosim.passed is not None]
     lines += [f"  {one}" for one in report.implementations]
     lines += _loop_lines(report)
@@ -369,17 +379,6 @@ def _text(report: HlsReport) -> str:
     lines += _limited([f"  {violation}" for violation in report.violations], VIOLATIONS_SHOWN)
     lines += [f"  note: {note}" for note in report.notes]
     return "\n".join(lines)
-
-
-def _usage(report: HlsReport) -> str:
-    shares = report.utilization()
-    amounts = ((name, getattr(report.resources, name)) for name in RESOURCES)
-    parts = (
-        f"{name} {amount:,}" + (f" ({shares[name]:.1%})" if name in shares else "")
-        for name, amount in amounts
-        if amount is not None
-    )
-    return ", ".join(parts) or "?"
 
 
 def _cosim_text(cosim: Cosim) -> str:

@@ -461,19 +461,18 @@ def read_implementation(path: Path, root: Element) -> Implementation:
     area, timing = root.find("AreaReport"), root.find("TimingReport")
     if area is None or timing is None:
         raise HlsReportError(f"{path}: no report of place and route", hint="run export_design -flow impl once more")
-    said = {child.tag: (child.text or "").strip() for child in timing}
-    achieved, target = real(said.get("AchievedClockPeriod", "")), real(said.get("TargetClockPeriod", ""))
-    met = {"TRUE": True, "FALSE": False}.get(said.get("TIMING_MET", "").upper())
+    achieved, target = (real(text(timing, f"{whose}ClockPeriod")) for whose in ("Achieved", "Target"))
+    met = {"TRUE": True, "FALSE": False}.get(text(timing, "TIMING_MET").upper())
     if met is None and achieved is not None and target is not None:
         met = achieved <= target
-    kind = (root.findtext("RunData/RUN_TYPE") or "").strip() or ("synth" if "synth" in path.stem else "impl")
+    kind = text(root, "RunData/RUN_TYPE") or ("synth" if "synth" in path.stem else "impl")
     return Implementation(
         kind, _amounts(area, "Resources"), _amounts(area, "AvailableResources"), target, achieved, met
     )
 
 
 def _amounts(area: Element, table: str) -> Resources:
-    return Resources(**{name: whole(area.findtext(f"{table}/{tag}") or "") for name, tag in _XML.items()})
+    return Resources(**{name: whole(text(area, f"{table}/{tag}")) for name, tag in _XML.items()})
 
 
 def read_utilization(path: Path, text: str) -> Implementation:

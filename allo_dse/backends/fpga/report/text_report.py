@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from .report import (
     NO_AMOUNTS,
@@ -79,35 +80,49 @@ def read_text_report(path: Path, text: str) -> HlsReport:
     name = parsed.title.split("'")[1] if parsed.title.count("'") == 2 else parsed.title.split()[-1]
     latency, interval, kind = _overall(parsed)
     clock = next(_records(parsed, "Performance Estimates", "Timing", "Summary"), {})
-    resources = _total(parsed, "total")
     module = Module(
         name=name,
         kind=kind,
         latency=latency,
         interval=interval,
         estimated_ns=real(clock.get("estimated")),
-        resources=resources,
+        resources=_total(parsed, "total"),
         loops=_loops(parsed, name),
         instances=_instances(parsed),
     )
-    return HlsReport(
-        files=(str(path),),
-        tool=parsed.header.get("Version", "").split(" ")[0],
-        top=name,
-        part=parsed.header.get("Target device", ""),
-        family=parsed.header.get("Product family", ""),
+    return _report(
+        path,
+        parsed,
+        (module,),
         clock_ns=real(clock.get("target")),
         uncertainty_ns=real(clock.get("uncertainty")),
         estimated_ns=module.estimated_ns,
-        kind=kind,
-        latency=latency,
-        interval=interval,
-        resources=resources,
         available=_total(parsed, "available"),
-        modules=(module,),
         fifos=_fifos(parsed, name),
         operators=tuple(_operators(parsed, name)),
     )
+
+
+def _report(path: Path, parsed: TextReport, modules: tuple[Module, ...], **more: Any) -> HlsReport:
+    """The report of some modules, of which the first is the top."""
+    top = modules[0]
+    return HlsReport(
+        files=(str(path),),
+        tool=_tool(parsed),
+        top=top.name,
+        part=parsed.header.get("Target device", ""),
+        family=parsed.header.get("Product family", ""),
+        kind=top.kind,
+        latency=top.latency,
+        interval=top.interval,
+        resources=top.resources,
+        modules=modules,
+        **more,
+    )
+
+
+def _tool(parsed: TextReport) -> str:
+    return parsed.header.get("Version", "").split(" ")[0]
 
 
 def _records(parsed: TextReport, *headings: str) -> Iterator[dict[str, str]]:
@@ -156,18 +171,18 @@ def _loops(parsed: TextReport, module: str) -> tuple[HlsLoop, ...]:
         if not name:
             continue
         level = len(mark) - len(mark.lstrip("+")) if mark.startswith("+") else 0
-        rows.append((level, _loop(row, name, module)))
+        latency = _between(row, "latency (cycles)", "latency")
+        rows.append((level, _loop(row, name, module, latency, "initiation interval achieved")))
     return nested(rows)
 
 
-def _loop(row: dict[str, str], name: str, module: str) -> HlsLoop:
-    trip = cycles(row.get("trip count"))
+def _loop(row: Mapping[str, str], name: str, module: str, latency: Cycles, interval: str) -> HlsLoop:
     return HlsLoop(
         name=name,
         module=module,
-        trip_count=trip,
-        latency=_between(row, "latency (cycles)", "latency"),
-        ii=whole(row.get("initiation interval achieved")),
+        trip_count=cycles(row.get("trip count")),
+        latency=latency,
+        ii=whole(row.get(interval)),
         ii_target=whole(row.get("initiation interval target")),
         depth=whole(row.get("iteration latency")),
         kind=row.get("pipelined", ""),
@@ -237,26 +252,18 @@ def read_summary_report(path: Path, text: str) -> HlsReport:
     table = parsed.table("Performance & Resource Estimates")
     if "Synthesis Summary Report" not in parsed.title or table is None:
         raise HlsReportError(f"{path}: not a synthesis summary, or truncated", hint="give csynth.rpt or csynth.xml")
-    tool = parsed.header.get("Version", "").split(" ")[0]
+    tool = _tool(parsed)
     has_interfaces = not tool or tool >= _INTERFACES_SINCE
     if has_interfaces and parsed.table("HW Interfaces") is None:
         raise HlsReportError(f"{path}: truncated: has no table of section `HW Interfaces`", hint="copy it again")
     rows, violations = _rows(list(table.records()))
     if not rows:
         raise HlsReportError(f"{path}: its table has no modules", hint="copy it again")
-    modules = tuple(_module(row) for row in rows)
-    return HlsReport(
-        files=(str(path),),
-        tool=tool,
-        top=modules[0].name,
-        part=parsed.header.get("Target device", ""),
-        family=parsed.header.get("Product family", ""),
+    return _report(
+        path,
+        parsed,
+        tuple(map(_module, rows)),
         clock_ns=real(parsed.header.get("Target clock")),
-        kind=modules[0].kind,
-        latency=modules[0].latency,
-        interval=modules[0].interval,
-        resources=modules[0].resources,
-        modules=modules,
         violations=tuple(violations),
         notes=("the summary rounds: amounts of the whole device are not in it",),
     )
@@ -276,31 +283,19 @@ def _rows(records: list[dict[str, str]]) -> tuple[list[_Row], list[Violation]]:
             continue
         around = [row for row in around if row.level < level]
         issue = cells.get("issue type", "-")
-        kind = cells.get("pipelined", "")
         if mark == "+":
-            row = _Row(level, name.removesuffix("*"), kind, cells)
+            row = _Row(level, name.removesuffix("*"), cells.get("pipelined", ""), cells)
             if around:
                 around[-1].instances.append(Instance("", row.name))
             around.append(row)
             modules.append(row)
         elif around:
-            around[-1].loops.append((level, _summary_loop(cells, name.removesuffix("*"), around[-1].name)))
+            latency = cycles(cells.get("latency (cycles)"))
+            around[-1].loops.append((level, _loop(cells, name.removesuffix("*"), around[-1].name, latency, "interval")))
         if issue not in ("-", "") and around:
-            loop = name.removesuffix("*") if mark == "o" else ""
-            violations.append(Violation(_ISSUES.get(issue, issue), "", around[-1].name, loop))
+            where = name.removesuffix("*") if mark == "o" else ""
+            violations.append(Violation(_ISSUES.get(issue, issue), "", around[-1].name, where))
     return modules, violations
-
-
-def _summary_loop(cells: dict[str, str], name: str, module: str) -> HlsLoop:
-    return HlsLoop(
-        name=name,
-        module=module,
-        trip_count=cycles(cells.get("trip count")),
-        latency=cycles(cells.get("latency (cycles)")),
-        ii=whole(cells.get("interval")),
-        depth=whole(cells.get("iteration latency")),
-        kind=cells.get("pipelined", ""),
-    )
 
 
 def _module(row: _Row) -> Module:

@@ -233,12 +233,26 @@ def test_the_memories_of_a_stream_are_where_what_it_takes_changes(bits: int, tok
 
 @pytest.mark.parametrize(("words", "bram18"), [(128, 0), (512, 1), (1024, 2), (2048, 4), (4096, 8)])
 def test_arrays(words: int, bram18: int) -> None:
-    storage = Storage(Array("a", (words,), 32), (None,))
+    storage = Storage(Array("a", (words,), 32), (None,), place="auto" if words <= 1024 else "bram")
     assert storage.resources(U280).bram18 == bram18
     assert storage.resources(U280, 2).bram18 == 2 * bram18
     registers = Storage(Array("a", (words,), 32), (Split("cyclic", words),))
     assert registers.in_registers
     assert registers.resources(U280).ff == 32 * words
+
+
+@pytest.mark.parametrize(
+    ("words", "bits", "delay"),
+    [(64, 64, "lutram_ns"), (900, 64, "bram_ns"), (3600, 32, "uram_ns"), (3600, 16, "bram_ns"), (8000, 64, "deep_ns")],
+)
+def test_the_tool_puts_memories_of_middle_depth_into_uram_and_deep_wide_ones_are_slow(
+    words: int, bits: int, delay: str
+) -> None:
+    storage = Storage(Array("a", (words,), bits), (None,))
+    assert storage.access_ns(U280) == getattr(U280.arrays, delay)
+    assert (storage.resources(U280).uram > 0) == (delay == "uram_ns")
+    assert not storage.resources(U280.with_options(tool="2022.1")).uram
+    assert not storage.resources(FpgaDevice.load("z7045")).uram
 
 
 def test_a_load_and_a_store_of_one_address_are_two_accesses_and_two_loads_are_one() -> None:

@@ -32,14 +32,11 @@ def muxes(
     for unit, copies in units:
         if copies > math.ceil(copies / span) and unit.is_shared:
             inputs += 2 * copies
-    addresses = 0
-    for array, (loads, stores, computed) in accesses.items():
+    for array, (loads, stores) in accesses.items():
         storage = storages[array]
-        if loads + stores <= storage.ports(device) * storage.banks or storage.in_registers:
-            continue
-        inputs += loads + 2 * stores
-        addresses += math.ceil(math.log2(max(2, storage.bank_words))) * computed
-    return round(device.hls.mux_lut_per_input * inputs) + addresses
+        if loads + stores > storage.ports(device) * storage.banks and not storage.in_registers:
+            inputs += loads + 2 * stores
+    return round(device.hls.mux_lut_per_input * inputs)
 
 
 def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
@@ -53,14 +50,10 @@ def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
 
 
 class Addresses(NamedTuple):
-    """Numbers of distinct addresses of an array that a round loads from and stores to.
-
-    A computed address is the sum of an offset of its own and an address that changes from round to round.
-    """
+    """Numbers of distinct addresses of an array that a round loads from and stores to."""
 
     loads: int
     stores: int
-    computed: int
 
     @staticmethod
     def of(accesses: Accesses) -> Addresses:
@@ -73,10 +66,5 @@ class Addresses(NamedTuple):
                 continue
             places = map(tuple, addresses_of([moving for moving, _ in parts], unrolled).tolist())
             known.setdefault(tuple(fixed for _, fixed in parts), (set(), set()))[access.write].update(places)
-        computed = sum(
-            len(loaded) + len(stored)
-            for fixed, (loaded, stored) in known.items()
-            if len(loaded | stored) > 1 and any(form.variables for form in fixed)
-        )
         loads, stores = (n + sum(len(places[kind]) for places in known.values()) for kind, n in enumerate(unknown))
-        return Addresses(loads, stores, computed)
+        return Addresses(loads, stores)

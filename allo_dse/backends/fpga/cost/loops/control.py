@@ -13,10 +13,11 @@ from allo_dse.compiler.ir.affine import Linear
 from allo_dse.device.fpga_model import HlsRules, Resources
 
 from ..memory import Accesses, Storage, addresses_of, split
+from ..operators import adder_lut, compare_lut
 from ..plan import Planned
 from ..simplify import signed_digits
 
-DELAYED = 3
+DELAYED = 5
 """Rounds at work at once, from which on shift registers keep a pipeline's end and its addresses."""
 
 
@@ -25,31 +26,27 @@ def bits_for(count: int) -> int:
     return max(1, count.bit_length())
 
 
-def adder_lut(rules: HlsRules, bits: int) -> int:
-    """Return the LUTs of a sum or a difference."""
-    return bits + rules.adder_lut
-
-
-def compare_lut(rules: HlsRules, bits: int) -> int:
-    """Return the LUTs of a comparison, which needs half a LUT per bit."""
-    return math.ceil(bits / 2) + rules.adder_lut
-
-
 def fsm(rules: HlsRules, states: int) -> Resources:
     """Return the state machine of a schedule, with one flip-flop per state and a multiplexer of the next state."""
     return Resources(ff=states, lut=round(rules.mux_lut_per_input * (states + 1)) if states > 1 else 0)
 
 
 def loop_control(rules: HlsRules, loops: Iterable[Planned], ii: int, depth: int) -> Resources:
-    """Return the control of a pipelined loop: a counter per flattened loop and one of all rounds, and its stages."""
-    counters = [bits_for(loop.trips) for loop in loops]
-    if len(counters) > 1:
-        counters.append(sum(counters))
+    """Return the control of a pipelined loop: counters and stages.
+
+    Each flattened loop has a counter, as have the rounds of all, and those of the inner ones of three and more. Over an
+    interval of several cycles all but the count of all rounds are kept.
+    """
+    trips = [loop.trips for loop in loops]
+    counters = [bits_for(own) for own in trips]
+    counters += [bits_for(math.prod(trips[-inner:])) for inner in range(2, len(trips) + 1)]
+    kept = sum(counters[: 2 * len(trips) - 2]) if ii > 1 else 0
     stages = math.ceil(depth / ii)
-    adders = sum(adder_lut(rules, bits) + compare_lut(rules, bits) for bits in counters)
+    adders = sum(adder_lut(rules, bits) for bits in counters)
+    adders += sum(compare_lut(rules, bits) for bits in counters[len(trips) - 1 :])
     selects = sum(counters[:-1]) if len(counters) > 1 else 0
     muxes = rules.mux_lut_per_input * 2 * (len(counters) + min(stages, 3) + 1)
-    own = Resources(ff=sum(counters) + stages + 2, lut=adders + selects + round(muxes)) + fsm(rules, ii)
+    own = Resources(ff=sum(counters) + kept + 2 * stages + 2, lut=adders + selects + round(muxes)) + fsm(rules, ii)
     return own + Resources(ff=rules.delay_ff, lut=rules.delay_lut) if stages >= DELAYED else own
 
 
@@ -61,17 +58,18 @@ def counter_control(rules: HlsRules, trips: int) -> Resources:
 
 
 def address_logic(
-    rules: HlsRules, accesses: Mapping[str, Accesses], storages: Mapping[str, Storage], *, delayed: bool = False
+    rules: HlsRules, accesses: Mapping[str, Accesses], storages: Mapping[str, Storage], stages: int = 2
 ) -> Resources:
     """Return the logic that computes addresses, and the registers that delay those of stores.
 
     Arrays of one shape share addresses. Copies of unrolled loops are in banks of their own where a dimension is split.
 
     Args:
-        delayed: stores come rounds after their addresses are known.
+        stages: rounds at work at once; an address waits for its store in a register of each but one.
     """
     found: dict[tuple[object, ...], set[tuple[int, ...]]] = {}
     lut = ff = 0
+    shifted = stages >= DELAYED and rules.delay_ff > 0
     for name, group in accesses.items():
         storage = storages[name]
         if storage.in_registers:
@@ -84,14 +82,18 @@ def address_logic(
             fixed = tuple(form for _, form in parts)
             places = set(map(tuple, addresses_of(moving, unrolled).tolist()))
             known = found.setdefault((shape, fixed), set())
-            lut += sum(_adders(fixed, shape, place) for place in places - known) * adder_lut(rules, words)
-            ff += (max(words, rules.delay_ff) if delayed else words) * len(places) * access.write
-            lut += rules.delay_lut * len(places) * access.write * delayed
+            moves = any(form is not None and form.variables for form in fixed)
+            for place in places - known:  # without an adder, gates set the bits of a constant
+                adders = adders_of(fixed, shape, place)
+                lut += adders * adder_lut(rules, words) or words * (moves and any(place))
+            kept = max(words, rules.delay_ff) if shifted else words * max(1, stages - 1)
+            ff += kept * len(places) * access.write
+            lut += rules.delay_lut * len(places) * access.write * shifted
             known |= places
     return Resources(ff=ff, lut=lut)
 
 
-def _adders(fixed: Sequence[Linear | None], shape: Sequence[int], place: Sequence[int]) -> int:
+def adders_of(fixed: Sequence[Linear | None], shape: Sequence[int], place: Sequence[int]) -> int:
     """Return the adders of one address in row-major order; factors that are powers of two only shift.
 
     Args:
@@ -104,8 +106,11 @@ def _adders(fixed: Sequence[Linear | None], shape: Sequence[int], place: Sequenc
         own = offset != 0 and terms > 0
         if moving:
             power = extent & (extent - 1) == 0
-            count += 0 if power and terms <= 1 and not own else signed_digits(extent) - 1 + (terms > 0)
-        count += max(0, terms - 1) + sum(signed_digits(factor) - 1 for factor in factors) + own
+            # Products by more than two digits step with the loop.
+            count += 0 if power and terms <= 1 and not own else (signed_digits(extent) == 2) + (terms > 0)
+        # What a row of 2^n elements begins with is joined to the place in it.
+        joined = sum(factor > 1 and factor & (factor - 1) == 0 for factor in factors)
+        count += max(0, terms - 1 - joined) + sum(signed_digits(factor) - 1 for factor in factors) + own
         moving |= terms > 0
     return count
 

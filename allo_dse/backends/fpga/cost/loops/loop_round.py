@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, combinations, pairwise, product
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from msgspec import field as struct_field
 
@@ -385,19 +385,12 @@ class Round:
         """The same as different addresses."""
         return {array: Addresses.of(group) for array, group in self.accesses.items()}
 
-    @property
-    def _loads(self) -> Mapping[str, Accesses]:
-        return by_array(use for use in self._inside if not (use[0].access and use[0].access.write))
-
-    def port_cycles(
-        self, storages: Mapping[str, Storage], which: Literal["all", "loads", "early"] = "all"
-    ) -> dict[str, int]:
-        """Cycles that its accesses take, its loads alone, or the loads before the loop, per array."""
+    def port_cycles(self, storages: Mapping[str, Storage], *, early: bool = False) -> dict[str, int]:
+        """Cycles that its accesses take, or the loads before the loop, per array."""
         found = {}
-        groups = {"all": self.accesses, "loads": self._loads, "early": self.early_addresses}[which]
-        for array, group in groups.items():
+        for array, group in (self.early_addresses if early else self.accesses).items():
             storage = storages[array]
-            key = (storage.array, storage.splits, storage.in_registers, which)
+            key = (storage.array, storage.splits, storage.in_registers, early)
             if key not in self._busiest:
                 self._busiest[key] = busiest_bank(storage, group)
             found[array] = math.ceil(self._busiest[key] / storage.ports(self.device))
@@ -420,10 +413,17 @@ class Round:
         """
         key = (registers, tuple(carried.items()), fabric, body_only, None if ports is None else tuple(ports.items()))
         if key not in self._walks:
-            loads = {array: n / sum(self.addresses[array][:2]) for array, n in (ports or {}).items() if n > 1}
+            loads = {array: n / sum(self.addresses[array]) for array, n in (ports or {}).items() if n > 1}
             whole = ports is not None and self._copies <= _MOST_WALKED
             self._walks[key] = walk = Walk(
-                self.device, registers, fabric, carried, whole=whole, load_cycles=loads, early=self._early_ops
+                self.device,
+                registers,
+                fabric,
+                carried,
+                whole=whole,
+                load_cycles=loads,
+                early=self._early_ops,
+                variables=self.variables,
             )
             if body_only:
                 walk.level = len(self.before)

@@ -16,11 +16,11 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.ir.affine import Linear
-from allo_dse.compiler.ir.nest import Op, walk
+from allo_dse.compiler.ir.nest import Op, ops_of, walk
 from allo_dse.device.device import FpgaDevice
 
 from ..memory import IntArray, Memories, Storage, addresses_of, split
-from ..operators import LIGHT_NS, Unit
+from ..operators import Unit, compare_lut
 from ..plan import Item, Planned
 from .binding import Addresses, muxes
 from .effects import Effects, Element, Index, Use
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 # Values carried between rounds of a pipelined loop, and the interval that they allow.
 
 
+_ADDRESS_BITS = 64  # of a pointer, which the tool compares as a whole
+_CHOICE_NS = 0.41  # between two values of 64 bits, as schedules at 5 ns state it
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 
 
@@ -46,6 +48,7 @@ class Carried(Frozen):
         chosen: whether the value of the last round is chosen from a register: that of an element begun anew with each
             round of an outer loop, or that of the last store, where a load may be of its address.
         loads: the indices of loads that find what an earlier round has left. lost: of stores that no such load finds.
+        sunk: whether each round begins with the store of the round before, since the first value was stored as well.
     """
 
     array: str
@@ -54,15 +57,21 @@ class Carried(Frozen):
     loads: tuple[Index, ...]
     lost: Set[Index]
     chosen: bool = False
+    sunk: bool = False
 
 
 def carried(
-    loops: tuple[Planned, ...], effects: Effects, registers: Memories, begun: Collection[str] = ()
+    loops: tuple[Planned, ...],
+    effects: Effects,
+    registers: Memories,
+    begun: Collection[str] = (),
+    first: Collection[Element] = (),
 ) -> list[Carried]:
     """Return the values that rounds of flattened loops, with these effects, hand on; the last loop is pipelined.
 
     Args:
         registers: arrays that are in registers. begun: those with an element that is begun anew in some rounds.
+        first: elements that are stored just before the loops.
     """
     found, variables = [], {loop.variable for loop in loops}
     for array in effects.carried:
@@ -75,17 +84,21 @@ def carried(
             lost = frozenset(_indices(stores)) - frozenset(kept)
             loaded = _indices(loads[load] for _, load in np.argwhere(rounds))
             in_memory = array not in registers and nearest == 1 and _is_single(stores, loads, variables)
-            chosen = array in begun or in_memory
-            found.append(Carried(array, nearest, array in registers, loaded, lost, chosen))
+            sunk = in_memory and (array, _index(stores[0])) in first
+            chosen = array in begun or (in_memory and not sunk)
+            found.append(Carried(array, nearest, array in registers, loaded, lost, chosen, sunk))
     return found
 
 
 def _is_single(stores: Sequence[Use], loads: Sequence[Use], variables: Set[int]) -> bool:
-    """Return whether a round updates one element of an array, which moves with the loops, and stores no other."""
+    """Return whether a round updates one element of an array, and stores no other.
+
+    One that moves with no loop is kept in a register, unless loads may find it.
+    """
     if len(stores) > 1 or stores[0][1]:
         return False
-    index = _index(stores[0])
-    return any(f and f.variables & variables for f in index) and index in _indices(loads)
+    index, loaded = _index(stores[0]), _indices(loads)
+    return index in loaded and (len(loaded) > 1 or any(f and f.variables & variables for f in index))
 
 
 def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
@@ -93,7 +106,10 @@ def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
 
 
 def chain_interval(
-    found: Sequence[Carried], device: FpgaDevice, walk: Callable[[Mapping[Element, Time]], Walk]
+    found: Sequence[Carried],
+    device: FpgaDevice,
+    registers: Memories,
+    walk: Callable[[Mapping[Element, Time]], Walk],
 ) -> tuple[int, str]:
     """Return the interval that operations between carried values and their successors allow, and the value that limits
     it.
@@ -101,73 +117,53 @@ def chain_interval(
     known = {one.array: one for one in found}
     lengths: dict[tuple[str, str], int] = {}
     for one in found:
-        done = walk({(one.array, index): (_FAR, LIGHT_NS * one.chosen) for index in one.loads})
+        start = registers.access_ns[one.array] if one.sunk else _CHOICE_NS * one.chosen
+        done = walk({(one.array, index): (_FAR, start) for index in one.loads})
         for key, (cycle, ns) in done.stored.items():
             other = known.get(key[0])
             if other is None or cycle < _FAR or key[1] in other.lost:
                 continue
             # The output of an operator's last register is forwarded in that cycle; other logic ends in a register.
-            length = cycle - _FAR + (ns > 0 and key not in done.clocked)
+            length = cycle - _FAR + (ns > 0 and (one.chosen or key not in done.clocked))
             if not other.in_register:  # written to memory and read again, by the next round or the one after it
-                late = ns + done.registers.access_ns(key[0], device) > device.clock.usable_ns
-                through = cycle - _FAR + late + 2
+                late = ns + registers.access_ns[key[0]] > device.clock.usable_ns
+                through = cycle - _FAR + late + 2 + one.sunk
                 length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
             lengths[way] = max(lengths.get(way, 0), length)
-    worst, name = 1, ""
-    for one in found:
-        interval = math.ceil(lengths.get((one.array, one.array), 1) / one.distance)
-        if interval > worst:
-            worst, name = interval, one.array
-    across = _around(lengths, {one.array: one.distance for one in found}, worst)
-    return across or (worst, name)
+    return least_interval(lengths, {one.array: one.distance for one in found})
 
 
-def _around(lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], least: int) -> tuple[int, str] | None:
-    """The interval that cycles over several arrays need, and one of these arrays; None where `least` is enough.
+def least_interval(lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int]) -> tuple[int, str]:
+    """Return the interval that cycles over one or several arrays need, and an array of one that allows no less.
 
     Args:
         lengths: from a value of the first array to the value of the second that it makes. rounds: until that is used.
     """
-    across = {way for way in lengths if way[0] != way[1]}
-    arrays: Set[str] = set(rounds)
-    while arrays != (kept := {a for a, _ in across} & {b for _, b in across}):
-        arrays, across = kept, {(a, b) for a, b in across if a in kept and b in kept}
-    enough = range(sum(lengths.values()) + 1)  # no cycle is longer than the sum of all ways
-    interval = bisect_left(enough, True, least, key=lambda at: _too_long(lengths, rounds, arrays, at) is None)
-    late = _too_long(lengths, rounds, arrays, interval - 1) if interval > least else None
-    return (interval, late) if late else None
+    linked = {way for way in lengths if way[0] != way[1]}
+    looped = set(rounds)
+    while looped != (kept := {a for a, _ in linked} & {b for _, b in linked}):
+        looped, linked = kept, {(a, b) for a, b in linked if a in kept and b in kept}
+    behind = {way: n for way, n in lengths.items() if way[0] == way[1] or way in linked}
+    enough = range(1, sum(behind.values()) + 2)  # no cycle is longer than the sum of all ways
+    interval = enough[bisect_left(enough, True, key=lambda at: not _late(behind, rounds, looped, at))]
+    return interval, next(iter(_late(behind, rounds, looped, interval - 1)), "") if interval > 1 else ""
 
 
-def _too_long(
-    lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], arrays: Set[str], interval: int
-) -> str | None:
-    """An array on a cycle that takes longer than its rounds begin after each other."""
-    behind = {(a, b): lengths[a, b] - interval * rounds[b] for a, b in product(arrays, arrays) if (a, b) in lengths}
-    for middle, first, last in product(arrays, repeat=3):
+def _late(
+    lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], looped: Set[str], interval: int
+) -> list[str]:
+    """Return the arrays on cycles that take longer than their rounds begin after each other.
+
+    Args:
+        looped: arrays on cycles of several.
+    """
+    behind = {(a, b): length - interval * rounds[b] for (a, b), length in lengths.items()}
+    for middle, first, last in product(sorted(looped), repeat=3):
         if (first, middle) in behind and (middle, last) in behind:
             way = behind[first, middle] + behind[middle, last]
             behind[first, last] = max(behind.get((first, last), way), way)
-    return next((array for array in sorted(arrays) if behind.get((array, array), 0) > 0), None)
-
-
-def memory_interval(
-    found: Iterable[Carried], ports: Mapping[str, int], walk: Callable[[Mapping[Element, Time]], Walk]
-) -> tuple[int, str]:
-    """Return the interval at which rounds do not overlap on a memory with carried values, and the memory's name.
-
-    Args:
-        ports: cycles that the accesses of a round to each array take.
-    """
-    worst, name = 1, ""
-    for one in found:
-        if one.in_register or ports.get(one.array, 1) <= 1:
-            continue
-        last = max((time[0] + 1 for key, time in walk({}).stored.items() if key[0] == one.array), default=0)
-        interval = math.ceil((ports[one.array] + last) / one.distance)
-        if interval > worst:
-            worst, name = interval, one.array
-    return worst, name
+    return [array for array in rounds if behind.get((array, array), 0) > 0]
 
 
 def _distances(stores: Sequence[Use], loads: Sequence[Use], loops: tuple[Planned, ...]) -> IntArray:
@@ -254,15 +250,12 @@ def _extreme(form: Linear, loops: Sequence[Planned], unrolled: Mapping[int, rang
     """Return the least or greatest value of a form in a nest, as a form of variables of loops around that."""
     if form.derived:
         return form
-    for variable, span in unrolled.items():
-        if (factor := form.factor(variable)) and span:
-            form = form.put_in(variable, Linear((), max(span) if (factor > 0) is most else min(span)))
+    ends = [(v, (Linear((), min(span)), Linear((), max(span)))) for v, span in unrolled.items() if span]
     for loop in reversed(loops):
-        if factor := form.factor(loop.variable):
-            end = loop.first + (loop.trips - 1) * loop.step + 1
-            lower, upper = loop.bounds or (Linear((), loop.first), Linear((), end))
-            form = form.put_in(loop.variable, upper + Linear((), -1) if (factor > 0) is most else lower)
-    return form
+        end = loop.first + (loop.trips - 1) * loop.step + 1
+        lower, upper = loop.bounds or (Linear((), loop.first), Linear((), end))
+        ends.append((loop.variable, (lower, upper + Linear((), -1))))
+    return form.extreme(ends, most=most)
 
 
 def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]]]:
@@ -281,10 +274,15 @@ def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]
 
 @dataclass(frozen=True)
 class Flat:
-    """Perfectly nested loops as one, outermost first; the last one is pipelined. Its results are cached."""
+    """Perfectly nested loops as one, outermost first; the last one is pipelined. Its results are cached.
+
+    Attributes:
+        first: elements that are stored just before the loops.
+    """
 
     loops: tuple[Planned, ...]
     round: Round
+    first: Set[Element] = frozenset()
     _built: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
     _timed: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
 
@@ -302,6 +300,7 @@ class Pipelined(Frozen):
         span: cycles over which these copies are spread, so that they share operators.
         registers: flip-flops that hold values between stages; muxes: LUTs that choose operands of shared operators.
         early: cycles of loads that are done before the loop, since they are the same in all rounds.
+        reused: arrays in memory with a register of the last store, and its address, that a load may take the value of.
     """
 
     flat: Flat
@@ -314,6 +313,7 @@ class Pipelined(Frozen):
     registers: int
     muxes: int
     early: int = 0
+    reused: frozenset[str] = frozenset()
 
     @property
     def cycles(self) -> int:
@@ -337,6 +337,7 @@ def flatten(
     storages: Mapping[str, Storage],
     rounds: KnownRounds,
     variables: Mapping[int, int] = MappingProxyType({}),
+    before: Iterable[object] = (),
 ) -> Flat | None:
     """The nest as one loop; None when the tool does not flatten it.
 
@@ -347,14 +348,15 @@ def flatten(
 
     Args:
         variables: values of loops around the nest, where bounds depend on them.
+        before: what is done just before it.
     """
-    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables))
+    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables, before))
     if flat is None or len(flat.loops) == 1:
         return flat
     return flat if flat.round.promoted(storages) <= flat.round.begun else None
 
 
-def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int]) -> Flat | None:
+def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int], run: Iterable[object]) -> Flat | None:
     loops, before, after = [loop], [], []
     while loops[-1].mode != "pipeline":
         body = loops[-1].body
@@ -373,9 +375,10 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int])
         loops.append(inner[0].at(variables))
     if any(_is_loop_like(item) for item in loops[-1].body):
         return None
-    return Flat(
-        tuple(loops), rounds.of(tuple(one.variable for one in loops), tuple(before), loops[-1].body, tuple(after))
-    )
+    outside = (op.access for op in ops_of(run))
+    first = frozenset((access.array, access.index) for access in outside if access is not None and access.write)
+    once = rounds.of(tuple(one.variable for one in loops), tuple(before), loops[-1].body, tuple(after))
+    return Flat(tuple(loops), once, first)
 
 
 def _is_loop_like(item: Item) -> bool:
@@ -407,48 +410,57 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
     """Return the loop without its multiplexers; it depends only on the speed of its arrays."""
     once = flat.round
     ports, registers = once.port_cycles(storages), once.memories(storages)
-    # Loads matter if rounds may wait for each other at a memory.
-    waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
-    loads = once.port_cycles(storages, "loads") if waits else {}
-    key = fabric, registers, tuple(ports.values()), tuple(loads.values())
+    key = fabric, registers, tuple(ports.values())
     if key not in flat._timed:
-        flat._timed[key] = _build(flat, registers, ports, loads, fabric)
+        flat._timed[key] = _build(flat, registers, ports, fabric)
     return flat._timed[key]
 
 
 def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage], promoted: Iterable[str]) -> Pipelined:
     once = flat.round
-    early = max(once.port_cycles(storages, "early").values(), default=0)
+    early = max(once.port_cycles(storages, early=True).values(), default=0)
     chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
-    counts = [
-        (storages[array].array.bits, Addresses.of(loads).loads)
-        for array, loads in once.early_addresses.items()
-        if not storages[array].in_registers
-    ]
-    chosen += round(
-        once.device.hls.mux_lut_per_input * sum(count for _, count in counts)
-    )  # they take turns at the ports
-    kept = sum(bits * count for bits, count in counts)
+    memories = {a: loads for a, loads in once.early_addresses.items() if not storages[a].in_registers}
+    loads = {array: Addresses.of(group).loads for array, group in memories.items()}
+    chosen += round(once.device.hls.mux_lut_per_input * sum(loads.values()))  # they take turns at the ports
+    kept = sum(storages[array].array.bits * count for array, count in loads.items())
     kept += sum(storages[array].array.bits for array in promoted)
+    for array in built.reused:
+        bits, rules = storages[array].array.bits, once.device.hls
+        kept += bits + _ADDRESS_BITS
+        chosen += compare_lut(rules, _ADDRESS_BITS) + bits + round(4 * rules.mux_lut_per_input)
     return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 
 
-def _build(
-    flat: Flat, registers: Memories, ports: Mapping[str, int], loads: Mapping[str, int], fabric: bool
-) -> Pipelined:
+def _build(flat: Flat, registers: Memories, ports: Mapping[str, int], fabric: bool) -> Pipelined:
     once = flat.round
     port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
     target = flat.loops[-1].target_ii
     least = max(port_ii, target)
     begun = once.begun if len(flat.loops) > 1 else frozenset[str]()
-    found = carried(flat.loops, once.effects, registers, begun)
+    found = carried(flat.loops, once.effects, registers, begun, flat.first)
     fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
-    again = partial(once.walk, registers, fabric=fabric, body_only=True)
-    drains = once.device.hls.drains_memories
-    span_ii, span_array = memory_interval(found, ports, again) if drains else (1, "")
     walk = once.walk(registers, {}, fabric=fabric)
     stream_ii = _stream_interval(walk.events)
-    ii = max(least, rec_ii, stream_ii, span_ii)
+    # A round that updates a memory over several cycles may have to end before the next one begins.
+    span_ii, span_array = max(
+        (
+            (
+                math.ceil(
+                    (ports[one.array] + max(t + 1 for e, (t, _) in walk.stored.items() if e[0] == one.array))
+                    / one.distance
+                ),
+                one.array,
+            )
+            for one in found
+            if once.device.hls.drains_memories and not one.in_register and ports.get(one.array, 1) > 1
+        ),
+        default=(1, ""),
+    )
+    ii = span = max(least, rec_ii, stream_ii, span_ii)
+    if span_ii == ii > least:  # operators keep up with the loads
+        loads, stores = once.addresses[span_array]
+        span = math.ceil(ports[span_array] * loads / (loads + stores))
     limit = "target"
     for candidate, name in (
         (stream_ii, "stream"),
@@ -458,17 +470,16 @@ def _build(
     ):
         if candidate == ii and candidate > target:
             limit = name
-    span = ii
-    if span_ii == ii > least:  # operators keep up with the loads
-        span = max(loads.values(), default=ii)
     units = walk.units()
     depth = max(
         walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)),
         port_ii + 2 if port_ii > 1 else 1 + bool(walk.busy),
     )  # addresses take a cycle
-    depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
-    held = once.walk(registers, {}, fabric=fabric, ports=ports).held_bits(ii)
-    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
+    spaced = once.walk(registers, {}, fabric=fabric, ports=ports)
+    depth = max(depth, rec_ii, span_ii, (spaced.finish + 1) * spaced.whole)
+    held = spaced.held_bits(ii)
+    reused = frozenset(one.array for one in found if one.chosen and one.array not in begun)
+    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0, reused=reused)
 
 
 def _adders(
@@ -486,7 +497,11 @@ def _adders(
         ways.append((carried(flat.loops, once.whole, registers), False))
     full, fabric = (
         max(
-            (chain_interval(some, once.device, partial(once.walk, registers, fabric=choice, body_only=inner)))
+            (
+                chain_interval(
+                    some, once.device, registers, partial(once.walk, registers, fabric=choice, body_only=inner)
+                )
+            )
             for some, inner in ways
         )
         for choice in (False, True)

@@ -23,11 +23,12 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.observed_control import DataTest
 
 from ..memory import Memories
-from ..operators import FREE, Unit, float_name, multiply_add, unit_of
-from ..plan import Item, Planned
+from ..operators import FREE, LIGHT_NS, Unit, float_name, multiply_add, unit_of
+from ..plan import WIDTHS, Item, Planned
+from .control import adders_of, bits_for
 from .effects import ArrayUse, Element, Shape, apart, shape_of
 from .events import Guard, StreamEvent
-from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
+from .sums import Sum, Time, kind_of, multiply_adds, replaced_by_sums, used_once
 
 START: Time = (0, 0.0)
 
@@ -64,6 +65,7 @@ class Walk:
         whole: whether all copies of unrolled loops are walked, not only three.
         load_cycles: by array the cycles until its ports deliver the next load.
         early: ids of loads that are done before the loop.
+        variables: of the loops whose round this is, outermost first.
         held: what operations hand on. origins: by value, which of these it is; the same element is loaded once.
         fused: by value, operators of products that are part of an addition. macs, products: those that its DSP makes
             with registers, and those that it may make instead.
@@ -83,6 +85,7 @@ class Walk:
     whole: bool = False
     load_cycles: Mapping[str, float] = field(default_factory=dict)
     early: Set[int] = frozenset()
+    variables: tuple[int, ...] = ()
     held: dict[Hashable, _Held] = field(default_factory=dict)
     origins: dict[int, Hashable] = field(default_factory=dict)
     stored: dict[Element, Time] = field(default_factory=dict)
@@ -110,6 +113,7 @@ class Walk:
     stores: Counter[str] = field(default_factory=Counter)
     loads: Counter[str] = field(default_factory=Counter)
     _alike_copies: int = 1
+    _times: dict[Element, Time] = field(default_factory=dict)
     _once: frozenset[int] = frozenset()
     _replaced: frozenset[int] = frozenset()
 
@@ -145,7 +149,7 @@ class Walk:
         elif op.name == "store":
             self._store(op)
         elif op.name in FREE:
-            self._set(op, self._ready(op.inputs), self._part(op.inputs[0]) if passes_on(op) else None)
+            self._set(op, self._ready(op.inputs), self._part(op.inputs[0]) if op.name in WIDTHS else None)
             if any(v in self.pipelined for v in op.inputs):
                 self.pipelined.update(op.outputs)
             if len(op.inputs) == 1 and op.inputs[0] in self.origins:
@@ -228,6 +232,11 @@ class Walk:
             total += held.bits * held.copies * max(0, (min(1, rounds) if held.waits else rounds) - held.kept)
         return total
 
+    def live_bits(self) -> int:
+        """Return the flip-flops of values where nothing repeats, with those that variables take."""
+        origins = [origin for (array, _), (origin, _) in self.left.items() if array in self.registers]
+        return self.held_bits(self.finish + 1) + sum(self.held[one].bits for one in origins if one is not None)
+
     def _part(self, value: int) -> Sum | None:
         """Return the sum behind a value if it has one user, which can then add the leaves itself."""
         return self.sums.get(value) if value in self._once else None
@@ -278,7 +287,9 @@ class Walk:
         handed = self.handed.pop(element, None)
         total = handed if handed and op.outputs[0] in self._replaced else None
         before = self.carried.get((op.access.array, op.access.index))
-        time = self.stored[element] if known else self._unstored(element, before)
+        asked = max(self._ready(op.inputs), self._addressed(element))
+        time = self.stored[element] if known else self._unstored(element, before, asked)
+        self._take(op.inputs, asked[0])
         origin = self.left.get(element, (None, 0))[0] if known else None
         if not (known or before or element[0] in self.registers or id(op) in self.early):
             origin = op.outputs[0] if None in element[1] else -1, element, self.stores[element[0]]
@@ -288,6 +299,15 @@ class Walk:
                 self.held[origin] = _Held(op.bits, cycle, self._alike_copies, True, 0)
             time = max(time[0], self.held[origin].ready), time[1]
             self.busy[element[0]] = max(self.busy.get(element[0], 0), time[0])
+            if time[0] - 1 > asked[0] and asked > START and None not in element[1]:
+                self.held[origin, "address"] = _Held(
+                    bits_for(math.prod(filter(None, self.registers.shapes[element[0]]))),
+                    0,
+                    self._alike_copies,
+                    True,
+                    0,
+                    1,
+                )
         self._set(op, time, total if total and total.time == time else None)
         if origin is not None:
             self.origins[op.outputs[0]] = origin
@@ -297,18 +317,38 @@ class Walk:
         values = dict(self.copies)
         return access.array, tuple(form and form.at(values) for form in access.index)
 
-    def _unstored(self, element: Element, before: Time | None) -> Time:
+    def _unstored(self, element: Element, before: Time | None, asked: Time = START) -> Time:
         """Return when an element is available that this round may have stored, but has not for sure.
 
-        The value that an earlier round has left is available at `before`.
+        The value that an earlier round has left is available at `before`, and the address at `asked`.
         """
         maybe, free = [self.stored[other] for other in self._perhaps(element)], self.free.get(element[0], 0)
         if element[0] in self.registers:
-            return max([before or (free, 0.0), *maybe])
+            return max([before or (free, 0.0), asked, *maybe])
         if before and not maybe:
             return before
-        start = max((time[0] + 1 for time in maybe), default=free)
-        return max(before or START, (start + 1, self.registers.access_ns(element[0], self.device)))
+        access = self.registers.access_ns[element[0]]
+        asked_in = asked[0] + (asked[1] + access > self.device.clock.usable_ns)
+        start = max(asked_in, max((time[0] + 1 for time in maybe), default=free))
+        return max(before or START, (start + 1, access))
+
+    def _addressed(self, element: Element) -> Time:
+        """Return when an address in a memory is there, which the counters of the loops decide.
+
+        In flattened loops a counter is chosen after a comparison, one after the other.
+        """
+        if element not in self._times:
+            shape = self.registers.shapes.get(element[0], ())
+            known = [(form, n, form.constant) for form, n in zip(element[1], shape, strict=False) if n and form]
+            steps, rules, time = 0, self.device.integer, START
+            if None not in element[1] and any(form.variables & set(self.variables) for form, *_ in known):
+                chosen, adders = len(self.variables) - 1, adders_of(*zip(*known, strict=True))
+                steps = chosen + math.ceil(math.log2(adders + 1))
+            for step in range(steps):
+                delay = rules.add_ns + rules.add_ns_per_bit * bits_for(math.prod(n for _, n, _ in known))
+                time = self.after(time, Unit("", 0, delay + LIGHT_NS * (step < chosen), Resources()))
+            self._times[element] = time
+        return self._times[element]
 
     def _perhaps(self, element: Element) -> list[Element]:
         """The elements stored in this round that may be this one."""
@@ -330,7 +370,7 @@ class Walk:
         assert op.access is not None
         time = self._ready(op.inputs)
         key = self._element(op.access)
-        clocked = all(v in self.pipelined for v in op.inputs)
+        clocked = op.inputs[0] in self.pipelined
         for other in self._perhaps(key):  # the earlier store or this one, whichever is later
             self.stored[other] = max(self.stored[other], time)
             if not clocked:
@@ -345,9 +385,11 @@ class Walk:
 
     def _finish_store(self, element: Element, time: Time) -> int:
         """Return the cycle in which an element is written."""
-        cycle = time[0] + (time[1] + self.registers.access_ns(element[0], self.device) > self.device.clock.usable_ns)
+        cycle = time[0] + (time[1] + self.registers.access_ns[element[0]] > self.device.clock.usable_ns)
         if element[0] not in self.registers:
-            cycle = max(cycle, self.free.get(element[0], 0))
+            ready, ns = self._addressed(element)
+            ready += ns + self.registers.access_ns[element[0]] > self.device.clock.usable_ns
+            cycle = max(cycle, ready, self.free.get(element[0], 0))
             self.busy[element[0]] = max(self.busy.get(element[0], 0), cycle + 1)
             self.finish = max(self.finish, cycle)
         return cycle
@@ -503,11 +545,7 @@ class Walk:
                 tests = event.tests
                 if asks:
                     tests = tuple((t.at(*value) if isinstance(t, DataTest) else t, side) for t, side in tests)
-                self.events.append(
-                    StreamEvent(
-                        stage, event.kind, event.stream, event.op, tests, copies, event.level, event.after, event.path
-                    )
-                )
+                self.events.append(replace(event, stage=stage, tests=tests, copies=copies))
                 self.finish = max(self.finish, stage)
                 self.last[event.stream] = max(self.last.get(event.stream, 0), stage)
 

@@ -90,11 +90,6 @@ def kind_of(op: Op) -> str | None:
     return _KINDS.get(op.name)
 
 
-def passes_on(op: Op) -> bool:
-    """Return whether an operation only changes the width of a sum."""
-    return op.name in WIDTHS
-
-
 def multiply_adds(items: Iterable[Item], device: FpgaDevice) -> dict[int, Op]:
     """Products of a block that are fused with the one addition that uses them, by value number; of two the wider."""
     ops = [item for item in items if isinstance(item, Op)]
@@ -153,7 +148,7 @@ def replaced_by_sums(items: Iterable[Item], once: Set[int]) -> frozenset[int]:
         elif op.name == "store" and element:
             parts = sources.get(op.inputs[0], {}) if op.inputs[0] in once and loads.pop(element, 0) == 1 else {}
             found.update(value for value, loaded in parts.items() if loaded == element)
-        elif kind_of(op) or passes_on(op):
+        elif kind_of(op) or op.name in WIDTHS:
             summed = [sources.get(value, {}) for value in op.inputs if value in once]
             sources[op.outputs[0]] = {value: loaded for part in summed for value, loaded in part.items()}
     return frozenset(found)

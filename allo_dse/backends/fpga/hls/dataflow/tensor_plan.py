@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import STREAM, CompiledProgram, Directive, Kernel, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, Tensor
 
-from ...footprint import Box, Part, lowered, overlap, parts_of
+from ...footprint import Box, Part, overlap, parts_of
 from ..cpp.expressions import element_of_dtype
 from ..task.tokens import TAKE
 
@@ -173,6 +174,9 @@ def class_plans(
     return [_with_access(plan, access, lanes) for plan in found]
 
 
+_PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
+
+
 def _lowered(
     kernel: Kernel,
     task_class: TaskClass,
@@ -182,8 +186,9 @@ def _lowered(
 ) -> ClassPlan:
     module = ir.Module.parse(task_class.body.mlir)
     _take_from(fifos, module)
-    function = lowered(module)
-    planned = (PortPlan(part.port, part.footprint, part.origin) for part in parts_of(task_class, function, members))
+    run_passes(module, _PASSES)
+    function = next(op for op in module.body.operations if op.operation.name == "func.func").operation
+    planned = (PortPlan(part.port, part.footprint, part.origin) for part in parts_of(task_class, members))
     return ClassPlan(kernel, task_class, symbols[task_class.body.symbol], module, function, members, tuple(planned))
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.records import Frozen
+from allo_dse.compiler.ir.nest import View
 
-from ...footprint import subview_parts
 from ...linear import Atom, IndexSum, atomic
 from ..cpp.expressions import INDEX, Element, Names, Node, const, element_of, leaf, render, too_long
 from ..cpp.operations import scalar
@@ -54,40 +54,8 @@ class Array(Frozen, eq=False):
         return self.name + "".join(f"[{index.text(name)}]" for index in own)
 
 
-class View(Frozen, eq=False):
-    """Part of an array: per dimension of the array its begin, its step, and its dimension in the view."""
-
-    array: Array
-    starts: tuple[IndexSum, ...]
-    steps: tuple[int, ...]
-    dims: tuple[int | None, ...]
-
-    def at(self, indices: Sequence[IndexSum], name: Name) -> str:
-        return self.array.at(self.indices(indices), name)
-
-    def indices(self, own: Sequence[IndexSum]) -> list[IndexSum]:
-        """Indices into the array."""
-        return [
-            start if dim is None else start + own[dim] * step
-            for start, step, dim in zip(self.starts, self.steps, self.dims, strict=True)
-        ]
-
-
 def whole(array: Array) -> View:
-    rank = len(array.extents)
-    return View(array, (IndexSum(),) * rank, (1,) * rank, tuple(range(rank)))
-
-
-def subview(source: View, op: ir.Operation, form: Callable[[ir.Value], IndexSum]) -> View:
-    """The view that a `memref.subview` of a view is."""
-    parts = subview_parts(op, form)
-    begin, step, dim = [], [], []
-    for start, stride, own in zip(source.starts, source.steps, source.dims, strict=True):
-        first, pace, place = (IndexSum(), 1, None) if own is None else parts[own]
-        begin.append(start + first * stride)
-        step.append(stride * pace)
-        dim.append(place)
-    return View(source.array, tuple(begin), tuple(step), tuple(dim))
+    return View.whole(array, len(array.extents), IndexSum())
 
 
 INDENT = "  "
@@ -166,8 +134,12 @@ class Body:
         """The text of an atom of a linear form: an MLIR value, or a name already."""
         return value if isinstance(value, str) else self.atoms[value]
 
-    def index(self, value: ir.Value) -> IndexSum:
-        return self.forms[value]
+    def index(self, value: ir.Value | int) -> IndexSum:
+        return IndexSum(value) if isinstance(value, int) else self.forms[value]
+
+    def place(self, view: View, indices: Sequence[IndexSum]) -> str:
+        """Return an element of a view."""
+        return str(view.array.at(view.at(indices), self.atom_text))
 
     def index_text(self, value: ir.Value) -> str:
         return self.forms[value].text(self.atom_text)

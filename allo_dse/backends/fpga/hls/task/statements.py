@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir.bindings import ir, nested_ops
+from allo_dse.compiler.ir.nest import View
 
 from ...linear import atomic, linear_forms
 from ..cpp.expressions import BOOL, Node, bit_range, element_of, leaf, render
 from ..cpp.operations import choice, constant
-from .body import Array, Body, View, subview, whole
+from .body import Array, Body, whole
 from .tokens import TAKE, TOKEN_HANDLERS
 
 
@@ -40,7 +41,7 @@ def stored_in(op: ir.Operation, views: Mapping[ir.Value, View]) -> frozenset[Arr
 
 def _load(body: Body, op: ir.Operation) -> None:
     view = body.views[op.operands[0]]
-    text = view.at([body.index(i) for i in list(op.operands)[1:]], body.atom_text)
+    text = body.place(view, [body.index(i) for i in list(op.operands)[1:]])
     node = leaf(text, view.array.element, frozenset([view.array]))
     if op.name == TAKE and not list(op.results[0].uses):  # the token leaves the FIFO even if it is unused
         body.line(f"volatile {node.type} {body.names.new('drained')} = {text};")
@@ -55,7 +56,7 @@ def _store(body: Body, op: ir.Operation) -> None:
     operands = list(op.operands)
     view, value = body.views[operands[1]], body.node(operands[0])
     body.flush(frozenset([view.array]))
-    place = view.at([body.index(i) for i in operands[2:]], body.atom_text)
+    place = body.place(view, [body.index(i) for i in operands[2:]])
     bits = bit_range(value, place)
     if bits is None:
         if not body.initialise(view.array, render(value)):
@@ -84,7 +85,7 @@ def _alias(body: Body, op: ir.Operation) -> None:
 
 
 def _subview(body: Body, op: ir.Operation) -> None:
-    body.views[op.results[0]] = subview(body.views[op.operands[0]], op, body.index)
+    body.views[op.results[0]] = body.views[op.operands[0]].part(op, body.index)
 
 
 def _constant(body: Body, op: ir.Operation) -> None:

@@ -120,7 +120,7 @@ def _copy_block(body: Body, op: ir.Operation, statement: Callable[[str, str], st
                 body.pragma("unroll")
         if not packed:
             body.pragma("pipeline II=1")
-        place = view.at([IndexSum(0, {counter: 1}) for counter in counters], body.atom_text)
+        place = body.place(view, [IndexSum(0, {counter: 1}) for counter in counters])
         position = IndexSum()
         for counter, extent in zip(counters, shape, strict=True):
             position = position * extent + IndexSum(0, {counter: 1})

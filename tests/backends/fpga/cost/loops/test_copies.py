@@ -137,7 +137,7 @@ def executed(items: Iterable[Item]) -> dict[str, int]:
 @given(rounds())
 def test_no_round_uses_what_another_left_sooner_than_is_found(items: tuple[Item, ...]) -> None:
     flat = Planned(ROUND, "i", 8, 0, 1, "pipeline", 1, items)
-    found = carried((flat,), KnownRounds(U280).of((ROUND,), (), items, ()).effects, Memories(frozenset(), frozenset()))
+    found = carried((flat,), KnownRounds(U280).of((ROUND,), (), items, ()).effects, Memories(frozenset(), ()))
     distances = {one.array: one.distance for one in found}
     assert all(distances.get(array, 9) <= rounds_ago for array, rounds_ago in executed(items).items())
 
