@@ -3,7 +3,7 @@
 A kind is a `Backend`: it maps folded graphs onto its devices, checks and times them, and writes what its tools build
 from. `register_backend` and entry points add kinds.
 
-Imports: common, compiler, device, drawing, eval, lang, mapper, simulator, space.
+Imports: allo_dse, common, compiler, device, drawing, eval, lang, mapper, simulator, space.
 Imported by: cli, networks, tune.
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import MOST_KEPT, Frozen, once
-from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort, ends_of
+from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import External
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.kernel_graph import StreamEdges
-from allo_dse.mapper.graph.program_graph import TensorPieces
+from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.space.design import Design
 
@@ -33,6 +33,7 @@ from .mapping import FpgaMapping
 from .network import fpga_network
 from .shared_costs import AlikeTasks, Scheduled, SharedCosts, TensorUse
 
+_HANDOVER = 1  # cycles from a put to the get of its token, at least (T4 of docs/timing.md)
 _MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
 _MOST_WORDS = 1 << 22  # size of the caches, in tasks times arrays of streams
 
@@ -45,14 +46,12 @@ class ProgramTimes:
     Each part is computed once for all designs that agree in its inputs.
     """
 
-    def __init__(self, shared: SharedCosts) -> None:
-        self._shared = shared
-        program = shared.graph.program
+    def __init__(self, graph: ProgramGraph, device: FpgaDevice) -> None:
+        self._shared, program = graph.once(SharedCosts, device), graph.program
         self._most = max(1, min(MOST_KEPT, _MOST_WORDS // (program.task_count * (1 + len(program.streams)))))
         self._copies: dict[Hashable, Copies] = {}
         self._own: dict[Hashable, OwnTimes] = {}
         self._paths: dict[tuple[Copies, OwnTimes], Paths] = {}
-        self._copies_of: dict[Scheduled, Copies] = {}
         self._paths_of: dict[Scheduled, Paths] = {}
 
     def copies(self, scheduled: Scheduled) -> Copies:
@@ -63,9 +62,7 @@ class ProgramTimes:
             uses = {use.tensor.name: use for use in scheduled.tensors if use.uses_port}
             return Copies(uses, shared.pieces, shared.device.external)
 
-        return once(
-            self._copies_of, scheduled, lambda: once(self._copies, scheduled.copies_key, made, self._most), self._most
-        )
+        return once(self._copies, scheduled.copies_key, made, self._most)
 
     def paths(self, scheduled: Scheduled) -> Paths:
         """Return the earliest begin of each task, and its time from then.
@@ -78,9 +75,11 @@ class ProgramTimes:
     def _made_paths(self, scheduled: Scheduled) -> Paths:
         alike, copies = self._shared.alike(0), self.copies(scheduled)
         costs = [scheduled.cost(cls, pid, 0) for cls, pid, *_ in alike]
-        streamed = copies if scheduled.streamed else None  # which tasks copy themselves
+        streamed = (
+            copies if scheduled.streamed or scheduled.edged.streams else None
+        )  # which tasks move elements or tiles
         key = streamed, tuple((cost.parts, cost.operations) for cost in costs)
-        own = once(self._own, key, lambda: OwnTimes.of(scheduled.program, alike, costs, copies), self._most)
+        own = once(self._own, key, lambda: OwnTimes.of(scheduled, alike, costs, copies), self._most)
         return once(
             self._paths, (copies, own), lambda: Paths.of(self._shared.graph.edges, alike, copies, own), self._most
         )
@@ -96,10 +95,6 @@ class Copies(Frozen, eq=False, dict=True):
     uses: Mapping[str, TensorUse]
     pieces: TensorPieces
     external: External
-
-    def at(self, place: str) -> frozenset[str]:
-        """Return the tensors of a place: of "auto" a node has the tiles of all its tasks, of "dram" those at work."""
-        return frozenset(name for name, use in self.uses.items() if use.place == place)
 
     @cached_property
     def cycles_of_tiles(self) -> dict[str, IntArray]:
@@ -146,35 +141,50 @@ class OwnTimes(Frozen, eq=False):
         first_put, last_get: by array of streams and task, the time until it has put a token into one of its streams,
             and until it has taken one from each; not finite if it never does.
         operations: arithmetic operations of all tasks.
+        begins, ends: of each task, the wait for the first elements that it reads from DRAM one by one, and the time
+            from its end until those that it writes are there.
     """
 
     whole: Times
     first_put: NDArray[np.float64]
     last_get: NDArray[np.float64]
     operations: int
+    begins: Times
+    ends: Times
 
     @classmethod
     def of(
-        cls, program: CompiledProgram, alike: Sequence[AlikeTasks], costs: Sequence[TaskCost], copies: Copies
+        cls, scheduled: Scheduled, alike: Sequence[AlikeTasks], costs: Sequence[TaskCost], copies: Copies
     ) -> OwnTimes:
+        program = scheduled.program
         streams, count, operations = program.streams, program.task_count, 0
         number = {stream.name: n for n, stream in enumerate(streams)}
-        whole = np.zeros(count, np.int64)
+        edges = {stream.name: copies.uses.get(name) for name, stream in scheduled.edged.streams.items()}
+        whole, begins, ends = np.zeros((3, count), np.int64)
+        latency_cycles = copies.external.latency_cycles
         puts, gets = np.full((2, len(streams), count), np.nan)
         for (own, _, tasks, _), cost in zip(alike, costs, strict=True):
             before, after = (
                 max((copies.passing(port) for port in own.tensor_ports if getattr(port, does)), default=0)
                 for does in ("reads", "writes")
             )
-            whole[tasks], at = before + cost.cycles + after, first_times(cost.parts)
+            whole[tasks], at = before + cost.cycles + after, use_times(cost.parts)
+            left = use_times(cost.parts, last=True)
             operations += cost.operations * len(tasks)
-            for port, binding in enumerate(own.body.streams):
+            for port, binding in enumerate(scheduled.edged_class(own).body.streams):
                 assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
-                array = number[binding.stream.name]
-                for times, kind, sooner in ((puts, "put", np.fmin), (gets, "get", np.fmax)):
-                    if (kind, port) in at:
-                        times[array, tasks] = sooner(times[array, tasks], before + at[kind, port])
-        return cls(whole, puts, gets, operations)
+                if (name := binding.stream.name) in number:
+                    for times, kind, sooner in ((puts, "put", np.fmin), (gets, "get", np.fmax)):
+                        if (kind, port) in at:
+                            times[number[name], tasks] = sooner(times[number[name], tasks], before + at[kind, port])
+                elif use := edges[name]:
+                    if ("get", port) in at:
+                        wait = latency_cycles + _HANDOVER - before - at["get", port]
+                        begins[tasks] = np.maximum(begins[tasks], wait)
+                    if ("put", port) in left:
+                        wait = _HANDOVER + 1 + use.tail_cycles(latency_cycles) - left["put", port] - after
+                        ends[tasks] = np.maximum(ends[tasks], wait)
+        return cls(whole, puts, gets, operations, begins, ends)
 
 
 class Paths(Frozen, eq=False):
@@ -196,8 +206,8 @@ class Paths(Frozen, eq=False):
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
-        kept, passing = (_with_tiles(alike, copies, copies.at(p), len(own.whole)) for p in ("auto", "dram"))
-        begins, ends = (np.maximum(*both) for both in zip(kept, passing, strict=True))
+        kept, passing = (_with_tiles(alike, copies, place, len(own.whole)) for place in ("auto", "dram"))
+        begins, ends = (np.maximum.reduce(every) for every in zip(kept, passing, (own.begins, own.ends), strict=True))
         return cls(own, _with_streams(edges, own, begins), ends, *kept)
 
     def cycles(self, vmg: VMG) -> int:
@@ -217,11 +227,13 @@ class Paths(Frozen, eq=False):
         return longest
 
 
-def _with_tiles(
-    alike: Sequence[AlikeTasks], copies: Copies, tensors: Collection[str], count: int
-) -> tuple[Times, Times]:
-    """Return the time at which each task has its tiles of some tensors, and the time to copy its results."""
+def _with_tiles(alike: Sequence[AlikeTasks], copies: Copies, place: str, count: int) -> tuple[Times, Times]:
+    """Return the time at which each task has its tiles of tensors in a place, and the time to copy its results.
+
+    Of "auto" a node has the tiles of all its tasks, of "dram" those at work.
+    """
     begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    tensors = {name for name, use in copies.uses.items() if use.place == place}
     for cls, _, tasks, pids in alike:
         ports = [port for port in cls.tensor_ports if port.tensor.name in tensors]
         # A task sends its results to its node's FIFOs at the same time: one that is sent sooner is stored meanwhile.
@@ -229,9 +241,9 @@ def _with_tiles(
         for port in ports:
             piece = ends_of(port, pids, copies.pieces.grids[port.tensor.name])[1]
             if port.reads:
-                begins[tasks] = np.maximum(begins[tasks], copies.arrivals[port.tensor.name][piece])
+                begins[tasks] = np.maximum(begins[tasks], copies.arrivals[port.tensor.name][piece] + _HANDOVER)
             if port.writes:
-                last = copies.cycles_of_tiles[port.tensor.name][piece] + copies.external.latency_cycles
+                last = copies.cycles_of_tiles[port.tensor.name][piece] + copies.external.latency_cycles + _HANDOVER
                 sooner = longest - own if (own := copies.passing(port)) else 0
                 ends[tasks] = np.maximum(ends[tasks], last - sooner)
     return begins, ends
@@ -241,7 +253,7 @@ def _with_streams(edges: StreamEdges, own: OwnTimes, begins: Times) -> Times:
     """Return the begin of tasks that wait for the first token of each stream and for nothing else."""
     if not len(edges):
         return begins
-    lead = own.first_put[edges.array, edges.source] - own.last_get[edges.array, edges.target]
+    lead = own.first_put[edges.array, edges.source] - own.last_get[edges.array, edges.target] + _HANDOVER
     known = np.isfinite(lead)
     source, target, lead = edges.source[known], edges.target[known], lead[known].astype(np.int64)
     # Longest paths (Bellman 1958): a consumer begins no earlier than the tokens that it gets allow. Times only grow
@@ -255,16 +267,20 @@ def _with_streams(edges: StreamEdges, own: OwnTimes, begins: Times) -> Times:
     return begins
 
 
-def first_times(parts: Iterable[Part]) -> Mapping[tuple[str, int], int]:
-    """Return the first use of each stream by parts that never wait, by direction and stream argument."""
+def use_times(parts: Sequence[Part], *, last: bool = False) -> Mapping[tuple[str, int], int]:
+    """Return the first use of each stream by parts that never wait, by direction and stream argument.
+
+    Args:
+        last: of the last use instead, the time from there to the end.
+    """
     found: dict[tuple[str, int], int] = {}
     clock = 0
-    for part in parts:
+    for part in reversed(parts) if last else parts:
         if isinstance(part, Pipe) and part.rounds:
-            for stage, kind, port in sorted(part.ops):
-                found.setdefault((kind, port), clock + stage)
+            for stage, kind, port in sorted(part.ops, reverse=last):
+                found.setdefault((kind, port), clock + (part.depth - stage if last else stage))
         elif isinstance(part, Again) and part.count:
-            for use, at in first_times(part.parts).items():
+            for use, at in use_times(part.parts, last=last).items():
                 found.setdefault(use, clock + at)
         clock += cycles_of((part,))
     return found
@@ -293,10 +309,8 @@ class Passage(Frozen):
     @property
     def by_element(self) -> IntArray:
         """`cycles` of the tile of each element, row-major: (elements,)."""
-        spread = self.cycles
-        for axis, extent in enumerate(self.tile_shape if self.cycles.ndim else ()):
-            spread = spread.repeat(extent, axis)
-        return np.broadcast_to(spread, self.tensor.shape).ravel()
+        whole_tiles = np.ones(self.tile_shape, np.int64)
+        return np.broadcast_to(np.kron(self.cycles, whole_tiles), self.tensor.shape).ravel()
 
 
 def passages(design: Design, depths: Mapping[str, int]) -> dict[str, Passage]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
-from allo_dse.common.records import Frozen
+from allo_dse.common.records import MOST_KEPT, Frozen
 from allo_dse.compiler.ir.nest import loops_of, read_nest
 from allo_dse.compiler.program.compiled import DATAFLOW, CompiledProgram, Directive, is_region, kernel_of, of_region
 from allo_dse.compiler.schedule.edges import Edged, EdgeTensor, edge_tensors, with_edges
@@ -36,15 +38,19 @@ def has_axis(dtype: DType) -> bool:
     return dtype.bits in (8, 16, 32, 64) and not dtype.is_fixed and (dtype.kind, dtype.bits) != ("float", 16)
 
 
+def _options(about: Sequence[Directive]) -> Mapping[str, Any]:
+    return next((d.options for d in reversed(about) if d.kind == INTERFACE), {})
+
+
 def interface_of(about: Sequence[Directive]) -> str | None:
     """Return the interface that directives about a tensor say."""
-    return next((str(d.options["mode"]) for d in reversed(about) if d.kind == INTERFACE), None)
+    return _options(about).get("mode")
 
 
 def transfers_of(about: Sequence[Directive]) -> Transfers:
     """Return the transactions that directives about a tensor say."""
-    options = next((d.options for d in reversed(about) if d.kind == INTERFACE), {})
-    return Transfers(int(options.get("burst", 16)), int(options.get("outstanding", 16)))
+    said = _options(about)
+    return Transfers(**{name: said[name] for name in ("burst", "outstanding") if name in said})
 
 
 def edged_program(program: CompiledProgram, schedule: Sequence[Directive]) -> Edged:
@@ -53,9 +59,15 @@ def edged_program(program: CompiledProgram, schedule: Sequence[Directive]) -> Ed
     A tensor that its only task accesses once, in order, is a stream if nothing else is said of its place and no round
     of the loop around needs several elements: they would pass one by one.
     """
+    return _edged(program, tuple(d for d in schedule if d.kind in _DECIDING))
+
+
+_DECIDING = ("pipeline", "unroll", "place", INTERFACE, DATAFLOW)
+
+
+@lru_cache(MOST_KEPT)
+def _edged(program: CompiledProgram, schedule: tuple[Directive, ...]) -> Edged:
     edges = edge_tensors(program)
-    if not edges:
-        return with_edges(program, frozenset())
     every = of_region(program, (*program.schedule, *schedule))
     names = (name for name, edge in edges.items() if _streams(program, edge, every, schedule))
     return with_edges(program, frozenset(names))

@@ -54,8 +54,6 @@ class FpgaBounds:
 
     def __init__(self, *, solves: bool) -> None:
         self._solves = solves
-        self._times: dict[SharedCosts, ProgramTimes] = {}
-        self._saved: dict[object, dict[str, float]] = {}
 
     def __call__(self, design: Design, level: int) -> Bounds:
         """Return the bounds of the metrics that a level bounds.
@@ -64,8 +62,8 @@ class FpgaBounds:
             SimulationError: where control depends on data.
         """
         device, nodes = FpgaDevice.of(design.device), design.fold.node_count
-        shared = design.program.vmg.graph.once(SharedCosts, device)
-        times, mapping = self._of(shared), FpgaMapping.of(design) if level else None
+        graph, mapping = design.program.vmg.graph, FpgaMapping.of(design) if level else None
+        times, shared = graph.once(ProgramTimes, device), graph.once(SharedCosts, device)
         scheduled = mapping.scheduled if mapping else shared.scheduled(design.schedule)
         copies = times.copies(scheduled)
         known: dict[str, Interval] = {"pe_count": (nodes, nodes)}
@@ -78,7 +76,7 @@ class FpgaBounds:
         if design.program.runs:  # the evaluator does not report it
             del known["throughput_gops"]
         solved = self._solves and not design.depths
-        known |= _resources(mapping, self._least_saved(mapping) if solved else {})
+        known |= _resources(mapping, _least_saved(mapping) if solved else {})
         shallow = dict.fromkeys(shared.streams, SMALLEST_DEPTH)
         bits = mapping.bits_at(shallow) if solved else mapping.fifo_bits
         return known | {"fifo_bits": (bits, _ANYTHING if solved and mapping.fifos else bits)}
@@ -90,18 +88,8 @@ class FpgaBounds:
         """
         if mapping.vmg.program.runs or mapping.measured or mapping.rates:
             return 0
-        times = self._of(mapping.shared)
+        times = mapping.vmg.graph.once(ProgramTimes, mapping.device)
         return max(times.copies(mapping.scheduled).cycles, times.paths(mapping.scheduled).cycles(mapping.vmg))
-
-    def _of(self, shared: SharedCosts) -> ProgramTimes:
-        return once(self._times, shared, lambda: ProgramTimes(shared))
-
-    def _least_saved(self, mapping: FpgaMapping) -> dict[str, float]:
-        """Return the least difference of FIFOs with solved depths from their declared depths, per resource.
-
-        Empty if no depths are solved.
-        """
-        return once(self._saved, (mapping.shared, mapping.fifos), lambda: _least_saved(mapping))
 
 
 def _times(device: FpgaDevice, cycles: int, operations: int | None = None) -> dict[str, Interval]:
@@ -111,6 +99,10 @@ def _times(device: FpgaDevice, cycles: int, operations: int | None = None) -> di
 
 
 def _least_saved(mapping: FpgaMapping) -> dict[str, float]:
+    """Return the least difference of FIFOs with solved depths from their declared depths, per resource.
+
+    Empty if no depths are solved.
+    """
     found = dict.fromkeys(RESOURCES, 0.0) if mapping.fifos else {}
     for name, count in mapping.fifos:
         stream = mapping.shared.streams[name]
@@ -158,7 +150,7 @@ class FpgaSimulator:
     name, version = NAME, VERSION
     quick = True
     metrics = FpgaBounds.metrics | {
-        "throughput_gops", "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
+        "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
         "interval_cycles", "sustained", "clock_mhz",
     }  # fmt: skip
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,13 +32,6 @@ from allo_dse.space.design import Design
 from .cost.memory import fifo_resources
 from .cost.task_cost import Measured, TaskCost, task_cost
 from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse, observed_of
-
-
-class Pipelines(Protocol):
-    """Timing of pipelines that a mapping asks of the backend that simulates it."""
-
-    def waiting_pipelines(self, mapping: FpgaMapping) -> str: ...
-
 
 _HANG_ON_DEPTHS = ("depths", "resources", "total", "violations")
 
@@ -93,7 +86,8 @@ class FpgaMapping:
         between = source != target
         if (topological_levels(source[between], target[between], self.vmg.node_count) >= 0).all():
             return  # no FIFO that is deep enough blocks
-        if waiting := cast("Pipelines", backend_of(self.device)).waiting_pipelines(self):
+        backend: Any = backend_of(self.device)
+        if waiting := backend.waiting_pipelines(self):
             yield Violation("stream_deadlock", "pipelines deadlock at any stream depths", 1, 0, waiting)
 
     @property
@@ -247,7 +241,7 @@ class FpgaMapping:
         DRAM.
         """
         words: dict[tuple[str, str], int] = {}
-        for _, task_class, _ in self.vmg.uses.classes[group] if self.streamed else ():
+        for _, task_class, _ in self.vmg.uses.classes[group]:
             for port in task_class.tensor_ports:
                 for does in ("reads", "writes"):
                     if port.tensor.name in self.streamed and getattr(port, does):

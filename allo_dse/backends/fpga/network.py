@@ -39,7 +39,7 @@ Does = Literal["reads", "writes"]
 _Step = tuple[IntArray, Code, IntArray | int, IntArray | int]
 """Operations of one kind: what they belong to, their code, ports and cycles."""
 
-NAME, VERSION = "fpga-simulator", "12"
+NAME, VERSION = "fpga-simulator", "13"
 """Of the evaluator that times these networks; the version changes when numbers do."""
 SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _NO_PIECE = 1 << 62
@@ -139,11 +139,10 @@ class TensorCopies:
         """
         words, latency_cycles = math.prod(use.tensor.shape), self._mapping.device.external.latency_cycles
         bursts, rest = divmod(words, use.transfers.burst)
-        per_request = math.ceil(latency_cycles / use.transfers.outstanding)
         is_alone = sum(one.uses_port for one in self._mapping.tensors) <= self._mapping.device.external.ports
-        if is_alone and max(use.cycles(use.transfers.burst), per_request) <= use.transfers.burst:
-            last = max(use.cycles(rest or use.transfers.burst), per_request) * (does == "writes")
-            return self._pass_on(use, does, None, latency_cycles + last)
+        if is_alone and use.burst_cycles(use.transfers.burst, latency_cycles) <= use.transfers.burst:
+            wait = latency_cycles if does == "reads" else use.tail_cycles(latency_cycles)
+            return self._pass_on(use, does, None, wait)
         between = self._builder.stream(use.transfers.outstanding)
         table = Table()
         if does == "reads":
@@ -152,8 +151,7 @@ class TensorCopies:
             with table.repeat(count):
                 if does == "writes":
                     table.get(0)
-                # No more requests are under way than the adapter allows.
-                table.request(0, max(use.cycles(length), per_request))
+                table.request(0, use.burst_cycles(length, latency_cycles))
                 if does == "reads":
                     table.put(0)
         if does == "writes":
@@ -325,12 +323,12 @@ def add_tasks(
     ends = (arrived >= 0).sum(axis=1) * base + (done >= 0).sum(axis=1)
     for task_class, pid, tasks, pids in mapping.shared.alike(mapping.run):
         own = []
-        for binding in task_class.body.streams:
+        for binding in mapping.scheduled.edged_class(task_class).body.streams:
             assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
-            own.append(fifo[program.first_stream[binding.stream.name] + binding.index.linear(pids)])
-        for binding in mapping.scheduled.edged_class(task_class).body.streams[len(own) :]:
-            assert not isinstance(binding, StreamArray)
-            own.append(np.full(len(pids), copies.edges[binding.stream.name]))
+            if (name := binding.stream.name) in copies.edges:
+                own.append(np.full(len(pids), copies.edges[name]))
+            else:
+                own.append(fifo[program.first_stream[name] + binding.index.linear(pids)])
         moves, cost = _moves(mapping, task_class), mapping.cost(task_class, pid)
         parts = (Wait(cost.interval),) if frames and cost.interval else cost.parts
         room = [side for name, does, _ in moves for side in copies.fifo[name, does][:, node_of_task[tasks]]]

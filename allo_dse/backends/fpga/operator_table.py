@@ -207,14 +207,12 @@ def _rows(device: FpgaDevice, readings: Iterable[Reading]) -> tuple[OperatorRow,
 
 def _row(device: FpgaDevice, alike: Sequence[Reading]) -> OperatorRow:
     """Return the medians of reports of one clock; figures that they lack are kept."""
-    element, name = alike[0].key
-    known = device.operators.get(element, {}).get(name)
-    before = at_clock(known, alike[0].mhz) if known else None
+    before = _row_for(device, alike[0])
     start = before or Operator(mhz=alike[0].mhz, latency=0)
     said = {f: _middle(getattr(one, f) for one in alike) for f in _FIGURES}
     figures = {f: value for f, value in said.items() if value is not None}
     after = start.model_copy(update={**figures, "mhz": alike[0].mhz})
-    return OperatorRow(element, name, before, after, len({one.label for one in alike}))
+    return OperatorRow(*alike[0].key, before, after, len({one.label for one in alike}))
 
 
 def _differ(a: Operator, b: Operator) -> bool:
@@ -238,6 +236,10 @@ def held_out(device: FpgaDevice, readings: Sequence[Reading]) -> HeldOut:
 
 
 def _is_exact(device: FpgaDevice, reading: Reading) -> bool:
-    rows = device.operators.get(reading.element, {}).get(reading.name)
-    row = at_clock(rows, reading.mhz) if rows else None
+    row = _row_for(device, reading)
     return row is not None and row.latency == reading.latency and reading.dsp in (None, row.dsp)
+
+
+def _row_for(device: FpgaDevice, reading: Reading) -> Operator | None:
+    rows = device.operators.get(reading.element, {}).get(reading.name)
+    return at_clock(rows, reading.mhz) if rows else None

@@ -146,6 +146,15 @@ class TensorUse(Frozen):
         """Return the time to copy a number of elements."""
         return math.ceil(words / self.words_per_cycle)
 
+    def burst_cycles(self, words: int, latency_cycles: int) -> int:
+        """Return the time from burst to burst: no more requests are under way than the adapter allows."""
+        return max(self.cycles(words), math.ceil(latency_cycles / self.transfers.outstanding))
+
+    def tail_cycles(self, latency_cycles: int) -> int:
+        """Return the time from the last element of a tensor that streams to its arrival in DRAM."""
+        burst = self.transfers.burst
+        return latency_cycles + self.burst_cycles(math.prod(self.tensor.shape) % burst or burst, latency_cycles)
+
 
 class SharedCosts(Frozen, eq=False, dict=True):
     """Costs shared by all designs of one program on one device."""
@@ -202,15 +211,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
                 groups[self.deciding(cls, tuple(pid), run)].append(at)
             for decides, group in groups.items():
                 yield cls, decides, tasks[group], pids[group]
-
-    @property
-    def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
-        """Tensors that tasks use, with flags for reading and writing."""
-        ports = list(self.graph.program.tensor_ports)
-        reads, writes = ({p.tensor.name for p in ports if getattr(p, does)} for does in ("reads", "writes"))
-        shaped = (tensor for tensor in self.graph.program.tensors if tensor.shape)
-        every = ((tensor, tensor.name in reads, tensor.name in writes) for tensor in shaped)
-        return tuple(use for use in every if any(use[1:]))
 
     @cached_property
     def pieces(self) -> TensorPieces:
@@ -300,7 +300,11 @@ class Scheduled(Frozen, eq=False, dict=True):
     def _tensors(self) -> Iterator[TensorUse]:
         every = of_region(self.program, (*self.program.schedule, *self.schedule))
         about = [d for d in every if is_region(d.scope, self.program)]
-        for tensor, reads, writes in self._shared.used:
+        for tensor in self.program.tensors:
+            ports = [port for port in self.program.tensor_ports if port.tensor.name == tensor.name]
+            reads, writes = any(port.reads for port in ports), any(port.writes for port in ports)
+            if not tensor.shape or not (reads or writes):
+                continue
             own = [d for d in about if d.name == tensor.name]
             place, rate, lanes = self._transfer(tensor, own)
             if tensor.name in self.edged.streams:
@@ -361,7 +365,8 @@ class Scheduled(Frozen, eq=False, dict=True):
     @property
     def copies_key(self) -> Hashable:
         """Key that is equal for schedules with equal times of all copies."""
-        return tuple((use.tensor.name, use.place, use.words_per_cycle) for use in self.tensors if not use.onchip)
+        uses = (use for use in self.tensors if not use.onchip)
+        return tuple((use.tensor.name, use.place, use.words_per_cycle, use.transfers) for use in uses)
 
     @property
     def timing_key(self) -> Hashable:

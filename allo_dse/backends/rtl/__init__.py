@@ -1,5 +1,5 @@
 """Circuits without a vendor's tool: CIRCT, a Verilog simulator, Yosys.
 
-Imports: common, compiler, device, eval, lang, mapper, simulator, space.
+Imports: common, compiler, device, eval, mapper, simulator, space.
 Imported by: nothing of allo_dse.
 """

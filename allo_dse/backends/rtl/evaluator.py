@@ -18,7 +18,6 @@ import numpy as np
 from msgspec import field
 from numpy.typing import ArrayLike, NDArray
 
-from allo_dse.common.mlir import jit
 from allo_dse.common.records import Array, Frozen, JsonObject, replace
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
@@ -26,8 +25,6 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.evaluator import Metrics, versioned
 from allo_dse.eval.execute.run import folding_of
-from allo_dse.lang.storage import is_wide
-from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
@@ -39,6 +36,7 @@ from .tools import (
     RtlError,
     RtlKernel,
     Site,
+    kept_or_made,
     kernels_verilog,
     renamed,
     require,
@@ -254,7 +252,6 @@ def _control(circuit: Circuit, used: Iterable[int], max_cycles: int, patience: i
 
 
 FAMILY = "xcup"
-_KIND = "rtl-cells"
 _LUT_RAM = {"RAM32X1S": 1, "RAM64X1S": 1, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4}
 _LUT_RAM |= {"RAM32M16": 8, "RAM64M8": 8, "RAM32X16DR8": 8, "RAM64X8SW": 8, "RAM512X1S": 8, "RAM256X1D": 8}
 
@@ -333,12 +330,9 @@ def _counted(cells: dict[str, int]) -> Resources:
 def _synthesize(pieces: list[_Piece], seconds: float) -> dict[_Piece, dict[str, int]]:
     """Return the cells by type of each piece; one slow run of Yosys handles all pieces that are not cached."""
     command, version = yosys()
-    found = {piece: jit.known(_KIND, piece.content(version)) for piece in pieces}
-    missing = [piece for piece, text in found.items() if text is None]
-    for piece, text in zip(missing, _run(command, missing, seconds) if missing else (), strict=True):
-        found[piece] = text.encode()
-        jit.keep(_KIND, piece.content(version), text.encode())
-    return {piece: json.loads(text) for piece, text in found.items() if text is not None}
+    contents = {piece: piece.content(version) for piece in pieces}
+    found = kept_or_made("rtl-cells", contents, lambda missing: _run(command, missing, seconds))
+    return {piece: json.loads(text) for piece, text in found.items()}
 
 
 def _run(yosys: Sequence[str], pieces: list[_Piece], seconds: float) -> list[str]:
@@ -492,12 +486,11 @@ def rtl_simulate(
     if not arrays:
         arrays = tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in compiled.tensors)
     arguments = Arguments(compiled, arrays)
-    types = {tensor.name: tensor.dtype for tensor in compiled.tensors}
-    memory = {name: _integers(array, types[name]) for name, array in arguments.by_name.items()}
+    memory = {name: _integers(array) for name, array in arguments.by_name.items()}
     run: RtlResult = run_circuit(circuit, memory, **options)
     if run.finished:
         for name, array in arguments.by_name.items():
-            _store(array, memory[name], types[name])
+            _store(array, memory[name])
         arguments.write_back()
     outputs = {t.name: np.asarray(a) for t, a in zip(compiled.tensors, arrays, strict=True)}
     return replace(run, outputs=outputs)
@@ -528,22 +521,15 @@ def _circuit(
     return vmg.program, build_circuit(vmg.program, decided, overlap=overlap, folding=folding)
 
 
-def _integers(array: Array, dtype: DType) -> NDArray[np.object_]:
+def _integers(array: Array) -> NDArray[np.object_]:
     """Elements as Python integers, unsigned, flat."""
-    if is_wide(dtype):
-        size = array.dtype.itemsize
-        raw = array.tobytes()
-        return np.array([int.from_bytes(raw[i : i + size], "little") for i in range(0, len(raw), size)], object)
-    return array.ravel().view(f"u{array.dtype.itemsize}").astype(object)
+    raw, size = array.tobytes(), array.dtype.itemsize
+    return np.array([int.from_bytes(raw[i : i + size], "little") for i in range(0, len(raw), size)], object)
 
 
-def _store(array: Array, values: NDArray[np.object_], dtype: DType) -> None:
-    size = array.dtype.itemsize
-    if is_wide(dtype):
-        raw = b"".join(int(value).to_bytes(size, "little") for value in values)
-        array[...] = np.frombuffer(raw, array.dtype).reshape(array.shape)
-    else:
-        array[...] = values.astype(f"u{size}").view(array.dtype).reshape(array.shape)
+def _store(array: Array, values: NDArray[np.object_]) -> None:
+    raw = b"".join(int(value).to_bytes(array.dtype.itemsize, "little") for value in values)
+    array[...] = np.frombuffer(raw, array.dtype).reshape(array.shape)
 
 
 class RtlEvaluator:

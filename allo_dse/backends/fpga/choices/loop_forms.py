@@ -61,7 +61,7 @@ class LoopForms(QuestionChoice):
         """Add the rewrites of a kernel: rectangles, strips, fused nests or else distributed ones, then orders."""
 
         def kernel() -> Kernel:
-            return next(one for one in program.rewritten(tuple(rewrites)).kernels if one.name == name)
+            return program.rewritten(tuple(rewrites)).kernel(name)
 
         def answer(form: str, question: Question) -> str:
             self._offered[form] = None

@@ -307,14 +307,13 @@ def uses_of(kernel: Kernel) -> tuple[tuple[NestAccess, ...], ...]:
     for task_class in kernel.classes:
         nest, names = read_nest(task_class.body.mlir), task_class.loop_names
         tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports}
-
-        def array(name: str, nest: object = nest, tensors: Mapping[int, str] = tensors) -> Array:
-            own = nest.arrays[name]  # type: ignore[attr-defined]
-            return (kernel.name, name) if own.argument is None else (REGION, tensors.get(own.argument, name))
-
+        arrays = {
+            name: (kernel.name, name) if own.argument is None else (REGION, tensors.get(own.argument, name))
+            for name, own in nest.arrays.items()
+        }
         found.append(
             tuple(
-                NestAccess(array(op.access.array), nest.arrays[op.access.array].shape, op.access.index, loops)
+                NestAccess(arrays[op.access.array], nest.arrays[op.access.array].shape, op.access.index, loops)
                 for op, loops in _accesses(nest.body, names, ())
                 if op.access is not None and op.access.index and not op.block and "." not in op.access.array
             )

@@ -91,7 +91,8 @@ class ScheduleParameter(Frozen):
     def name(self) -> str:
         """Name of its gene."""
         dim = dict(self.options).get("dim")
-        return f"schedule.{self.kind}.{self.target}" + ("" if dim is None else f".{dim}")
+        target = self.target.partition(":")[0] if self.kind == DATAFLOW else self.target  # of a kernel as a whole
+        return f"schedule.{self.kind}.{target}" + ("" if dim is None else f".{dim}")
 
     def directive(self, value: Answer) -> Directive:
         """The directive with this value."""

@@ -21,7 +21,7 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network
 
 from ..mapping import FpgaMapping
-from ..network import SMALLEST_DEPTH, FpgaNetwork, fpga_network
+from ..network import SMALLEST_DEPTH, FpgaNetwork, fpga_network, labels_of
 
 if TYPE_CHECKING:
     from allo_dse.simulator.depths.front import DepthFront
@@ -66,8 +66,6 @@ def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, R
     network = fpga_network(mapping, depths)
     result = table_engine().run(network.network, extrapolate=True)
     if not result.finished:
-        from ..network import labels_of
-
         result.require_finished(labels_of(mapping, network))
     return network, result
 

@@ -4,8 +4,8 @@
     project.write("gemm_hls")            # kernel, test bench, host program, scripts
     c = csim(project, a, b, c)           # through g++ or clang++, with headers of ours
 
-Imports: backends.fpga, backends.fpga.cost, backends.fpga.depths, backends.fpga.report, common, compiler, device, eval,
-lang, mapper, simulator, space.
+Imports: allo_dse, backends.fpga, backends.fpga.cost, backends.fpga.depths, backends.fpga.report, common, compiler,
+device, eval, lang, mapper, simulator, space.
 Imported by: backends.fpga, networks.
 """
 

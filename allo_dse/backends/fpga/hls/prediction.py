@@ -87,6 +87,6 @@ def _reported(mapping: FpgaMapping, project: HlsProject, timings: Timings) -> Ma
         function = project.functions.get(task_class.body.symbol, "")
         own = timings.get((task_class.kernel, task_class.name), {})
         for label, variable in labels.get(function, {}).items():
-            if variable in own:
-                found[function, label] = (own[variable].ii, own[variable].depth)
+            if known := own.get(variable):
+                found[function, label] = known.ii, known.depth
     return found

@@ -11,6 +11,7 @@ from pathlib import Path
 import jinja2
 from msgspec import field
 
+from allo_dse import __version__
 from allo_dse.common.files import write_whole
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.quoting import tcl_word
@@ -331,7 +332,7 @@ def emit_project(
         "shared": [b.file for b in buffers if len(b.positions) > 2],
         "header": "kernel.h",
         "source": _source(program),
-        "version": _version(),
+        "version": __version__,
         "fabric_adders": any(d.kind == ADDERS and d.options["impl"] == "fabric" for d in schedule),
         "banks": list(_banks(kernel, buffers, board)),
         **_target(device),
@@ -347,7 +348,7 @@ def _buffers(
 ) -> tuple[Buffer, ...]:
     names, found = Names({a.name for a in kernel.arguments} | {kernel.name}), []
     for number, tensor in enumerate(tensors_of(program)):
-        own = [(i, a) for i, a in enumerate(kernel.arguments) if a.tensor == number]
+        own = [argument for argument in kernel.arguments if argument.tensor == number]
         if not own:
             continue
         size = storage_dtype(tensor.dtype).itemsize
@@ -355,7 +356,7 @@ def _buffers(
             Buffer(
                 name=names.new(f"{tensor.name}_buffer"),
                 file=tensor.name,
-                element=own[0][1].element,
+                element=own[0].element,
                 shape=tensor.shape or (1,),
                 bytes=size,
                 stride=1 << (size - 1).bit_length(),
@@ -363,11 +364,11 @@ def _buffers(
                 kind=_kind(tensor.dtype),
                 tolerance=tolerances.get(tensor.name, (0.0, 0.0)),
                 is_scratch=tensor not in program.tensors,
-                is_value=own[0][1].is_value,
-                writes=any(a.writes for _, a in own),
-                positions=tuple(i for i, _ in own),
-                argument=own[0][1].name,
-                stream=own[0][1].stream,
+                is_value=own[0].is_value,
+                writes=any(argument.writes for argument in own),
+                positions=tuple(map(kernel.arguments.index, own)),
+                argument=own[0].name,
+                stream=own[0].stream,
             )
         )
     return tuple(found)
@@ -393,28 +394,17 @@ def _banks(kernel: Kernel, buffers: Sequence[Buffer], device: FpgaDevice) -> Ite
 
 def _target(device: FpgaDevice | None) -> dict[str, str | float | None]:
     """Part and clock for the scripts."""
-    if device is None:
-        return {"part": DEFAULT_PART, "clock_ns": DEFAULT_CLOCK_NS, "uncertainty": None}
     return {
-        "part": device.part or DEFAULT_PART,
-        "clock_ns": device.clock.period_ns,
-        "uncertainty": round(100 * device.clock.uncertainty),
+        "part": (device and device.part) or DEFAULT_PART,
+        "clock_ns": device.clock.period_ns if device else DEFAULT_CLOCK_NS,
+        "uncertainty": round(100 * device.clock.uncertainty) if device else None,
     }
 
 
 def _source(program: CompiledProgram) -> str:
     """The file that the program is from."""
-    locations = [kernel.location for kernel in program.kernels if kernel.location is not None]
-    return locations[0].file_name if locations else ""
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("allo-dse")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
+    locations = (kernel.location for kernel in program.kernels)
+    return next((one.file_name for one in locations if one is not None), "")
 
 
 @lru_cache(maxsize=1)

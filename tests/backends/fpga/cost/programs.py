@@ -1383,3 +1383,30 @@ def vectors(n: int, lanes: int, order: str) -> Any:
                         b[k, m] = w[w[m] % lanes] + 1
 
     return top
+
+
+def triangle_of_nests() -> Any:
+    @df.region()
+    def top(X: int32[32, 32], Y: int32[32, 32]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[32, 32], y: int32[32, 32]):
+            for i in range(4):
+                for j in range(8):
+                    for q in range(8 * i):
+                        y[j, q] = x[q, j] * 3
+
+    return top
+
+
+def products_of_columns(n: int) -> Any:
+    @df.region()
+    def top(X: float32[n, n], V: float32[n], Y: float32[n]):
+        @df.kernel(mapping=[1], args=[X, V, Y])
+        def k(x: float32[n, n], v: float32[n], y: float32[n]):
+            for i in range(n):
+                s: float32 = 0
+                for j in range(n):
+                    s += x[j, i] * v[j]
+                y[i] = s
+
+    return top

@@ -362,3 +362,10 @@ def test_schedules_that_say_the_same_of_an_array_share_it() -> None:
 def test_which_operand_of_a_sum_comes_first_does_not_matter(kind: str) -> None:
     one, other = (cost(programs.of_two_products(kind, swapped), pipeline("k:i")) for swapped in (False, True))
     assert (one.loops, one.logic) == (other.loops, other.logic)
+
+
+def test_flattened_nests_run_the_rounds_of_each_value_of_the_loop_around_them() -> None:
+    program = dse.load_program(programs.triangle_of_nests())
+    (task_class,) = program.kernels[0].classes
+    rounds = sum(8 * 8 * i for i in range(4))
+    assert rounds <= task_cost(program, task_class, U280).cycles <= rounds + 4 * 5  # of each a short drain

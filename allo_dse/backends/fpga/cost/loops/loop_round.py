@@ -449,7 +449,7 @@ class KnownRounds:
     device: FpgaDevice
     _known: dict[Hashable, Round] = field(default_factory=dict, repr=False)
     _nests: dict[Hashable, tuple[Item, ...]] = field(default_factory=dict, repr=False)
-    _of_loops: dict[int, tuple[Planned, object]] = field(default_factory=dict, repr=False)
+    _of_loops: dict[Hashable, tuple[Planned, object]] = field(default_factory=dict, repr=False)
     _sources: dict[Hashable, list[list[int]]] = field(default_factory=dict, repr=False)
 
     def of(self, variables: tuple[int, ...], before: tuple[Level, ...], body: Level, after: tuple[Level, ...]) -> Round:
@@ -461,10 +461,14 @@ class KnownRounds:
             self._known[key] = Round(self.device, variables, around, inside, behind)
         return self._known[key]
 
-    def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
-        """Return the cached result of `made` for a loop that `planned` returned; other loops are made each time."""
+    def once(self, loop: Planned, made: Callable[[], _Made], *about: Hashable) -> _Made:
+        """Return the cached result of `made` for a loop that `planned` returned; other loops are made each time.
+
+        Args:
+            about: what the result depends on beside the loop.
+        """
         # The loop is kept, and so its number, as well.
-        return cast(_Made, once(self._of_loops, id(loop), lambda: (loop, made()), MOST_SMALL_KEPT)[1])
+        return cast(_Made, once(self._of_loops, (id(loop), *about), lambda: (loop, made()), MOST_SMALL_KEPT)[1])
 
     def planned(self, task_class: TaskClass, plan: Plan, pids: Mapping[int, int]) -> tuple[Item, ...]:
         """Return the result of `planned` for a task of the class, cached by nest.

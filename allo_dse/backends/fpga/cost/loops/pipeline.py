@@ -350,7 +350,7 @@ def flatten(
         variables: values of loops around the nest, where bounds depend on them.
         before: what is done just before it.
     """
-    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables, before))
+    flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables, before), *variables.items())
     if flat is None or len(flat.loops) == 1:
         return flat
     return flat if flat.round.promoted(storages) <= flat.round.begun else None

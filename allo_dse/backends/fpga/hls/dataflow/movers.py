@@ -132,12 +132,12 @@ def over_part(port: PortPlan, array: str, stream: str, depth: int, *, load: bool
         indent = "  " * deepest
         if port.lanes == 1:
             return [f"{indent}{place} = {stream}.read();" if load else f"{indent}{stream}.write({place});"]
-        lane, each = f"{place[:-1]} + lane]", [loop(deepest, "lane", port.lanes), "#pragma HLS unroll"]
+        lane = f"{place[:-1]} + lane]"
         if load:
             word = f"{indent}const {port.word} word = {stream}.read();"
-            return [word, *each, f"{indent}  {lane} = word[lane];", f"{indent}}}"]
-        sent = [f"{indent}  word[lane] = {lane};", f"{indent}}}", f"{indent}{stream}.write(word);"]
-        return [f"{indent}{port.word} word;", *each, *sent]
+            return [word, *_each_lane(port, f"{lane} = word[lane];", deepest)]
+        sent = _each_lane(port, f"word[lane] = {lane};", deepest)
+        return [f"{indent}{port.word} word;", *sent, f"{indent}{stream}.write(word);"]
 
     return _over(depth, port.box.extents, port.lanes, moved, pipelined=depth > 1)
 
@@ -204,18 +204,20 @@ def loaded(port: PortPlan, address: str, depth: int) -> list[str]:
     indent, value = "  " * depth, _value(port, address)
     if port.lanes == 1:
         return [f"{indent}const {port.word} element = {value};"]
-    each = [loop(depth, "lane", port.lanes), "#pragma HLS unroll"]
-    return [f"{indent}{port.word} element;", *each, f"{indent}  element[lane] = {value};", f"{indent}}}"]
+    return [f"{indent}{port.word} element;", *_each_lane(port, f"element[lane] = {value};", depth)]
 
 
 def stored(port: PortPlan, address: str, value: str, depth: int) -> list[str]:
     """Store one element, or one word."""
-    indent = "  " * depth
     target = f"{_there(port, address)}{'.range()' if port.port.tensor.dtype.is_fixed else ''}"
     if port.lanes == 1:
-        return [f"{indent}{target} = {value};"]
-    each = [loop(depth, "lane", port.lanes), "#pragma HLS unroll"]
-    return [*each, f"{indent}  {target} = {value}[lane];", f"{indent}}}"]
+        return [f"{'  ' * depth}{target} = {value};"]
+    return _each_lane(port, f"{target} = {value}[lane];", depth)
+
+
+def _each_lane(port: PortPlan, line: str, depth: int) -> list[str]:
+    indent = "  " * depth
+    return [loop(depth, "lane", port.lanes), _UNROLL, f"{indent}  {line}", f"{indent}}}"]
 
 
 def _there(port: PortPlan, address: str) -> str:
