@@ -325,8 +325,7 @@ class Network:
         found: Arrays = {name: array}
         for step in self.steps:
             if step.output != name and any(one in found for one in step.inputs):
-                given = [found[one] if one in found else exact[one] for one in step.inputs]
-                found[step.output] = self._result(step, given, False)
+                found[step.output] = self._result(step, step.given({**exact, **found}), False)
         return found
 
     def check(self, inputs: Mapping[str, Array], expected: Mapping[str, Array] | None = None) -> list[Deviation]:
@@ -492,7 +491,8 @@ def with_rows(network: Network, ports: int) -> Network:
     known = {
         step.name: work for step, work in network.worked if work.kind == "gemv" and step.inputs[0] in network.constants
     }
-    most = ports // max(1, len({str(work.params) for work in known.values()})) - UNCUT
+    # The vector and the result have a port each as well.
+    most = ports // max(1, len({str(work.params) for work in known.values()})) - 2
     steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
     for step in network.steps:
         for power in reversed(range(max(1, most).bit_length()) if step.name in known else ()):
@@ -509,10 +509,6 @@ def with_rows(network: Network, ports: int) -> Network:
                     break
         steps.append(step)
     return replace(network, steps=steps, constants=constants, shapes=shapes)
-
-
-UNCUT = 2
-"""Tensors of a product with a vector that have a port each: the vector and the result."""
 
 
 # Fusion of neighbouring steps into one program, which keeps the tensors between them out of DRAM.
