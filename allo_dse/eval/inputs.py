@@ -58,8 +58,7 @@ def reduced(program: Program, verify_with: Smaller) -> Program:
 
 def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     """Return the names of the tensors that are only read, and of those that are written."""
-    written = {port.tensor.name for port in program.tensor_ports if port.writes}
-    names = [tensor.name for tensor in program.tensors]
+    names, written = [tensor.name for tensor in program.tensors], program.written_tensors
     return [name for name in names if name not in written], [name for name in names if name in written]
 
 

@@ -29,10 +29,9 @@ class Arguments:
             )
         self.by_name: dict[str, NDArray[np.generic]] = {}
         self._copied: list[tuple[NDArray[np.generic], NDArray[np.generic], DType]] = []
-        written = {port.tensor.name for port in program.tensor_ports if port.writes}
         for tensor, given in zip(program.tensors, arrays, strict=True):
             self.by_name[tensor.name] = self._usable(tensor, given)
-            if tensor.name in written and isinstance(given, np.ndarray) and not given.flags.writeable:
+            if tensor.name in program.written_tensors and isinstance(given, np.ndarray) and not given.flags.writeable:
                 raise SimulationError(f"argument {tensor.name}: the program writes it, and the array is read-only")
 
     def write_back(self) -> None:

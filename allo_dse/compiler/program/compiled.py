@@ -485,6 +485,11 @@ class CompiledProgram:
         return (port for task_class in self.task_classes for port in task_class.tensor_ports)
 
     @cached_property
+    def written_tensors(self) -> frozenset[str]:
+        """Names of the tensors that tasks write."""
+        return frozenset(port.tensor.name for port in self.tensor_ports if port.writes)
+
+    @cached_property
     def common_tensors(self) -> Mapping[str, CommonTensor]:
         """The tensors that one kernel writes and another one uses."""
         return common_tensors(self.kernels)

@@ -405,15 +405,21 @@ class Run(Frozen):
 
     def network_as(self, before: Before) -> Network:
         """The network of an earlier run of the same graph, with the arrays of this one."""
-        groups = []
-        for own, tasks in zip(self.vmg.graph.class_tasks, before.network.groups, strict=True):
-            assert isinstance(tasks, Tasks)
-            words, signature = tasks.words.copy(), self.engine.signatures[tasks.body]
-            columns = (c for c, p in zip(signature.columns, signature.parameters, strict=True) if p.kind == "tensor")
-            for column, old, new in zip(columns, before.run.arrays(own), self.arrays(own), strict=True):
-                words[:, column] += new.ctypes.data - old.ctypes.data
-            groups.append(Tasks(tasks.body, words))
-        return before.network.like(groups=tuple(groups), tensors=tuple(self.tensors.values()))
+        moved = {name: new.ctypes.data - before.run.tensors[name].ctypes.data for name, new in self.tensors.items()}
+        groups = before.network.groups
+        if any(moved.values()):  # variables of the state stay where they are
+            shifted = []
+            for own, tasks in zip(self.vmg.graph.class_tasks, groups, strict=True):
+                assert isinstance(tasks, Tasks)
+                words, signature = tasks.words.copy(), self.engine.signatures[tasks.body]
+                columns = (
+                    c for c, p in zip(signature.columns, signature.parameters, strict=True) if p.kind == "tensor"
+                )
+                for column, (name, *_) in zip(columns, own.tiles, strict=False):
+                    words[:, column] += moved[name]
+                shifted.append(Tasks(tasks.body, words))
+            groups = tuple(shifted)
+        return before.network.like(groups=groups, tensors=tuple(self.tensors.values()))
 
     def arrays(self, group: ClassTasks) -> list[Array]:
         """The arrays that the tasks of a class work on, in the order of its body's parameters."""

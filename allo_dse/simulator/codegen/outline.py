@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from allo_dse.common.mlir.bindings import arith, func, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import Breathe, CostTimes
 
-from ..run_time.builder import make_internal
-
 
 def site(op: ir.Operation, name: str) -> int:
     """The value of an integer attribute."""
@@ -75,6 +73,8 @@ def _outline(module: ir.Module, nest: ir.Operation, name: str) -> tuple[ir.Opera
         results = [*(result.type for result in nest.results), *[ir.IndexType.get()] * len(sites)]
         with ir.InsertionPoint.at_block_begin(module.body):
             target = func.FuncOp(name, ([a.type for a in arguments], results))
+        from ..run_time.builder import make_internal  # the dialect of LLVM, for a third of the time of a first run
+
         make_internal(target)
         body = target.add_entry_block()
         with ir.InsertionPoint(nest):

@@ -16,7 +16,7 @@ import numpy as np
 
 from allo_dse.common.records import Frozen, replace
 
-from ..network.network import default_latency
+from ..network.network import read_latency
 from ..replay.trace import Trace
 from ..replay.trace_data import IntArray, TraceError
 
@@ -176,7 +176,7 @@ class _Traces:
         """Latencies that follow from depths are the least there are, so that a replay is a bound for smaller depths."""
         cycles, ended = np.zeros(len(depths), np.int64), np.ones(len(depths), bool)
         for trace in self._traces:
-            latency = np.where(trace.data.fixed_latency < 0, default_latency(1), trace.data.fixed_latency)
+            latency = read_latency(trace.data.fixed_latency, 1)
             own = Trace(replace(trace.data, latency=latency)).replay(depths)
             assert isinstance(own, np.ndarray)
             cycles, ended = cycles + own, ended & (own >= 0)

@@ -7,7 +7,7 @@ import numpy as np
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import replace
 
-from ..network.network import IntArray, Network, Processes
+from ..network.network import Network, Processes
 from ..run_time.records import MAX_NESTING, Code, Op
 from .steady import can_repeat
 
@@ -34,7 +34,10 @@ def repeated(network: Network, frames: int, *, restart: int = 1) -> Network:
     none = np.zeros(pauses, np.int64)
     ports = len(network.resource_ports)
     restarts = Processes(np.full(pauses, row), np.full(pauses, len(network.stream_ports)), none + ports, none)
-    order, node, frame = _all_tasks(network, frames)
+    # All tasks and restarts in the order of one node's frame, with their nodes and frames.
+    order = np.append(network.order + tasks * np.arange(frames)[:, None], frames * tasks + np.arange(pauses))
+    node = np.append(np.tile(network.task_node[network.order], frames), np.arange(pauses) % max(nodes, 1))
+    frame = np.append(np.repeat(np.arange(frames), tasks), np.arange(pauses) // max(nodes, 1))
     return replace(
         network,
         groups=(*network.groups * frames, restarts),
@@ -72,15 +75,3 @@ def _in_rounds(network: Network, frames: int, restart: int) -> Network:
         if isinstance(g, Processes)
     ]
     return replace(network, groups=tuple(groups), rows=np.concatenate(parts).ravel())
-
-
-def _all_tasks(network: Network, frames: int) -> tuple[IntArray, IntArray, IntArray]:
-    """All tasks and restarts in the order of one node's frame, with their nodes and frames."""
-    nodes, tasks = network.node_count, network.task_count
-    of_frame = np.arange(frames)[:, None]
-    order = (network.order + tasks * of_frame).ravel()
-    node = np.tile(np.repeat(np.arange(nodes), np.diff(network.first)), frames)
-    frame = np.repeat(np.arange(frames), tasks)
-    pauses = np.arange((frames - 1) * nodes)
-    order = np.concatenate([order, frames * tasks + pauses])
-    return order, np.concatenate([node, pauses % max(nodes, 1)]), np.concatenate([frame, pauses // max(nodes, 1)])

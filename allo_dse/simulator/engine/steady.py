@@ -14,6 +14,9 @@ for a token runs next: the first tokens reach the far end of a network before ot
 step, and the work grows with the number of nodes. In the order of waking, nodes at the front would run as many
 iterations as there are nodes on the way to the far end.
 
+A node may be blocked at one time while all others repeat, as what loads the next frame is until this frame ends. Its
+times hide the repetition, so that states are compared without blocked nodes where comparing all has failed.
+
 The time until the FIFOs before the slowest node are full cannot be skipped. It grows with their depth and with the
 nodes on the way, so a larger square array takes more work per element. Networks that never repeat are executed in full,
 at little extra cost, because their states are compared ever more rarely. Runs too short to gain from a comparison are
@@ -243,6 +246,7 @@ class Snapshot(Frozen, eq=False):
         key: equal for states that lead to the same, later by the difference of their references.
         clock, stalls: per node. counters: per node and nesting level, with the counts of these repeats (`counts`).
         puts: per stream. served: per resource.
+        resting: per node why it is blocked if its times are left out, see `snapshot`; else 0.
     """
 
     key: bytes
@@ -253,38 +257,28 @@ class Snapshot(Frozen, eq=False):
     counts: IntArray
     puts: IntArray
     served: IntArray
-
-    @property
-    def size(self) -> int:
-        """Bytes that it takes, about."""
-        return 200 + sum(a.nbytes for a in (self.clock, self.stalls, self.counters, self.counts, self.puts))
+    resting: IntArray
 
 
-class Period(Frozen):
-    """A part of a run, from `since` until now, that happens `times` more times."""
-
-    since: Snapshot
-    times: int
-
-
-def find_period(known: Sequence[Snapshot], now: Snapshot, until: int | None = None) -> Period | None:
-    """The earlier state of the same key from which on most is repeated.
+def find_period(known: Sequence[Snapshot], now: Snapshot, until: int | None = None) -> tuple[int, Snapshot | None, int]:
+    """The operations that a period saves, the earlier state of the same key that it began with, and how often it
+    happens again; of the period that saves most.
 
     Args:
         until: a clock that no node is to be moved past.
     """
-    best = None
+    best: tuple[int, Snapshot | None, int] = 0, None, 0
     # Short periods repeat more often, but perhaps only a long one is exact: choose by the amount skipped.
-    for since in known[: -COMPARED - 1 : -1]:
+    for since in reversed(known):
         late = now.reference - since.reference
         times = _repetitions(since, now)
         if until is not None:
             times = min(times, (until - int(now.clock.max())) // max(1, late))
         # The gain is the number of skipped stream operations, plus cycles for parts with hardly any operations.
         gain = times * int((now.puts - since.puts).sum() + late)
-        if times > 0 and (best is None or gain > best[0]):
-            best = gain, Period(since, times)
-    return None if best is None else best[1]
+        if gain > best[0]:
+            best = gain, since, times
+    return best
 
 
 def _repetitions(since: Snapshot, now: Snapshot) -> int:
@@ -295,6 +289,9 @@ def _repetitions(since: Snapshot, now: Snapshot) -> int:
     if (changed.sum(axis=1) > 1).any() or (advance < 0).any():
         return 0
     moved = changed.any(axis=1)
+    # Requests are served in order of time: among others that go on, one that rests would be served after some periods.
+    if now.resting[moved].any() or (State.REQUEST in now.resting and (now.served != since.served).any()):
+        return 0
     late = now.clock - since.clock
     # Everything that moved must be late by the same time. Otherwise nodes drift apart, and later iterations differ.
     if not moved.any() or (late[moved] != now.reference - since.reference).any():
@@ -304,9 +301,8 @@ def _repetitions(since: Snapshot, now: Snapshot) -> int:
     return int((left // advance[changed]).min())
 
 
-def jump(part: Part, arena: Arena, now: Snapshot, period: Period) -> int:
-    """Move a part on by the period as often as it repeats; returns the stream operations skipped."""
-    since, times = period.since, period.times
+def jump(part: Part, arena: Arena, now: Snapshot, since: Snapshot, times: int) -> int:
+    """Move a part on by a period as often as it repeats; returns the stream operations skipped."""
     late = times * (now.reference - since.reference)
     advance = now.counters - since.counters
     moved = advance.any(axis=1)
@@ -356,14 +352,26 @@ ROUNDS = 64
 """Steps for which waiting is followed back; stopping earlier would be right as well."""
 
 
-def snapshot(part: Part, arena: Arena) -> Snapshot:
-    """The state of a part between two turns."""
+def snapshot(part: Part, arena: Arena, last: Snapshot | None = None) -> Snapshot:
+    """The state of a part between two turns.
+
+    Args:
+        last: an earlier state. Nodes that have been blocked since then are resting, and their times are left out: a
+            period in which they do not move has no effect on them, and they have none on it.
+    """
     nodes, streams, resources = arena.nodes[part.nodes], arena.streams[part.streams], arena.resources[part.resources]
     finished = np.ones(len(nodes) + 1, bool)
     np.equal(nodes[:, Node.WAITS_IN], State.FINISHED, out=finished[:-1])
     clock = _clocks(part, arena, nodes, streams, finished)
+    resting = np.zeros(len(nodes), np.int64)
+    if last is not None:
+        stood = (nodes[:, Node.CLOCK] == last.clock) & (part.counters(arena) == last.counters).all(axis=1)
+        pending = arena.heap[: int(arena.header[Header.PENDING_COUNT])]
+        for state, blocked in (State.GET, streams[:, Stream.WAITER]), (State.REQUEST, pending):
+            resting[stood & np.isin(part.nodes, arena.node_number(blocked))] = state
+        finished[:-1] |= resting > 0
     reference = int(clock.min(where=~finished, initial=np.iinfo(np.int64).max))
-    # The clock of a finished node has no effect. All get one value, so that states can be equal.
+    # The clock of a finished or resting node has no effect. All get one value, so that states can be equal.
     clock[finished] = reference
     times = [clock, _token_times(part, arena, streams, clock, finished, reference)]
     times.append(np.maximum(resources[:, Resource.FREE], reference))
@@ -371,6 +379,7 @@ def snapshot(part: Part, arena: Arena) -> Snapshot:
         nodes[:, [Node.ACTIVE, Node.HANDLE, Node.SLOT, Node.GRANTED]].ravel(),
         streams[:, Stream.TAIL] - streams[:, Stream.HEAD],
         streams[:, Stream.OCCUPANCY],
+        resting,
     ]
     image = np.concatenate([*times, *shape, finished])
     # States that differ by a time shift have the same future, shifted: count times from the earliest clock (T15).
@@ -385,6 +394,7 @@ def snapshot(part: Part, arena: Arena) -> Snapshot:
         counts=np.where(repeats >= 0, part.counts[repeats], 0),
         puts=streams[:, Stream.TAIL],
         served=resources[:, [Resource.BUSY, Resource.REQUESTS]],
+        resting=resting,
     )
 
 
@@ -420,8 +430,8 @@ def _token_times(
 
 
 # `benchmarks/engine_speed.py` measures the time that extrapolation with these settings saves.
-KEPT_BYTES = 1 << 26
-"""Memory for states that later ones are compared with."""
+KEPT_BYTES = 1 << 22
+"""Memory for the clocks of states that later ones are compared with; all of a state takes some ten times as much."""
 PATIENCE = 8
 """Looks without success after which they become half as frequent."""
 LOOK_TURNS, LOOK_TURNS_PER_ENTRY = 130_000, 45
@@ -483,16 +493,15 @@ class Extrapolator:
         until: a clock that no node is moved past.
 
     Attributes:
-        skipped: stream operations that were not executed. jumps: how often the run was moved on.
+        skipped: stream operations that were not executed.
+        is_waiting: whether to look at the state when compiled code returns.
     """
 
     def __init__(self, network: Network, arena: Arena, until: int | None = None) -> None:
         self._network, self._arena, self._until = network, arena, until
         arena.header[Header.TOKENS_FIRST] = 1
-        self._turn = 0
-        self._waiting = False
-        self.skipped = 0
-        self.jumps = 0
+        self._turn = self.skipped = 0
+        self.is_waiting = False
 
     @cached_property
     def _searches(self) -> list[_PeriodSearch]:
@@ -500,36 +509,24 @@ class Extrapolator:
         size = self._network.node_count + int(self._network.depth.sum())
         return [_PeriodSearch(part, 20_000 + 64 * size, self._until) for part in parts if part.longest >= WORTHWHILE]
 
-    @property
-    def is_waiting(self) -> bool:
-        """True if to look at the state when compiled code returns."""
-        return self._waiting
-
     def first_budget(self) -> int:
         """Turns before the first look: networks that need no more are not looked at at all."""
         return FIRST_TURNS + 8 * self._network.node_count
 
     def look(self) -> int:
         """Called when compiled code has returned; gives it the next anchor and returns the next budget."""
-        if not self._searches:
-            return self._run_on()
-        search = self._searches[self._turn % len(self._searches)]
-        if self._waiting:
-            skipped = search.look(self._arena)
-            self.jumps += skipped > 0
-            self.skipped += skipped
+        searches, arena = self._searches, self._arena
+        if searches and self.is_waiting:
+            search = searches[self._turn % len(searches)]
+            self.skipped += search.look(arena)
             if search.is_over:
-                self._searches.remove(search)
+                searches.remove(search)
             self._turn += 1
-        self._waiting = bool(self._searches)
-        if not self._searches:
-            return self._run_on()
-        return self._searches[self._turn % len(self._searches)].wait(self._arena)
-
-    def _run_on(self) -> int:
-        """There is nothing left to look for."""
-        self._arena.header[Header.ANCHOR] = NO_ANCHOR
-        self._arena.header[Header.TOKENS_FIRST] = 0
+        self.is_waiting = bool(searches)
+        if searches:
+            return searches[self._turn % len(searches)].wait(arena)
+        arena.header[Header.ANCHOR] = NO_ANCHOR
+        arena.header[Header.TOKENS_FIRST] = 0
         return WITHOUT_LOOKS
 
 
@@ -551,8 +548,8 @@ class _PeriodSearch:
         self._per_round = 0
         self._tried: set[tuple[int, int]] = set()
         self._known: dict[bytes, list[Snapshot]] = {}
-        self._kept = 0
         self._failures = 0
+        self._last: Snapshot | None = None
 
     def wait(self, arena: Arena) -> int:
         """Set the anchor; returns the budget for getting there."""
@@ -577,19 +574,21 @@ class _PeriodSearch:
         per_round *= min(4, max(1, per_round // last))
         rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
         self._rounds = 1 << (rounds.bit_length() - 1)  # few periods of few rounds then end between samples
-        state = snapshot(self.part, arena)
+        state = snapshot(self.part, arena, self._last)
+        self._last = self._last and state
         known = self._known.setdefault(state.key, [])
-        period = find_period(known, state, self._until)
-        known.append(state)
-        self._forget(state)
+        _, since, times = find_period(known, state, self._until)
+        known[:] = [*known[1 - COMPARED :], state]
+        if (len(self._known) - 1) * state.clock.nbytes > KEPT_BYTES:
+            del self._known[next(iter(self._known))]
         self._failures += 1
         self.is_over = self._until is not None and int(state.clock.max()) >= self._until
-        if period is not None:
+        if since is not None:
             self._failures, self._anchor = 0, None
             self._tried.clear()
-            return jump(self.part, arena, state, period)
+            return jump(self.part, arena, state, since, times)
         if self._failures >= PATIENCE:
-            self._failures = 0
+            self._failures, self._last = 0, None if self._last else state  # leave resting nodes out by turns
             self._gap, self._limit = 2 * self._gap, max(self._limit, 8 * self._gap)
         return 0
 
@@ -602,10 +601,3 @@ class _PeriodSearch:
             self._tried.add(self._anchor)
         self._anchor = None
         self.is_over = self.part.is_over(arena)
-
-    def _forget(self, newest: Snapshot) -> None:
-        """Keep only the newest states that fit in memory."""
-        self._kept += newest.size
-        while self._kept > KEPT_BYTES and len(self._known) > 1:
-            oldest = next(iter(self._known))
-            self._kept -= sum(state.size for state in self._known.pop(oldest))

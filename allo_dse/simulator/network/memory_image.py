@@ -126,8 +126,7 @@ class Arena:
         self.log_first: list[IntArray] = []
         for group in network.groups:
             if isinstance(group, Tasks):
-                count, width = group.words.shape
-                arguments.append(group.words.ctypes.data + WORD * width * np.arange(count))
+                arguments.append(group.addresses)
                 continue
             count = len(group.first_row)
             arguments.append(self._at["processes"] + WORD * Process.SIZE * np.arange(process, process + count))

@@ -62,17 +62,12 @@ BY_DEPTH = -1
 """In place of a fixed read latency: it follows from the stream's depth, and changes with it."""
 
 
-def default_latency(depth: ArrayLike) -> IntArray:
-    """Cycles from put to get (T4): 1 for depths up to 2 (shift register), 2 above (RAM)."""
-    return np.where(np.asarray(depth) <= SHIFT_REGISTER_DEPTH, 1, 2)
-
-
 def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
-    """Cycles from put to get: `fixed`, or derived from the depth if that is `BY_DEPTH`."""
-    return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
+    """Cycles from put to get (T4): `fixed`; where it is `BY_DEPTH`, 1 up to depth 2 (shift register), then 2 (RAM)."""
+    return np.where(np.asarray(fixed) < 0, np.where(np.asarray(depth) <= SHIFT_REGISTER_DEPTH, 1, 2), fixed)
 
 
-class Tasks(Frozen):
+class Tasks(Frozen, dict=True):
     """Consecutive tasks of one compiled body; `words` has one row per task (see `Signature.words`)."""
 
     body: str
@@ -80,6 +75,11 @@ class Tasks(Frozen):
 
     def __len__(self) -> int:
         return len(self.words)
+
+    @cached_property
+    def addresses(self) -> IntArray:
+        """Per task the address of its words."""
+        return self.words.ctypes.data + self.words.strides[0] * np.arange(len(self))
 
 
 class Processes(Frozen):
@@ -186,7 +186,8 @@ class Network:
     def body_numbers(self, bodies: Iterable[str]) -> IntArray:
         """Per task the number of its body, counted from 1; 0 for table processes."""
         number = {body: i for i, body in enumerate(bodies, 1)}
-        return _join([np.full(len(g), number[g.body] if isinstance(g, Tasks) else 0) for g in self.groups])
+        numbers = [number[g.body] if isinstance(g, Tasks) else 0 for g in self.groups]
+        return np.repeat(np.array(numbers, np.int64), [*map(len, self.groups)])
 
     @property
     def first_row(self) -> IntArray:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.numba_kernels import called, compiled
 from allo_dse.common.processes import usable_cores
+from allo_dse.common.records import Array
 
 from .kernels import Bursts, replayed, untimed
 from .plan import AlikeStreams, Operations, Plan
@@ -153,24 +154,13 @@ class Order(NamedTuple):
     end: IntArray
 
 
-class Room(NamedTuple):
-    """Storage of token times; int32 or int64 as the plan's.
-
-    Attributes:
-        put_time, get_time: `put_time[slot, lane]`, `get_time[slot + stream + 1, lane]`: row `offset[s] + s` stands for
-            slots never used before.
-    """
-
-    put_time: NDArray[np.generic]
-    get_time: NDArray[np.generic]
-
-
 class Lanes(NamedTuple):
     """A depth vector per lane, and the times that follow from it; int32 or int64 as the plan's.
 
     Attributes:
         depth, latency: [streams, lane].
-        put_time, get_time: see `Room`.
+        put_time, get_time: `put_time[slot, lane]`, `get_time[slot + stream + 1, lane]`: row `offset[s] + s` stands for
+            slots never used before.
         stall: [processes, lane].
     """
 
@@ -221,13 +211,14 @@ def run_lanes(order: Order, ops: Operations, lanes: Lanes) -> None:
 
 @compiled
 def lane_cycles(
-    order: Order, ops: Operations, depths: IntArray, latencies: IntArray, end: IntArray, room: Room
+    order: Order, ops: Operations, depths: IntArray, latencies: IntArray, end: IntArray, put: Array, get: Array
 ) -> IntArray:
     """The makespans of depth vectors, a full set of lanes after the other.
 
     Args:
         depths, latencies: [vectors, streams].
         end: per process, without stalls.
+        put, get: storage, see `Lanes`.
     """
     vectors, streams = depths.shape
     kind = ops.due.dtype
@@ -240,7 +231,7 @@ def lane_cycles(
                 depth[s, lane] = depths[vector, s]
                 latency[s, lane] = latencies[vector, s]
         stall = np.zeros((len(end), LANES), kind)
-        run_lanes(order, ops, Lanes(depth, latency, room.put_time, room.get_time, stall))
+        run_lanes(order, ops, Lanes(depth, latency, put, get, stall))
         for lane in range(min(LANES, vectors - first)):
             for p in range(len(end)):
                 cycles[first + lane] = max(cycles[first + lane], end[p] + np.int64(stall[p, lane]))
@@ -258,9 +249,9 @@ class LaneReplay:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         kind = plan.due.dtype
-        self._room = Room(np.empty((plan.slots, LANES), kind), np.empty((plan.slots + plan.streams, LANES), kind))
+        self._put, self._get = (np.empty((plan.slots + more, LANES), kind) for more in (0, plan.streams))
         never = plan.offset[:-1] + np.arange(plan.streams)
-        self._room.get_time[never] = np.iinfo(kind).min // 2  # half, so that adding to it never overflows
+        self._get[never] = np.iinfo(kind).min // 2  # half, so that adding to it never overflows
         self._bursts = Bursts(np.empty(len(plan.port), np.int32), np.empty(len(plan.port), np.int64))
 
     def order(self, depths: IntArray) -> Order | None:
@@ -276,7 +267,9 @@ class LaneReplay:
     def cycles(self, depths: IntArray, order: Order) -> IntArray:
         """The makespans of depth vectors, int64[n, streams], that all permit the order."""
         plan = self.plan
-        return lane_cycles(order, plan.operations, depths, plan.read_latency(depths), plan.process_end, self._room)
+        return lane_cycles(
+            order, plan.operations, depths, plan.read_latency(depths), plan.process_end, self._put, self._get
+        )
 
 
 def _burst_ends(plan: Plan, process: NDArray[np.generic], start: NDArray[np.generic]) -> IntArray:

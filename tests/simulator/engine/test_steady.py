@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from allo_dse.simulator.codegen.signature import Body, Tiles
 from allo_dse.simulator.engine import steady
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
+from allo_dse.simulator.engine.frames import repeated
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
@@ -112,12 +113,33 @@ def network(case: Regular) -> Network:
 
 
 @settings(max_examples=200, deadline=None)
-@given(regular())
-def test_extrapolated_times_are_those_of_the_full_run(case: Regular) -> None:
-    net = network(case)
-    times = extrapolated(net)
+@given(regular(), st.sampled_from([1, 1, 2, 3]), st.sampled_from([1, steady.PATIENCE]))
+def test_extrapolated_times_are_those_of_the_full_run(case: Regular, frames: int, patience: int) -> None:
+    net = repeated(network(case), frames)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steady, "PATIENCE", patience)  # after so many looks, blocked nodes are left out of states
+        times = extrapolated(net)
     event("extrapolated" if times.skipped else "simulated in full")
     check(times, table_engine().run(net))
+
+
+def test_what_waits_for_a_resource_until_the_next_frame_hides_no_period() -> None:
+    b = NetworkBuilder()
+    b.streams([2, 2])
+    bus = b.resource()
+    load, work, store = Table(), Table(), Table()
+    load.request(0, 90), load.put(0)
+    work.get(0)
+    with work.repeat(30_000):
+        work.put(1), work.wait(2)
+    with store.repeat(30_000):
+        store.get(0)
+    store.request(0, 90)
+    b.process(load, [0], [bus]), b.process(work, [0, 1]), b.process(store, [1], [bus])
+    net = repeated(b.build(), 2)
+    times = extrapolated(net)
+    check(times, table_engine().run(net))
+    assert times.skipped > 0.8 * times.operations
 
 
 def systolic(size: int, rounds: int, depth: int, order: Callable[[list[Made]], list[Made]] = list) -> Network:

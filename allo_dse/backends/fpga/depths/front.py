@@ -15,7 +15,7 @@ from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.simulator.depths.front import MAX_RUNS, DepthFront, DepthRun, find_depth_front, search_depths
 from allo_dse.simulator.engine.run_result import RunResult
-from allo_dse.simulator.network.network import default_latency
+from allo_dse.simulator.network.network import read_latency
 from allo_dse.simulator.replay.replay import stream_index
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.replay.trace_data import TraceError
@@ -188,7 +188,7 @@ class DesignRuns:
 def _quickest(solver: DepthSolver) -> DepthSolver:
     """With the least latencies that FIFOs have at any depth."""
     network = solver.network.network
-    latency = np.where(network.fixed_latency < 0, default_latency(1), network.fixed_latency)
+    latency = read_latency(network.fixed_latency, 1)
     return DepthSolver(replace(solver.network, network=replace(network, fixed_latency=latency)), solver.arrays)
 
 

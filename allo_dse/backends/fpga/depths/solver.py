@@ -194,7 +194,7 @@ def frame_metrics(one: Timed, depths: Mapping[str, int]) -> dict[str, int | bool
     Frames in a row never deadlock at depths at which one ends, if it leaves its streams as they were: each process does
     the same stream operations in the same order in any case, so how far frames overlap does not decide whether they end
     (Kahn 1974). Tokens that frames leave over fill any stream; such frames are not sustained and have no interval. Runs
-    of large arrays of cells are given up, and their interval is unknown.
+    that take too many turns of the scheduler are given up, and their interval is unknown.
 
     Args:
         one: a frame, at these depths.
