@@ -132,18 +132,15 @@ class Storage:
 
     def in_uram(self, device: FpgaDevice) -> bool:
         """Return whether its banks are UltraRAM."""
-        rules = device.arrays
+        rules, auto = device.arrays, self.place in ("auto", "onchip") and not self.array.values
         fits = 0 < rules.uram_from_words <= self.bank_words <= rules.uram_words and self.array.bits >= WIDE_BITS
-        chosen = fits and device.resources.uram > 0 and self.place in ("auto", "onchip")
-        return self.place == "uram" or (chosen and not self.in_lutram(device) and not self.array.values)
+        return self.place == "uram" or (auto and fits and device.resources.uram > 0)
 
     def access_ns(self, device: FpgaDevice) -> float:
         """Return the delay of a load or store."""
         rules = device.arrays
-        if self.in_lutram(device):
-            return rules.lutram_ns
-        if self.in_uram(device):
-            return rules.uram_ns
+        if self.in_lutram(device) or self.in_uram(device):
+            return rules.lutram_ns if self.in_lutram(device) else rules.uram_ns
         deep = self.bank_words > rules.uram_words and self.array.bits > WIDE_BITS
         return rules.deep_ns if deep else rules.bram_ns
 
@@ -178,19 +175,16 @@ class Memories(Frozen, dict=True):
 
     @staticmethod
     def of(storages: Mapping[str, Storage], device: FpgaDevice) -> Memories:
-        registers = frozenset(name for name, storage in storages.items() if storage.in_registers)
-        return Memories(
-            registers,
-            tuple(
-                (
-                    name,
-                    one.access_ns(device),
-                    tuple(n if cut is None else 0 for n, cut in zip(one.array.shape, one.splits, strict=True)),
-                )
-                for name, one in sorted(storages.items())
-                if name not in registers
-            ),
+        banks = (
+            (
+                name,
+                one.access_ns(device),
+                tuple(0 if cut else n for n, cut in zip(one.array.shape, one.splits, strict=True)),
+            )
+            for name, one in sorted(storages.items())
+            if not one.in_registers
         )
+        return Memories(frozenset(name for name, one in storages.items() if one.in_registers), tuple(banks))
 
     def __contains__(self, array: object) -> bool:
         return array in self.registers

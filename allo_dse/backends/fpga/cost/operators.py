@@ -94,10 +94,9 @@ def unit_of(op: Op, device: FpgaDevice, *, fabric: bool = False) -> Unit:
     if op.name in _SUMS or op.name.startswith(_COMPARISONS):
         bits = max(op.operand_bits, default=op.bits)
         delay = device.integer.add_ns + device.integer.add_ns_per_bit * bits
-        # The greater or smaller of two is chosen after their comparison.
-        chosen = 0 if op.name in (*_SUMS, "arith.cmpi") else bits
-        lut = adder_lut(device.hls, bits) if op.name in _SUMS else compare_lut(device.hls, bits) + chosen
-        return Unit(f"{op.name}.{bits}", 0, delay + (LIGHT_NS if chosen else 0.0), Resources(lut=lut))
+        chosen = op.name.startswith(_COMPARISONS[1:])  # the greater or smaller of two, after they are compared
+        lut = adder_lut(device.hls, bits) if op.name in _SUMS else compare_lut(device.hls, bits) + bits * chosen
+        return Unit(f"{op.name}.{bits}", 0, delay + LIGHT_NS * chosen, Resources(lut=lut))
     return Unit(f"{op.name}.{op.bits}", 0, LIGHT_NS, Resources(lut=math.ceil(op.bits / 2)))
 
 

@@ -474,7 +474,11 @@ def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unroll
                 loads.update(dict.fromkeys(item.outputs, item.access))
             elif item.name in WIDTHS and item.inputs[0] in loads:
                 loads[item.outputs[0]] = loads[item.inputs[0]]
-            elif item.constant is not None and item.constant.variables <= unrolled.keys():
+            if item.name == "arith.muli":  # factors from tables are as wide as these
+                pairs = zip(item.inputs, item.operand_bits, strict=True)
+                bits = tuple(min(n, tables[loads[v].array].bits) if v in loads else n for v, n in pairs)
+                item = replace(item, operand_bits=bits)
+            if item.constant is not None and item.constant.variables <= unrolled.keys():
                 item = replace(item, name=WIRING)
             elif item.name in BY_POWER and (found := _constants(item, loads, tables, unrolled)):
                 if item.name == "arith.muli":

@@ -369,7 +369,10 @@ def _text(report: HlsReport) -> str:
     if report.modules or report.latency.known:
         lines.append(f"  latency: {report.latency} cycles, interval: {report.interval} cycles ({report.kind or '?'})")
         lines.append(f"  resources: {report.resources.text(report.utilization())}")
-    lines += [f"  RTL co-simulation: {_cosim_text(cosim)}" for cosim in report.cosims if cosim.passed is not None]
+    for cosim in report.cosims:
+        cycles = f", {cosim.latency} cycles" if cosim.latency.known else ""
+        outcome = "passed" if cosim.passed else "FAILED"
+        lines += [f"  RTL co-simulation: {outcome} ({cosim.language}){cycles}"] if cosim.passed is not None else []
     lines += [f"  {one}" for one in report.implementations]
     lines += _loop_lines(report)
     if report.fifos:
@@ -379,12 +382,6 @@ def _text(report: HlsReport) -> str:
     lines += _limited([f"  {violation}" for violation in report.violations], VIOLATIONS_SHOWN)
     lines += [f"  note: {note}" for note in report.notes]
     return "\n".join(lines)
-
-
-def _cosim_text(cosim: Cosim) -> str:
-    outcome = "passed" if cosim.passed else "FAILED"
-    cycles = f", {cosim.latency} cycles" if cosim.latency.known else ""
-    return f"{outcome} ({cosim.language}){cycles}"
 
 
 def _loop_lines(report: HlsReport) -> list[str]:

@@ -17,7 +17,6 @@ from .report import (
     Cycles,
     HlsFifo,
     HlsLoop,
-    HlsOperator,
     HlsReport,
     HlsReportError,
     Implementation,
@@ -109,7 +108,7 @@ def read_xml_report(path: Path, data: bytes) -> HlsReport:
         available=_resources(root.find("AreaEstimates/AvailableResources")),
         modules=modules,
         fifos=fifos,
-        operators=tuple(_operators(root)),
+        operators=tuple(bound_operators(_nodes(root))),
         tool_fifos=tool_fifos,
         violations=violations,
         notes=notes,
@@ -249,21 +248,19 @@ def _fifo(name: str, module: str, depth: int | None, node: dict[str, str] | None
     )
 
 
+def _nodes(root: Element) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield what modules bind, by the module's name."""
+    for module in root.iterfind("ModuleInformation/Module"):
+        yield from ((text(module, "Name"), dict(node.attrib)) for node in module.iterfind("BindNodes/BindNode"))
+
+
 def _storage(root: Element) -> dict[tuple[str, str], dict[str, str]]:
     """Attributes of the storage nodes that are FIFOs, by module and instance name."""
-    found = {}
-    for module in root.iterfind("ModuleInformation/Module"):
-        name = text(module, "Name")
-        for node in module.iterfind("BindNodes/BindNode"):
-            if node.get("BINDTYPE") == "storage" and node.get("OPTYPE") == "fifo":
-                found[name, node.get("RTLNAME", "")] = dict(node.attrib)
-    return found
-
-
-def _operators(root: Element) -> Iterator[HlsOperator]:
-    for module in root.iterfind("ModuleInformation/Module"):
-        nodes = (dict(node.attrib) for node in module.iterfind("BindNodes/BindNode"))
-        yield from bound_operators(text(module, "Name"), nodes)
+    return {
+        (name, node.get("RTLNAME", "")): node
+        for name, node in _nodes(root)
+        if node.get("BINDTYPE") == "storage" and node.get("OPTYPE") == "fifo"
+    }
 
 
 _OUTCOME = {"pass": True, "fail": False}

@@ -50,14 +50,14 @@ def merged_operators(known: Iterable[HlsOperator], others: Iterable[HlsOperator]
     return tuple(found.values())
 
 
-def bound_operators(module: str, nodes: Iterable[dict[str, str]]) -> Iterator[HlsOperator]:
-    """The units that an XML report binds a module's operations to, each once."""
+def bound_operators(nodes: Iterable[tuple[str, dict[str, str]]]) -> Iterator[HlsOperator]:
+    """The units that an XML report binds operations of modules to, each once."""
     seen = set()
-    for node in nodes:
+    for module, node in nodes:
         name, latency, dsp = (node.get(key, "") for key in ("RTLNAME", "LATENCY", "DSP"))
-        if node.get("BINDTYPE") != "op" or name in seen or not latency.isdecimal():
+        if node.get("BINDTYPE") != "op" or (module, name) in seen or not latency.isdecimal():
             continue
-        seen.add(name)
+        seen.add((module, name))
         resources = Resources(dsp=int(dsp)) if dsp.isdecimal() else NO_AMOUNTS
         yield HlsOperator(name, module, node.get("OPTYPE", ""), node.get("IMPL", ""), int(latency), resources)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import allo_dse.lang
 
 allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Fixed, Stream, float32, int8, int16, int32, uint8
+from allo.ir.types import Fixed, Stream, float32, float64, int8, int16, int32, uint8
 
 N = 256
 SIDE = 16
@@ -1408,5 +1410,49 @@ def products_of_columns(n: int) -> Any:
                 for j in range(n):
                     s += x[j, i] * v[j]
                 y[i] = s
+
+    return top
+
+
+def column_squares(words: int) -> Any:
+    """Sums of squares of columns, whose elements are a row apart."""
+
+    @df.region()
+    def top(A: float64[100, words], B: float64[80]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def body(a: float64[100, words], b: float64[80]):
+            for i in range(40):
+                for k in range(100):
+                    b[i] += a[k, i] * a[k, i]
+
+    return top
+
+
+def histogram() -> Any:
+    """Counts at addresses that are data."""
+
+    @df.region()
+    def top(X: uint8[16], H: int32[16]):
+        @df.kernel(mapping=[1], args=[X, H])
+        def body(x: uint8[16], h: int32[16]):
+            count: int32[16]
+            for i in range(16):
+                count[x[i]] = count[x[i]] + 1
+            for j in range(16):
+                h[j] = count[j]
+
+    return top
+
+
+def scaled_by_table() -> Any:
+    """Products with numbers of 5 bits in a table of 32 bits."""
+
+    @df.region()
+    def top(A: int16[8], B: int32[8]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def body(a: int16[8], b: int32[8]):
+            table: int32[8] = np.array([3, -5, 7, 11, -13, 4, 9, 2], np.int32)
+            for i in range(8):
+                b[i] = a[i] * table[i]
 
     return top

@@ -180,3 +180,35 @@ def test_deep_pipelines_keep_addresses_in_shift_registers() -> None:
     assert now.lut - without.lut == 2 * (1 + 1) * 32
     assert 0 < now.ff - without.ff <= 2 * (1 + 1) * 64
     assert before.lut < now.lut
+
+
+@pytest.mark.parametrize(
+    ("name", "reported"),
+    [
+        ("trisolv", [(13, 13)]),  # each round begins with the store of the one before
+        ("floyd_warshall", [(2, 5)]),  # the last store is forwarded; counters of three loops take a cycle
+        ("stencil_2d", [(5, 8)]),  # the last load comes after four cycles
+        ("durbin", [(4, 12), (1, 12), (1, 2)]),  # a sum of 2.89 ns and a store of 0.71 ns share a cycle
+    ],
+)
+def test_published_loops_have_the_reported_intervals_and_depths(name: str, reported: list[tuple[int, int]]) -> None:
+    assert [(one.ii, one.depth) for one in cost(getattr(published, name)()).loops] == reported
+
+
+@pytest.mark.parametrize(("words", "depth"), [(64, 12), (100, 13)])
+def test_addresses_take_a_cycle_of_their_own_before_slow_memories(words: int, depth: int) -> None:
+    """Two sums make `80 * k + i`; then 2.98 ns do not fit the cycle. Rows of 64 elements need none."""
+    found = [one for one in cost(programs.column_squares(words)).loops if one.trips == 100]
+    assert [(one.ii, one.depth) for one in found] == [(4, depth)]
+
+
+def test_data_that_decides_an_address_comes_before_the_load() -> None:
+    """A histogram: an address is loaded, then a count, which is stored in the fourth cycle at 300 MHz."""
+    memory = Directive("place", "body", "count", {"memory": "bram"})
+    found = cost(programs.histogram(), FpgaDevice.load("u280"), memory).loops[0]
+    assert (found.ii, found.depth) == (2, 4)
+
+
+def test_factors_from_tables_are_as_wide_as_these() -> None:
+    """A product of 16 bits with numbers of 5 bits takes a DSP, not two."""
+    assert cost(programs.scaled_by_table()).logic.dsp == 1

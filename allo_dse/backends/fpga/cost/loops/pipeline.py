@@ -232,10 +232,17 @@ def _never_meet(store: Use, load: Use, loops: tuple[Planned, ...]) -> bool:
     pairs = [(a, b) for a, b in zip(_index(store), _index(load), strict=True) if a is not None and b is not None]
     if not any(a.variables & variables for a, _ in pairs):
         return False
-    ranges = {v: span for _, unrolled in (store, load) for v, span in unrolled.items()}
+    unrolled = {**store[1], **load[1]}
+    ends = [(v, (Linear((), min(span)), Linear((), max(span)))) for v, span in unrolled.items() if span]
+    for loop in reversed(loops):
+        end = loop.first + (loop.trips - 1) * loop.step + 1
+        lower, upper = loop.bounds or (Linear((), loop.first), Linear((), end))
+        ends.append((loop.variable, (lower, upper + Linear((), -1))))
     for a, b in pairs:
-        above = _extreme(a, loops, ranges, most=False) + _extreme(b, loops, ranges, most=True).scaled(-1)
-        below = _extreme(a, loops, ranges, most=True) + _extreme(b, loops, ranges, most=False).scaled(-1)
+        (low, high), (least, most) = (
+            [form if form.derived else form.extreme(ends, most=most) for most in (False, True)] for form in (a, b)
+        )
+        above, below = low + most.scaled(-1), high + least.scaled(-1)
         if (above.is_constant and above.constant > 0) or (below.is_constant and below.constant < 0):
             return True
     return False
@@ -244,18 +251,6 @@ def _never_meet(store: Use, load: Use, loops: tuple[Planned, ...]) -> bool:
 def _index(use: Use) -> Index:
     assert use[0].access is not None
     return use[0].access.index
-
-
-def _extreme(form: Linear, loops: Sequence[Planned], unrolled: Mapping[int, range], *, most: bool) -> Linear:
-    """Return the least or greatest value of a form in a nest, as a form of variables of loops around that."""
-    if form.derived:
-        return form
-    ends = [(v, (Linear((), min(span)), Linear((), max(span)))) for v, span in unrolled.items() if span]
-    for loop in reversed(loops):
-        end = loop.first + (loop.trips - 1) * loop.step + 1
-        lower, upper = loop.bounds or (Linear((), loop.first), Linear((), end))
-        ends.append((loop.variable, (lower, upper + Linear((), -1))))
-    return form.extreme(ends, most=most)
 
 
 def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]]]:

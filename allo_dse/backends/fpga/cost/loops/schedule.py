@@ -234,7 +234,8 @@ class Walk:
 
     def live_bits(self) -> int:
         """Return the flip-flops of values where nothing repeats, with those that variables take."""
-        origins = [origin for (array, _), (origin, _) in self.left.items() if array in self.registers]
+        modules = self.device.hls.overlaps_loops  # loops are modules, to which variables are handed on
+        origins = [origin for (array, _), (origin, _) in self.left.items() if modules and array in self.registers]
         return self.held_bits(self.finish + 1) + sum(self.held[one].bits for one in origins if one is not None)
 
     def _part(self, value: int) -> Sum | None:
@@ -328,8 +329,8 @@ class Walk:
         if before and not maybe:
             return before
         access = self.registers.access_ns[element[0]]
-        asked_in = asked[0] + (asked[1] + access > self.device.clock.usable_ns)
-        start = max(asked_in, max((time[0] + 1 for time in maybe), default=free))
+        late = asked[1] + access > self.device.clock.usable_ns
+        start = max([free, asked[0] + late, *(time[0] + 1 for time in maybe)])
         return max(before or START, (start + 1, access))
 
     def _addressed(self, element: Element) -> Time:
