@@ -88,20 +88,20 @@ def board_project(
     prediction = predicted(replace(FpgaMapping.of(design), depths=depths or dict(design.depths)), project)
     if prediction is not None:
         project = project.with_prediction(prediction)
-    small: HlsProject | None = None
+    small = None
     if verify_with is not None:
-        with suppress(AlloDseError):  # no instance that can be tested
+        with suppress(AlloDseError):  # an instance that cannot be tested
             program = design.program.with_params(**verify_with(Assignment(design.program.params)))
-            data = golden_data(program, reference, sets(program))
-            small = replace(hls_project(replace(design, program=program), depths), data=data) if data else None
-    own: dict[str, bytes] = {}
+            if data := golden_data(program, reference, sets(program)):
+                small = replace(hls_project(replace(design, program=program), depths), data=data)
+    own: Mapping[str, bytes] = {}
     if small is None or reference is not None:
-        with suppress(SimulationError):  # it cannot be run on these inputs
+        with suppress(SimulationError):  # a program that cannot be run on them
             own = golden_data(design.program, reference, sets(design.program))
     if streams is not None:
         own = {name: content for name, content in own.items() if "/golden/" not in name and "/limits/" not in name}
     if small is None:
         return replace(project, data=own)
     files = {f"{SMALL}/{name}": text for name, text in small.files.items()}
-    own |= {f"{SMALL}/{name}": content for name, content in small.data.items()}
-    return replace(project, files={**project.files, **files}, data=own)
+    content = {f"{SMALL}/{name}": content for name, content in small.data.items()}
+    return replace(project, files={**project.files, **files}, data={**own, **content})
