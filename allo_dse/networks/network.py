@@ -466,17 +466,17 @@ class Reference:
 
 def with_hosts(network: Network, names: Collection[str]) -> Network:
     """Return the network in which the host does some steps, as their references compute them."""
-    return replace(network, steps=[_by_host(step) if step.name in names else step for step in network.steps])
-
-
-def _by_host(step: Step) -> Step:
-    assert isinstance(step.work, Work)
-    reads, writes = interface(loaded(step.work))
-    elements = sum(math.prod(tensor.shape) for tensor in (*reads, *writes))
-    depth = step.work.params.get("K", 1)  # of products
-    flops = 2.0 * math.prod(writes[0].shape) * depth if isinstance(depth, int) else float(elements)
-    work = Host(step.work.kind, Reference(step.work), flops=flops, bytes=4 * elements)
-    return replace(step, work=work, others=())
+    steps = []
+    for step in network.steps:
+        if step.name in names and isinstance(step.work, Work):
+            reads, writes = interface(loaded(step.work))
+            elements = sum(math.prod(tensor.shape) for tensor in (*reads, *writes))
+            depth = step.work.params.get("K", 1)  # of products
+            flops = 2.0 * math.prod(writes[0].shape) * depth if isinstance(depth, int) else float(elements)
+            work = Host(step.work.kind, Reference(step.work), flops=flops, bytes=4 * elements)
+            step = replace(step, work=work, others=())
+        steps.append(step)
+    return replace(network, steps=steps)
 
 
 def with_rows(network: Network, ports: int) -> Network:
