@@ -296,9 +296,9 @@ def solve(
     if problem.launches is None:
         path, least = by_launches(problem, work.launch, work.more)
         bound = max(bound, least)
-        known = min(
-            (one for one in (known, path) if one and _allowed(problem, one)), key=lambda one: one.length, default=None
-        )
+        if path and sum(own for own, at in zip(problem.effects, path.launch, strict=False) if at >= 0) > ALLOWED:
+            path = None
+        known = min((one for one in (known, path) if one), key=lambda one: one.length, default=None)
         runs = sum(len(problem.designs(o)) for o in range(len(problem.kinds))) * problem.steps
         if known is not None and known.length <= bound * (NEAR if runs > MOST_RUNS else 1):
             return replace(known, bound=bound)
@@ -319,11 +319,6 @@ def solve(
         return found
     assert known is not None
     return replace(known, bound=bound)
-
-
-def _allowed(problem: Problem, one: Solution) -> bool:
-    """Return whether a solution's operators together keep within the allowed deviation."""
-    return sum(effect for effect, at in zip(problem.effects, one.launch, strict=False) if at >= 0) <= ALLOWED
 
 
 @dataclass
