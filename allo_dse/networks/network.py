@@ -479,6 +479,9 @@ def with_hosts(network: Network, names: Collection[str]) -> Network:
     return replace(network, steps=steps)
 
 
+BLOCKS = 16, 8, 4, 1
+
+
 def with_rows(network: Network, ports: int) -> Network:
     """Return the network in which known matrices are turned for products with vectors, and cut into blocks of columns.
 
@@ -495,11 +498,12 @@ def with_rows(network: Network, ports: int) -> Network:
     most = ports // max(1, len({str(work.params) for work in known.values()})) - 2
     steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
     for step in network.steps:
-        for power in reversed(range(max(1, most).bit_length()) if step.name in known else ()):
-            (matrix, vector), blocks, work = step.inputs, 1 << power, known[step.name]
+        for blocks in BLOCKS if step.name in known else ():
+            (matrix, vector), work = step.inputs, known[step.name]
             rows, depth = interface(loaded(work))[0][0].shape
             with suppress(StudyError):  # of sizes without tiles
-                if rows % blocks == 0 and depth == work.params["K"]:  # packed weights stay as they are
+                # Packed weights stay as they are.
+                if blocks <= max(1, most) and rows % blocks == 0 and depth == work.params["K"]:
                     work = gemm_work(1, rows, depth, work.params["Ty"], blocks=blocks)
                     cut = np.split(constants[matrix].reshape(rows, depth).T, blocks, 1)
                     made = {f"{matrix}.turned{at}": np.ascontiguousarray(block) for at, block in enumerate(cut)}

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
 from allo_dse.eval.launches import UNLIMITED, Launches, Stream
@@ -89,21 +88,20 @@ def in_dram(program: Program) -> list[ScheduleParameter]:
     """Tensors that tasks cut into tiles stay in DRAM; what all share is copied once, such as the weights of a norm.
 
     Two elements of a tile move in a cycle, as many as a memory has ports; of the largest tensor, such as the
-    weights of a product or blocks of them, more if operations on tiles compute several at once, whose arrays have
-    banks.
+    weights of a product, more if operations on tiles compute several at once, whose arrays have banks. Blocks of
+    weights come in the widest words.
     """
     ports = [port for own in program.task_classes for port in own.tensor_ports]
     cut = {p.tensor.name: p.tensor for p in ports if any(map(p.tile.depends_on, range(len(p.tile.matrix[0]))))}
     sizes = {name: math.prod(tensor.shape) for name, tensor in cut.items()}
     largest = [name for name, size in sizes.items() if size == max(sizes.values())]
-    if len(largest) > 1 and any(port.writes for port in ports if port.tensor.name in largest):
-        largest = []
+    are_blocks = len(largest) > 2 and not any(port.writes for port in ports if port.tensor.name in largest)
     packed = []
     for name, tensor in cut.items():
-        words = WORD_LANES if name in largest else WORD_LANES[:1]
-        if name not in largest[1:]:
-            others = tuple(largest[1:] * (name in largest))
-            packed.append(replace(pack(name, [n * tensor.dtype.bits for n in words]), others=others))
+        counts = (
+            WORD_LANES if largest == [name] else WORD_LANES[-1:] if are_blocks and name in largest else WORD_LANES[:1]
+        )
+        packed.append(pack(name, [n * tensor.dtype.bits for n in counts]))
     return [*(memory(name, ["dram"]) for name in cut), *packed, lanes(LANE_COUNTS)]
 
 

@@ -77,7 +77,6 @@ class ScheduleParameter(Frozen):
         target: "kernel:loop", "kernel:array", or the name of a tensor or stream of the region.
         options: fixed options of the directive.
         values: of the option `varies`; ascending numbers, or words.
-        others: targets that always get the same value.
     """
 
     kind: str
@@ -85,7 +84,6 @@ class ScheduleParameter(Frozen):
     varies: str
     values: tuple[Answer, ...]
     options: tuple[tuple[str, Any], ...] = ()
-    others: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -238,9 +236,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
             if parameter.kind == "depth":
                 depths.append((parameter.target, int(value)))
             elif not _is_neutral(parameter.kind, value) or (parameter.kind == INTERFACE and parameter.options):
-                directives += [
-                    replace(parameter, target=t).directive(value) for t in (parameter.target, *parameter.others)
-                ]
+                directives.append(parameter.directive(value))
         return tuple(directives), tuple(sorted(depths))
 
     def _question(self, parameter: ScheduleParameter, program: CompiledProgram) -> Question:
