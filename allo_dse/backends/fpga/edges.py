@@ -30,9 +30,6 @@ class Transfers(Frozen):
     outstanding: int = 16
 
 
-DEFAULT_TRANSFERS = Transfers()
-
-
 def has_axis(dtype: DType) -> bool:
     """Return whether the generated C++ sends elements of a type through an AXI-Stream port."""
     return dtype.bits in (8, 16, 32, 64) and not dtype.is_fixed and (dtype.kind, dtype.bits) != ("float", 16)

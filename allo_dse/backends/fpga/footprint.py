@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -120,6 +121,18 @@ def contested(program: CompiledProgram) -> frozenset[str]:
             for part in parts_of(task_class, pids):
                 users[part.port.tensor.name].append((task_class.kernel, pids, part))
     return frozenset(tensor.name for tensor in program.tensors if tensor.shape and overlap(users[tensor.name]))
+
+
+@lru_cache(maxsize=256)
+def partly_written(program: CompiledProgram) -> frozenset[str]:
+    """The tensors whose tiles a task may write in part and never reads: it loads them first, so that the rest stays."""
+    found = set[str]()
+    for task_class, own, pids in program.tasks_by_class:
+        if len(own):
+            with suppress(AlloDseError):  # tiles that C++ cannot copy
+                parts = parts_of(task_class, pids)
+                found.update(one.port.tensor.name for one in parts if one.copies_in and not one.footprint.reads)
+    return frozenset(found) - contested(program)
 
 
 def overlap(users: Sequence[Users]) -> bool:

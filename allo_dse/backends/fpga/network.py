@@ -27,6 +27,7 @@ from allo_dse.simulator.run_time.records import Code
 
 from .cost.loops.events import Again, Part, Pipe, Wait
 from .cost.memory import BRAM18_BITS
+from .footprint import partly_written
 from .shared_costs import TensorUse
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class TensorCopies:
         for port, nodes, pids in self._ports("auto"):
             name = port.tensor.name
             first, last = ends_of(port, pids, grids[name])
-            if port.reads:
+            if port.reads or name in partly_written(self._mapping.vmg.program):
                 np.maximum.at(self._last_read.setdefault(name, np.full(count, -1)), nodes, last)
             if port.writes:
                 np.minimum.at(self._first_written.setdefault(name, np.full(count, _NO_PIECE)), nodes, first)
@@ -205,7 +206,8 @@ class TensorCopies:
         name, pieces = use.tensor.name, self._mapping.shared.pieces
         streams, ends = (self.arrived, self._last_read) if does == "reads" else (self.done, self._first_written)
         nodes = np.flatnonzero(streams[name] >= 0)
-        moved: IntArray = getattr(pieces, does)[name]
+        # What tasks may write in part is loaded, and no task reads it.
+        moved = pieces.reads[name] if does == "reads" and len(pieces.reads[name]) else pieces.writes[name]
         request: _Step = moved, Code.REQUEST, 0, use.cycles(pieces.words[name])
         code = Code.PUT if does == "reads" else Code.GET
         told: _Step = ends[name][nodes], code, np.arange(len(nodes)), 0

@@ -37,8 +37,8 @@ from .cost.memory import Storage, fifo_resources, fifo_steps, word_of
 from .cost.plan import Plan, Planner
 from .cost.simplify import simplified
 from .cost.task_cost import TaskCost, control_key, deciding_pids, planned_cost
-from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of
-from .footprint import contested
+from .edges import AXIS, Transfers, edged_program, interface_of, transfers_of
+from .footprint import contested, partly_written
 
 
 def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int, ...], run: int) -> Observed | None:
@@ -124,7 +124,7 @@ class TensorUse(Frozen):
     place: str
     words_per_cycle: float
     lanes: int
-    transfers: Transfers = DEFAULT_TRANSFERS
+    transfers: Transfers = Transfers()
     contested: bool = False
 
     @property
@@ -315,6 +315,7 @@ class Scheduled(Frozen, eq=False, dict=True):
                 place = "axis" if interface_of(own) == AXIS else "stream"
             is_contested = place in ("auto", "dram") and tensor.name in contested(self.edged.program)
             place = "auto" if is_contested else place
+            reads = reads or (place == "auto" and tensor.name in partly_written(self.program))
             yield TensorUse(tensor, reads, writes, place, rate, lanes, transfers_of(own), is_contested)
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:

@@ -103,9 +103,8 @@ def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[A
     from allo_dse.compiler.model.arguments import numpy_dtype
 
     tensors, results = program.tensors, len(program.results)
-    own = results if len(arrays) == len(tensors) - results else 0
-    types = [(t.shape, np.dtype(np.float64) if t.dtype.is_fixed else numpy_dtype(t.dtype)) for t in tensors]
-    return [np.zeros(shape, dtype) for shape, dtype in types[len(tensors) - own :]]
+    own = tensors[len(tensors) - results :] if len(arrays) == len(tensors) - results else ()
+    return [np.zeros(t.shape, np.float64 if t.dtype.is_fixed else numpy_dtype(t.dtype)) for t in own]
 
 
 def returned_values(program: CompiledProgram, arrays: tuple[Any, ...], returned: list[Array]) -> Any:

@@ -9,7 +9,7 @@ Numbers: streams, resources, tasks and nodes are numbered in the order in which 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -183,11 +183,14 @@ class Network:
             yield first, group
             first += len(group)
 
-    def body_numbers(self, bodies: Iterable[str]) -> IntArray:
+    def body_numbers(self, bodies: Collection[str]) -> IntArray:
         """Per task the number of its body, counted from 1; 0 for table processes."""
-        number = {body: i for i, body in enumerate(bodies, 1)}
-        numbers = [number[g.body] if isinstance(g, Tasks) else 0 for g in self.groups]
-        return np.repeat(np.array(numbers, np.int64), [*map(len, self.groups)])
+        key = f"bodies {' '.join(bodies)}"
+        if key not in self.once:
+            number = {body: i for i, body in enumerate(bodies, 1)}
+            numbers = [number[g.body] if isinstance(g, Tasks) else 0 for g in self.groups]
+            self.once[key] = np.repeat(np.array(numbers, np.int64), [*map(len, self.groups)])
+        return self.once[key]  # type: ignore[no-any-return]
 
     @property
     def first_row(self) -> IntArray:

@@ -57,7 +57,7 @@ OWN, ALL, DATA = "p * N + i", "i", "a[i] % N"
     second=st.sampled_from(["", "A", "B", "C"]),
     number=st.integers(0, 99),
 )
-def test_ports_of_the_model_are_bundles_of_the_code(
+def test_ports_and_loads_of_the_model_are_those_of_the_code(
     tasks: int, a: str, b: str, op: str, c: str, second: str, number: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     text = TEXT.format(tasks=tasks, a=a, b=b, op=op, c=c, second=SECOND.format(tensor=second) if second else "")
@@ -67,3 +67,5 @@ def test_ports_of_the_model_are_bundles_of_the_code(
     kernel = emit_kernel(program, folding=folding_of(mapping.vmg), port_bits=512)
     bundles = set(re.findall(r"bundle=(\w+)", "".join(kernel.pragmas)))
     assert sum(map(mapping.ports, mapping.tensors)) == len(bundles)
+    loads = {name for name in "ABC" if f"ALLO_PROCESS(load_{name}," in "".join(kernel.body)}
+    assert {use.tensor.name for use in mapping.tensors if use.reads and not use.contested} == loads

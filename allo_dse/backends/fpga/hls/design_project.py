@@ -88,7 +88,12 @@ def board_project(
     prediction = predicted(replace(FpgaMapping.of(design), depths=depths or dict(design.depths)), project)
     if prediction is not None:
         project = project.with_prediction(prediction)
-    small = _small_project(design, depths, reference, verify_with, sets)
+    small = None
+    if verify_with is not None:
+        with suppress(AlloDseError):  # an instance that cannot be tested
+            program = design.program.with_params(**verify_with(Assignment(design.program.params)))
+            if data := golden_data(program, reference, sets(program)):
+                small = replace(hls_project(replace(design, program=program), depths), data=data)
     own: Mapping[str, bytes] = {}
     if small is None or reference is not None:
         with suppress(SimulationError):  # a program that cannot be run on them
@@ -98,21 +103,5 @@ def board_project(
     if small is None:
         return replace(project, data=own)
     files = {f"{SMALL}/{name}": text for name, text in small.files.items()}
-    data = {f"{SMALL}/{name}": content for name, content in small.data.items()}
-    return replace(project, files={**project.files, **files}, data={**own, **data})
-
-
-def _small_project(
-    design: Design,
-    depths: Mapping[str, int] | None,
-    reference: Callable[..., object] | None,
-    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None,
-    sets: Callable[[Program], Sequence[Inputs]],
-) -> HlsProject | None:
-    """Return the project of the instance that a design is verified with; None if no instance can be tested."""
-    if verify_with is not None:
-        with suppress(AlloDseError):
-            program = design.program.with_params(**verify_with(Assignment(design.program.params)))
-            if data := golden_data(program, reference, sets(program)):
-                return replace(hls_project(replace(design, program=program), depths), data=data)
-    return None
+    content = {f"{SMALL}/{name}": content for name, content in small.data.items()}
+    return replace(project, files={**project.files, **files}, data={**own, **content})

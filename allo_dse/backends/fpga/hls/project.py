@@ -375,9 +375,7 @@ def _buffers(
 
 
 def _kind(dtype: DType) -> str:
-    if dtype.is_float:
-        return "b" if dtype.kind == "bfloat" else "f"
-    return "i" if dtype.is_signed else "u"
+    return "b" if dtype.kind == "bfloat" else "f" if dtype.is_float else "i" if dtype.is_signed else "u"
 
 
 def _banks(kernel: Kernel, buffers: Sequence[Buffer], device: FpgaDevice) -> Iterator[tuple[str, str]]:

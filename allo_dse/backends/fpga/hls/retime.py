@@ -211,11 +211,8 @@ def _variables(task_class: TaskClass, labels: list[str]) -> dict[str, int]:
 
 def _function(loop: HlsLoop, variables: Mapping[str, Mapping[str, int]]) -> str | None:
     """The function a loop is of: by its module's name; where the tool inlined the function, by a label of its own."""
-    function = _longest(variables, loop.module)
-    if function is not None:
-        return function
     having = [name for name, labels in variables.items() if _variable(loop, labels) is not None]
-    return having[0] if len(having) == 1 else None
+    return _longest(variables, loop.module) or (having[0] if len(having) == 1 else None)
 
 
 def _longest(names: Iterable[str], text: str) -> str | None:

@@ -164,11 +164,12 @@ def declare_tiles(top: Top, groups: Sequence[Group]) -> None:
 def call_movers(top: Top, kind: str) -> None:
     """Calls of the processes that load (kind "in") or store ("out") tensors."""
     for tensor in top.program.tensors:
-        streams = [s for (_, k, _), s in top.tiles.items() if k == kind and s.port.port.tensor == tensor]
+        tiles = [(k, s) for (_, k, _), s in top.tiles.items() if s.port.port.tensor == tensor]
+        streams = [stream for k, stream in tiles if k == kind]
         if not streams:
             continue
-        both = kind == "in" and any(k == "out" and s.port.port.tensor == tensor for (_, k, _), s in top.tiles.items())
-        pointer = top.argument(tensor, f"{tensor.name}_in" if both else tensor.name, writes=kind == "out")
+        is_first = kind == "in" and len(streams) < len(tiles)  # another process stores it
+        pointer = top.argument(tensor, f"{tensor.name}_in" if is_first else tensor.name, writes=kind == "out")
         name = top.names.new(f"{'load' if kind == 'in' else 'store'}_{tensor_name(tensor)}")
         top.movers.append(mover(name, tensor, streams, load=kind == "in"))
         top.lines.append(f"  ALLO_PROCESS({name}, {', '.join([pointer, *(s.name for s in streams)])});")
@@ -275,20 +276,17 @@ def interface_pragmas(arguments: Sequence[Argument], transfers: Mapping[str, str
     for argument in arguments:
         if argument.is_value:
             yield f"interface s_axilite port={argument.name}"
-            continue
-        if argument.stream is not None:
+        elif argument.stream is not None:
             yield f"interface axis port={argument.name}"
-            continue
-        if argument.extents:
+        elif argument.extents:
             yield f"interface ap_memory port={argument.name}"
             yield from argument.pragmas
-            continue
-        own, name = [one for one in arguments if one.tensor == argument.tensor], argument.name
-        if not argument.is_shared:
-            name = min((one.name for one in own), key=len)
-        yield (
-            f"interface m_axi port={argument.name} bundle=gmem_{name} offset=slave depth={argument.size} "
-            f"max_widen_bitwidth={port_bits} {transfers.get(argument.name, '')}".rstrip()
-        )
-        yield f"interface s_axilite port={argument.name}"
+        else:
+            names = [one.name for one in arguments if one.tensor == argument.tensor]
+            bundle = argument.name if argument.is_shared else min(names, key=len)
+            yield (
+                f"interface m_axi port={argument.name} bundle=gmem_{bundle} offset=slave depth={argument.size} "
+                f"max_widen_bitwidth={port_bits} {transfers.get(argument.name, '')}".rstrip()
+            )
+            yield f"interface s_axilite port={argument.name}"
     yield "interface s_axilite port=return"
