@@ -3,9 +3,13 @@
     python -m benchmarks.growth [--quick]
 
 Three series: a GEMM whose sides grow from 512 to 8,192, a row of 2 to 16 kernels, and a program of 4 to 64 parameters.
-Each step is timed in processor seconds, the best of three. The exponent is the slope of time over size on logarithmic
+Each step is timed in processor seconds, the best of five. The exponent is the slope of time over size on logarithmic
 axes, over the larger half of the series, where constant costs weigh less: 1 is linear, 0 independent of the size.
-Placement has a limit of work, and verification runs a smaller instance where the study names one.
+
+`propose`, `fold`, `check` and `bound` take equally many designs at each size. Parameters have 16 values, so that
+proposals are of different programs, not compiled before. `first` draws and repairs designs until one keeps the limits;
+it is then evaluated, placed and verified. Counting ends at a limit, and so does the solver of placements, `solve`.
+Verification runs a smaller instance where the study names one.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -25,15 +30,21 @@ from allo_dse.lang import install
 install()
 
 import allo_dse as dse
+from allo_dse.backends.npu.place import cp_sat_placement
+from allo_dse.common.cp_sat import answer
 from allo_dse.common.errors import AlloDseError
 from allo_dse.space.genes import Gene
 from allo_dse.space.space import Candidate
+from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.study import load_studies
 from benchmarks.search_speed import WHERE
 
+MOST_COUNTED = 20_000  # as many as a search lists
+MOST_DRAWN = 200  # until a design keeps the limits
 PROPOSED = 60
 COMPARED = 20  # those of them with the fewest tasks: most random ones of large sizes have more than can be built
-REPEATS = 3
+REPEATS = 5
+ENOUGH_SECONDS = 10.0  # after which a size is not measured again
 LEAST_SECONDS = 1e-4  # less is noise, or nothing to do
 
 HEAD = """
@@ -73,7 +84,7 @@ def row_of_kernels(count: int) -> str:
     return top
 
 def study():
-    return dse.Study("row", program=row, params={"P": dse.choices([16, 32])}, device="npu2", objectives=OBJECTIVES)
+    return dse.Study("row", program=row, device="npu2", objectives=OBJECTIVES)
 """
     )
 
@@ -92,7 +103,7 @@ def shifted(P=16, {", ".join(f"{name}=0" for name in names)}):
     return top
 
 def study():
-    params = dict.fromkeys({names}, dse.choices([0, 1]))
+    params = dict.fromkeys({names}, dse.choices(range(16)))
     return dse.Study("shifted", program=shifted, params=params, device="npu2", objectives=OBJECTIVES)
 """
 
@@ -114,6 +125,19 @@ def studies(folder: Path, quick: bool) -> Iterator[tuple[str, dict[int, Callable
     yield "parameters", {size: written(size, many_parameters) for size in (4, 16, 64)[:most]}
 
 
+class Timer:
+    """A function that counts the processor seconds of its calls."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.seconds = function, 0.0
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        started = time.process_time()
+        result = self.function(*arguments, **options)
+        self.seconds += time.process_time() - started
+        return result
+
+
 class Steps:
     """Processor seconds of each step; the best of several times."""
 
@@ -121,14 +145,17 @@ class Steps:
         self.seconds: dict[str, float] = {}
 
     def timed(self, name: str, work: Callable[..., Any], *arguments: Any) -> Any:
-        started = time.process_time()
-        result = work(*arguments)
-        self.seconds[name] = min(self.seconds.get(name, math.inf), time.process_time() - started)
+        timer = Timer(work)
+        result = timer(*arguments)
+        self.note(name, timer.seconds)
         return result
+
+    def note(self, name: str, seconds: float) -> None:
+        self.seconds[name] = min(self.seconds.get(name, math.inf), seconds)
 
     def measure(self, study: dse.Study) -> None:
         self.timed("compile", study.first_program)
-        self.timed("count", study.space.count, 20_000)
+        self.timed("count", study.space.count, MOST_COUNTED)
         designs = self.timed("propose", _proposed, study)
         designs = sorted(designs, key=lambda design: design.program.vmg.task_count)[:COMPARED]
         self.timed("fold", lambda: [design.vmg.edges for design in designs])
@@ -136,10 +163,24 @@ class Steps:
         evaluator = study.make_evaluator()
         bounds = study.lower_bounds(evaluator)
         self.timed("bound", lambda: [bounds(design, level) for design in designs for level in range(bounds.levels)])
-        feasible = [design for design in designs if not study.check(design)][:3]
-        self.timed("evaluate", lambda: [evaluator.evaluate(design) for design in feasible])
-        self.timed("place", lambda: [design.mapping.placement for design in feasible[:1]])
-        self.timed("verify", lambda: [study.verify(design, 0) for design in feasible[:1]])
+        design = self.timed("first", _first, study)
+        if design is None:
+            return
+        self.timed("evaluate", evaluator.evaluate, design)
+        solver = Timer(answer)
+        with mock.patch.object(cp_sat_placement, "answer", solver):
+            placing = Timer(lambda: design.mapping.placement)
+            placing()
+        self.note("place", placing.seconds - solver.seconds)
+        self.note("solve", solver.seconds)
+        self.timed("verify", study.verify, design, 0)
+
+
+def _first(study: dse.Study) -> Any:
+    """Return a design that keeps the limits, if one is found: proposals are repaired once most break them."""
+    screen, suggest = Screen(study.space, study.check), _random(np.random.default_rng(0))
+    found = (screen.decode_unless(None, suggest) for _ in range(MOST_DRAWN))
+    return next((candidate.design for candidate in found if candidate), None)
 
 
 def _proposed(study: dse.Study) -> list[Any]:
@@ -165,7 +206,7 @@ def exponents(series: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     sizes = sorted(series)[-max(2, (len(series) + 1) // 2) :]
     found = {}
     for name in next(iter(series.values())):
-        known = [size for size in sizes if series[size][name] > LEAST_SECONDS]
+        known = [size for size in sizes if series[size].get(name, 0.0) > LEAST_SECONDS]
         if len(known) > 1:
             logs = np.log(known), np.log([series[size][name] for size in known])
             found[name] = float(np.polyfit(*logs, 1)[0])
@@ -175,14 +216,19 @@ def exponents(series: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the two smallest sizes of each series")
-    quick = parser.parse_args().quick
+    parser.add_argument("--series", default="", help="only the series whose name contains this")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for name, made in studies(Path(folder), quick):
+        for name, made in studies(Path(folder), options.quick):
+            if options.series not in name:
+                continue
             series = {}
             for size, make in made.items():
                 steps = Steps()
+                started = time.process_time()
                 for _ in range(REPEATS):
-                    steps.measure(make())
+                    if time.process_time() - started < ENOUGH_SECONDS:
+                        steps.measure(make())
                 series[size] = steps.seconds
                 words = ", ".join(f"{step} {seconds * 1e3:,.0f}" for step, seconds in series[size].items())
                 print(f"{name} {size:>6,}: {words} ms", flush=True)

@@ -59,6 +59,17 @@ def another(entry: dict[str, Any], number: int) -> dict[str, Any]:
     return made
 
 
+def write_log(run_dir: Path, trials: int) -> None:
+    """Write the log of a run of some thousand or a million trials."""
+    study().run(SEED_TRIALS, verify=False, progress="quiet", run_dir=run_dir)
+    entries = [e for e in read_log(run_dir / "log.jsonl").entries if e["type"] == "design"]
+    done = [e for e in entries if e["status"] != "violation"]
+    log = RunLog(run_dir / "log.jsonl")
+    for first in range(SEED_TRIALS, trials, AT_ONCE):
+        log.append(another(done[n % len(done)], n) for n in range(first, min(first + AT_ONCE, trials)))
+    log.close()
+
+
 def peak_kib() -> int:
     """The most memory this process ever had. (What `getrusage` says begins with the parent's.)"""
     found = re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())
@@ -100,13 +111,7 @@ def main() -> None:
     for trials in (int(n) for n in options.trials.split(",")):
         with tempfile.TemporaryDirectory() as folder:
             run_dir = Path(folder) / "run"
-            study().run(SEED_TRIALS, verify=False, progress="quiet", run_dir=run_dir)
-            entries = [e for e in read_log(run_dir / "log.jsonl").entries if e["type"] == "design"]
-            done = [e for e in entries if e["status"] != "violation"]
-            log = RunLog(run_dir / "log.jsonl")
-            for first in range(SEED_TRIALS, trials, AT_ONCE):
-                log.append(another(done[n % len(done)], n) for n in range(first, min(first + AT_ONCE, trials)))
-            log.close()
+            write_log(run_dir, trials)
             for what in ("page", "resume"):
                 child = [sys.executable, "-m", "benchmarks.stored_trials", "--child", what, str(run_dir), str(trials)]
                 subprocess.run(child, check=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..graph.program_graph import ProgramGraph
 
 Pattern = Literal["cyclic", "block"]
+PATTERNS, HOWS = get_args(Pattern), get_args(How)
 
 
 class AxisFold(Frozen):
@@ -75,7 +77,7 @@ class KernelFold(Frozen):
                     f"{self.kernel}: {axis.spatial} nodes do not divide the {extent} tasks of axis {number}",
                     hint="choose a divisor of the axis",
                 )
-            if axis.pattern not in get_args(Pattern) or axis.how not in get_args(How):
+            if axis.pattern not in PATTERNS or axis.how not in HOWS:
                 raise IllegalFold(
                     f"{self.kernel}: axis {number} is folded as {axis.pattern!r}, {axis.how!r}",
                     hint="the pattern is block or cyclic, and what is done is bundle or chain",
@@ -111,23 +113,21 @@ class MeshFold(Frozen, dict=True):
     def normalised(self, graph: ProgramGraph) -> MeshFold:
         """The one descriptor of this folded graph: hashable, and equal exactly when the folded graphs are equal."""
         program = graph.program
-        names = [kernel.name for kernel in program.kernels]
-        if [fold.kernel for fold in self.kernels] != names:
+        place = {kernel.name: number for number, kernel in enumerate(program.kernels)}
+        if [fold.kernel for fold in self.kernels] != list(place):
             raise IllegalFold(
                 f"the fold is for the kernels {', '.join(f.kernel for f in self.kernels) or '(none)'}",
-                hint=f"give one KernelFold per kernel of {program.name}, in this order: {', '.join(names)}",
+                hint=f"give one KernelFold per kernel of {program.name}, in this order: {', '.join(place)}",
             )
-        chained = [name for members in self.chains for name in members]
-        for name in chained:
-            if name not in names or chained.count(name) > 1:
-                problem = "is chained twice" if name in names else "is not a kernel"
-                raise IllegalFold(f"{name} {problem}", hint=f"the kernels of {program.name}: {', '.join(names)}")
+        chained = Counter(name for members in self.chains for name in members)
+        for name, times in chained.items():
+            if name not in place or times > 1:
+                problem = "is chained twice" if name in place else "is not a kernel"
+                raise IllegalFold(f"{name} {problem}", hint=f"the kernels of {program.name}: {', '.join(place)}")
         pairs = zip(self.kernels, program.kernels, strict=True)
         kernels = tuple(fold.normalised(kernel.mesh) for fold, kernel in pairs)
-        if not chained:
-            return MeshFold(kernels)
-        chains = graph.kernels.normalised([[names.index(n) for n in members] for members in self.chains])
-        return MeshFold(kernels, tuple(tuple(names[k] for k in members) for members in chains))
+        chains = graph.kernels.normalised([[place[n] for n in members] for members in self.chains])
+        return MeshFold(kernels, tuple(tuple(kernels[k].kernel for k in members) for members in chains))
 
     @cached_property
     def text(self) -> str:
@@ -298,11 +298,12 @@ class JointFold(Frozen, dict=True):
         return shared_loops([self.loops[kernel] for kernel in members])
 
     def violations(self) -> Iterator[str]:
-        """Yield the disagreements between kernels; their own axes are assumed to be legal."""
+        """Yield the ways in which kernels break the rules of their axes, and disagree with each other."""
+        for kernel, rules in zip(self.fold.kernels, self.graph.rules, strict=True):
+            yield from (f"{kernel.kernel}: {reason}" for reason in violations(kernel, rules))
         yield from self._unlike_links()
-        feeds = self.graph.kernels.feeds
-        for a, b in itertools.combinations(range(len(self.loops)), 2):
-            if (feeds[a, b] or feeds[b, a]) and not in_step(self.loops[a], self.loops[b]):
+        for a, b in self.graph.kernels.connected:
+            if not in_step(self.loops[a], self.loops[b]):
                 names = " and ".join(self.graph.program.kernels[k].name for k in (a, b))
                 yield f"{names} exchange tokens: the loops that they share must be outermost, and in the same order"
         yield from self._chain_violations()
@@ -401,12 +402,9 @@ def joint_orders(
         links: the links along which each of `kernels` has a temporal loop.
         chains: of these kernels.
     """
-    pairs = [
-        (a, b)
-        for a, b in itertools.combinations(range(len(kernels)), 2)
-        if graph.feeds[kernels[a], kernels[b]] or graph.feeds[kernels[b], kernels[a]]
-    ]
-    local = tuple(tuple(list(kernels).index(kernel) for kernel in members) for members in chains)
+    place = {kernel: number for number, kernel in enumerate(kernels)}
+    pairs = [(place[a], place[b]) for a, b in graph.connected if a in place and b in place]
+    local = tuple(tuple(place[kernel] for kernel in members) for members in chains)
     result = []
     for orders in itertools.product(*(itertools.permutations(own) for own in links)):
         loops: list[list[Loop]] = [[(link, 0) for link in order] for order in orders]

@@ -34,7 +34,6 @@ from .fold import (
     axis_space,
     joint_orders,
     unfolded,
-    violations,
 )
 
 # Enumerating and counting folds of kernels that depend on each other through linked axes or shared nodes.
@@ -501,15 +500,8 @@ class FoldSpace(Frozen, eq=False, dict=True):
                     yield sizes | others
 
     def is_legal(self, fold: MeshFold) -> bool:
-        """Return whether a fold keeps all rules and the budget of nodes; it need not be normalised.
-
-        Raises:
-            IllegalFold: if it is not a fold of these meshes at all (other kernels, other ranks, no divisors).
-        """
-        fold = fold.normalised(self.program_graph)
+        """Return whether a normalised fold keeps all rules and the budget of nodes."""
         if self.max_nodes is not None and fold.node_count > self.max_nodes:
-            return False
-        if any(next(violations(k, r), None) for k, r in zip(fold.kernels, self.rules, strict=True)):
             return False
         return next(JointFold.of(self.program_graph, fold).violations(), None) is None
 
@@ -517,11 +509,11 @@ class FoldSpace(Frozen, eq=False, dict=True):
         """Return whether iteration yields a fold: it must be legal and within the device's limits.
 
         Raises:
-            IllegalFold: as `is_legal`.
+            IllegalFold: if it is not a fold of these meshes at all (other kernels, other ranks, no divisors).
         """
         fold = fold.normalised(self.program_graph)
-        if not self.is_legal(fold) or not self.bounds:
-            return self.is_legal(fold)
+        if not (legal := self.is_legal(fold)) or not self.bounds:
+            return legal
         sizes = [tuple(axis.spatial for axis in kernel.axes) for kernel in fold.kernels]
         sets = node_sets(JointFold.of(self.program_graph, fold).chains, range(len(sizes)))
         needs = self.bounds.nothing

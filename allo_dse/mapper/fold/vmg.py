@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import ClassVar
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 import numpy as np
 from msgspec import Struct
@@ -25,7 +25,7 @@ from ..graph.groups import Leaves, NodeGroup, Repeat, node_name, text
 from ..graph.kernel_graph import precedence_cycle
 from ..graph.program_graph import MOST_TASKS, ProgramGraph
 from .builder import Builder, Primitive
-from .fold import AxisFold, JointFold, KernelFold, MeshFold, Step, unfolded, violations
+from .fold import AxisFold, JointFold, KernelFold, MeshFold, Step, unfolded
 from .node_edges import FoldUses, NodeEdges, node_edges, node_grids
 from .node_fold_search import NodeFold
 from .primitives import (
@@ -340,30 +340,18 @@ class VMG(Pictured):
             raise IllegalFold("a mesh fold starts from the unfolded graph", hint="use program.vmg.fold(...)")
         if isinstance(fold, NodeFold):
             return self.apply(fold.primitives(self.graph))
-        # Designs that differ only in their schedules ask for one fold again and again.
-        if self._asked and self._asked[0][0] is fold and (known := self._asked[0][1]()) is not None:
+        if (known := self._folded.get(fold)) is not None:  # as designs that differ only in their schedules
             return known
         normal = fold.normalised(self.graph)
         if (known := self._folded.get(normal)) is None:
-            broken = (
-                f"{kernel.kernel}: {reason}"
-                for kernel, rules in zip(normal.kernels, self.graph.rules, strict=True)
-                for reason in violations(kernel, rules)
-            )
-            for reason in chain(broken, JointFold.of(self.graph, normal).violations()):
+            for reason in JointFold.of(self.graph, normal).violations():
                 raise IllegalFold(reason, hint="fold_choices(program) lists the legal folds")
             known = self._folded[normal] = VMG(self.graph, mesh_groups(self.graph, normal), normal)
             self.graph.use()
             _LATEST.append(known)
             while len(_LATEST) > max(1, MOST_TASKS // self.task_count):
                 _LATEST.popleft()
-        self._asked.append((fold, ref(known)))
         return known
-
-    @cached_property
-    def _asked(self) -> deque[tuple[MeshFold, ref[VMG]]]:
-        """The fold that was asked for last, if any, and its graph."""
-        return deque(maxlen=1)
 
     @cached_property
     def _folded(self) -> WeakValueDictionary[MeshFold, VMG]:

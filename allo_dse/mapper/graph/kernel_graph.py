@@ -170,6 +170,11 @@ class KernelGraph(Frozen, eq=False, dict=True):
         """Position of each kernel in `order`."""
         return tuple(self.order.index(kernel) for kernel in range(len(self.feeds)))
 
+    @cached_property
+    def connected(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of kernels that exchange tokens, in either direction, in program order."""
+        return tuple((a, b) for a, b in np.argwhere(np.triu(self.feeds | self.feeds.T, 1)).tolist())
+
     def refusal(self, chains: Chains) -> tuple[int, int] | None:
         """Return two kernels that cannot be chained, because a path of streams leads from the second back to the first.
 

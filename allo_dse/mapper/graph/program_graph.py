@@ -33,8 +33,9 @@ _FEWEST_GROUPS, _MOST_GROUPS = 8, 256
 MOST_TASKS = 1 << 22
 """Tasks of all folds, and of all programs, whose data per task is kept: some 100 bytes each. The same for the groups of
 a program, if each had all tasks."""
-_FEW_TASKS = 1 << 12
-_PER_TASK = ("edges", "tokens", "class_tasks", "token_orders", "early_puts")
+_LEAST_TASKS = 1 << 17
+"""As many as a program counts for at least: what its groups keep is larger than its data per task."""
+_FORGOTTEN = ("edges", "tokens", "class_tasks", "token_orders", "early_puts", "_groups")
 _USED: WeakValueDictionary[int, ProgramGraph] = WeakValueDictionary()
 
 
@@ -45,19 +46,17 @@ class ProgramGraph(TaskGraph, Shared):
     """
 
     def use(self) -> None:
-        """Note that the program is in use; forget the data per task of large programs that were used least lately.
+        """Note that the program is in use; forget data per task, and groups, of programs that were used least lately.
 
-        It is computed again when asked for.
+        They are computed again when asked for.
         """
-        if self.program.task_count < _FEW_TASKS:
-            return
         _USED.pop(id(self), None)
         _USED[id(self)], tasks = self, 0
         for graph in reversed(list(_USED.values())):
-            tasks += graph.program.task_count
+            tasks += max(_LEAST_TASKS, graph.program.task_count)
             if tasks > MOST_TASKS and graph is not self:
                 del _USED[id(graph)]
-                for name in _PER_TASK:
+                for name in _FORGOTTEN:
                     vars(graph).pop(name, None)
 
     @cached_property

@@ -26,7 +26,7 @@ MOST_REWRITES = 3  # limits that an error without designs lists
 FOLDING_RULES = "folding rules"  # name of the constraint that an unfoldable design breaks
 MOST_INVALID = 20_000  # invalid designs in a row before a run without any legal design gives up
 SPARSE = 8  # refused designs per legal one above which proposals are repaired: drawing on costs more checks
-REPAIRS = 128  # changes to try; programs of 16 kernels in a row need 7 to 97
+REPAIRS = 128  # changes to try
 
 
 class Screen:
@@ -104,26 +104,31 @@ class Screen:
     def _repaired(self, refused: Candidate) -> Candidate | None:
         """Return a new and legal design near a refused one.
 
-        First takes half of the genes of the last legal design, then three quarters, and so on. Then, or before one is
-        known, changes one or two genes. A change is kept if the design fails no earlier check and exceeds its limits by
-        no more: constraint domination of K. Deb, "An efficient constraint handling method for genetic algorithms",
-        Comput. Methods Appl. Mech. Eng. 186, 2000.
+        Keeps random genes of the refused design and takes the others from the last legal one: half at first, more of
+        them after a design that breaks a limit, one less after a known one. Before one is known, it takes the least
+        values instead, as kernels then share no nodes. Then it changes one or two genes. A change is kept if the design
+        fails no earlier check and exceeds its limits by no more: constraint domination of K. Deb, "An efficient
+        constraint handling method for genetic algorithms", Comput. Methods Appl. Mech. Eng. 186, 2000.
         """
         rng, least = np.random.default_rng(list(refused.key.encode())), self._excess
-        names = rng.permutation(sorted(refused.genes)).tolist()
-        for step in range(1, 1 + REPAIRS if names else 0):
+        names = sorted(refused.genes)
+        legal = self._legal or {name: self.space.genes[name].low for name in names}
+        kept = len(names) // 2
+        for step in range(REPAIRS if names else 0):
             if self.any_legal and self.meanwhile():
                 break
-            if self._legal and (own := len(names) >> step):
-                near = {name: self._legal[name] for name in names[own:] if name in self._legal}
+            if self._legal or step < len(names).bit_length():
+                taken = rng.permutation(names)[kept:].tolist()
+                near = {name: legal[name] for name in taken if name in legal}
             else:
                 near = {name: self.space.genes[name].draw(rng) for name in rng.choice(names, rng.integers(1, 3))}
             candidate, verdict = self.decode_and_admit(suggest_from(refused.genes | near, random_suggest(rng)))
             if verdict == "new":
                 return candidate
+            kept = min(len(names), kept + 1) if verdict == "repeat" else kept // 2
             if verdict == "invalid" and candidate is not None:
                 self._raise_if_none_is_legal()
-                if self._excess <= least:
+                if not self._legal and self._excess <= least:
                     refused, least = candidate, self._excess
         return None
 

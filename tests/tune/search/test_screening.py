@@ -115,7 +115,7 @@ def test_a_proposal_that_breaks_a_limit_is_repaired_where_most_do() -> None:
     screen, rng, found = Screen(study.space, full), np.random.default_rng(0), list[Any]()
     drawn = [study.space.decode(random_suggest(rng)) for _ in range(300)]
     assert sum(one is not None and not full(one.design) for one in drawn) < 10
-    for _ in range(20):
+    for _ in range(80):
         if candidate := screen.decode_unless(None, random_suggest(rng)):
             found.append(candidate.design)
     assert len({design.key for design in found}) == len(found) > 8
