@@ -14,7 +14,7 @@ from typing import Literal
 
 from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import Operation, arith, ir, memref, nested_ops, scf
-from allo_dse.common.mlir.dialect import new_context
+from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import Frozen, Ints, divisors_of, replace
 
 from ..ir.affine import extent
@@ -314,9 +314,8 @@ def _frees_a_part(kernel: Kernel, nest: int, cut: int) -> bool:
 def _opened(kernel: Kernel) -> Iterator[Body]:
     """The body of a kernel whose tasks are of one class, to look at or to rewrite."""
     (task_class,) = kernel.classes
-    body = Body.of(task_class, new_context())
-    with body.module.context, ir.Location.unknown():
-        yield body
+    with text_context():
+        yield Body.of(task_class, ir.Context.current)  # type: ignore[attr-defined]
 
 
 def _serial(body: Body) -> Iterator[tuple[int, list[Operation]]]:

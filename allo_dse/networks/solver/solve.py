@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from operator import attrgetter
 
 from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.common.errors import StudyError
@@ -73,12 +72,13 @@ class Model:
         self.any = [model.new_bool_var(f"any_{own[0]}") for own in self.alike]
         launch = [model.new_int_var(0, most, f"launch_{own[0]}") for own in self.alike]
         start = [model.new_int_var(0, horizon, f"start_{own[0]}") for own in self.alike]
-        size = []
-        for own in self.alike:
-            domain = cp_model.Domain.from_values([0, *(ticks for o in own for ticks in self.problem.ticks(o))])
-            size.append(model.new_int_var_from_domain(domain, f"size_{own[0]}"))
+        size = [self._size(own) for own in self.alike]
         places = [self.group[o] for o in range(len(self.present))]
         self.launch, self.start, self.size = ([one[at] for at in places] for one in (launch, start, size))
+
+    def _size(self, alike: Sequence[int]) -> cp_model.IntVar:
+        domain = cp_model.Domain.from_values([0, *(ticks for o in alike for ticks in self.problem.ticks(o))])
+        return self.model.new_int_var_from_domain(domain, f"size_{alike[0]}")
 
     def _one_design_each(self) -> None:
         """Do every step once, by an operator in one launch, with the choice of its kind there."""
@@ -184,11 +184,11 @@ class Model:
                 for later in self.launches[at + 1 :]:
                     wait = self.problem.between
                     self.model.add(self.begin[later] >= self.start[o] + self.size[o] + wait).only_enforce_if(
-                        inside, self._used[later]
+                        inside, self._used(later)
                     )
         for at in self.launches[1:]:
             self.model.add(self.begin[at] >= self.begin[at - 1])
-            self.model.add_implication(self._used[at], self._used[at - 1])
+            self.model.add_implication(self._used(at), self._used(at - 1))
 
     def period(self) -> cp_model.IntVar:
         """Return the variable of the ticks from input to input.
@@ -218,7 +218,7 @@ class Model:
         Launches follow each other. They take as long as the longest path of dependences, and as their columns are busy.
         """
         problem, model = self.problem, self.model
-        used = self._used
+        used = [self._used(at) for at in self.launches]
         between = problem.between * (sum(used) - 1)
         for at in self.launches:
             for number, limit in enumerate(problem.limits):
@@ -237,13 +237,13 @@ class Model:
             ]
             model.add(limit * (self.length - between) >= sum(areas))
 
-    @cached_property
-    def _used(self) -> list[cp_model.IntVar]:
-        """Variables that are true for launches with operators."""
-        found = [self.model.new_bool_var(f"used_{at}") for at in self.launches]
-        for at, used in enumerate(found):
-            self.model.add_max_equality(used, [one for (_, _, own), one in self.runs.items() if own == at])
-        return found
+    def _used(self, launch: int) -> cp_model.IntVar:
+        """Return the variable that is true if a launch has operators."""
+        if not hasattr(self, "_uses"):
+            self._uses = [self.model.new_bool_var(f"used_{at}") for at in self.launches]
+            for at, used in enumerate(self._uses):
+                self.model.add_max_equality(used, [one for (_, _, own), one in self.runs.items() if own == at])
+        return self._uses[launch]
 
     def _side_by_side(self) -> None:
         """Run operators of a kind one after another, and share the bandwidth among concurrent ones."""
@@ -296,9 +296,9 @@ def solve(
     if problem.launches is None:
         path, least = by_launches(problem, work.launch, work.more)
         bound = max(bound, least)
-        if path and sum(effect for effect, at in zip(problem.effects, path.launch, strict=False) if at >= 0) > ALLOWED:
+        if path and sum(own for own, at in zip(problem.effects, path.launch, strict=False) if at >= 0) > ALLOWED:
             path = None
-        known = min(filter(None, (known, path)), key=attrgetter("length"), default=None)
+        known = min((one for one in (known, path) if one), key=lambda one: one.length, default=None)
         runs = sum(len(problem.designs(o)) for o in range(len(problem.kinds))) * problem.steps
         if known is not None and (known.length <= bound or (path and runs > MOST_RUNS)):
             return replace(known, bound=bound)
@@ -312,10 +312,13 @@ def solve(
             "no designs of the network's operators were found that fit the device together",
             hint="more trials find smaller ones; give a larger device",
         )
-    if found and stream:
+    if found is not None and not stream:
+        bound = max(bound, found.bound)
+        found = replace(found, bound=bound)
+    if found is not None and (stream or known is None or found.length < known.length):
         return found
-    bound = max(bound, found.bound) if found else bound
-    return replace(min(filter(None, (known, found)), key=attrgetter("length")), bound=bound)
+    assert known is not None
+    return replace(known, bound=bound)
 
 
 @dataclass

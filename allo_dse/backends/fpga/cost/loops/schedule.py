@@ -450,9 +450,10 @@ class Walk:
         """
         before, left = dict(self.stored), {array: time for (array, _), time in self.carried.items()}
         for key in {**outcomes[0], **outcomes[1]}:
-            times = [side[key] if key in side else self._unstored(key, left.get(key[0])) for side in outcomes]
-            if any(side.get(key) != before.get(key) for side in outcomes):
-                self.stored[key] = max(times)
+            known = before.get(key)
+            if outcomes[0].get(key) != known or outcomes[1].get(key) != known:
+                sides = (side[key] if key in side else self._unstored(key, left.get(key[0])) for side in outcomes)
+                self.stored[key] = max(sides)
         for key in clocked:
             if self.stored.get(key) == before.get(key):
                 self.clocked.add(key)
