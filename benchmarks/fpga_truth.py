@@ -17,6 +17,7 @@ from pathlib import Path
 
 import allo_dse as dse
 from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import AXI_LEAST_BITS
 from allo_dse.mapper.fold.fold import unfolded
 from benchmarks.fpga_accuracy import changed
 from benchmarks.fpga_truth_programs import DESIGNS, Design
@@ -51,7 +52,10 @@ def predict(design: Design, device: FpgaDevice) -> Amounts:
     program = dse.load_program(design.program())
     mapped = dse.Design(program, unfolded(program), dse.Buffering(), device, design.directives)
     metrics = dse.FpgaSimulator(depths="declared").evaluate(mapped)
-    return {**{name: int(metrics[name]) for name in COLUMNS if name != "cycles"}, "cycles": metrics.latency_cycles}
+    external, found = device.external, {"cycles": metrics.latency_cycles}
+    ports = external.adapter.of(AXI_LEAST_BITS, reads=True) * design.adapters
+    ports += external.control.resources * (design.adapters > 0)
+    return found | {name: int(metrics[name]) + getattr(ports, name) for name in COLUMNS if name != "cycles"}
 
 
 def errors(predicted: Amounts, true: Amounts) -> dict[str, float]:

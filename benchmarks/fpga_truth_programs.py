@@ -33,6 +33,7 @@ class Design:
         device, mhz: to predict it for.
         ports: tensors that are memory outside of the circuit. schedule: other directives.
         options: further options of the device.
+        adapters: AXI ports of 32 bits, with a register file for the host, through which the program's nests copy.
     """
 
     truth: str
@@ -44,6 +45,7 @@ class Design:
     ports: tuple[str, ...] = ()
     schedule: tuple[Directive, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    adapters: int = 0
 
     @property
     def directives(self) -> tuple[Directive, ...]:
@@ -507,6 +509,30 @@ def product_3x3() -> Any:
     return top
 
 
+def vec_add() -> Any:
+    n = 100
+
+    @df.region()
+    def top(A: float32[n], B: float32[n], C: float32[n]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def body(a: float32[n], b: float32[n], c: float32[n]):
+            ba: float32[n]
+            bb: float32[n]
+            bc: float32[n]
+            for i in range(n):
+                ba[i] = a[i]
+            for i1 in range(n):
+                bb[i1] = b[i1]
+            for i2 in range(n):
+                bc[i2] = c[i2]
+            for i3 in range(n):
+                ba[i3] = bb[i3] + bc[i3] * 2.5
+            for i4 in range(n):
+                a[i4] = ba[i4]
+
+    return top
+
+
 def streamed_atax() -> Any:
     m, n = 390, 410
 
@@ -746,6 +772,18 @@ DESIGNS = (
             _banks("second", "a", 2, 41),
             _banks("second", "y", 1, 41),
         ),
+    ),
+    Design(
+        "nguyen_071",
+        "vec_add",
+        "f32 copied",
+        vec_add,
+        device="zcu102",
+        mhz=100.0,
+        ports=("A", "B", "C"),
+        options={"tool": "2020.2"},
+        schedule=_loops("body", "i", "i1", "i2", "i3", "i4"),
+        adapters=3,
     ),
     Design("silv_000", "2mm", "f32 tuned", sequential_2mm, schedule=_loops("body", "j", "j2", "j3"), **_ALLO),
     _streamed(1, "ijk", "ikj"),
