@@ -238,20 +238,6 @@ def _check_type(task: Task, stream: StreamArray, given: DType, node: ast.AST) ->
 # -- operations that do not wait -------------------------------------------------------------------------------------
 
 
-def _try_get(task: Task, ref: StreamRef, node: ast.AST) -> Value:
-    """`value, ok = stream.try_get()`: a token if there is one; else `ok` is false and the value undefined."""
-    stream = ref.stream
-    number, attribute = _use(task, ref, "get", node, None)
-    if stream.block:
-        target = task.new_buffer(stream.dtype, stream.block)
-        text = f'"df.try_get_block"({number}, {target.ssa}) {attribute} : (index, {target.type}) -> i1'
-        return Tuple((target, task.emit(text, bool_)))
-    value, ok = task.text.name(), task.text.name()
-    text = f'"df.try_get"({number}) {attribute} : (index) -> ({element_type(stream.dtype)}, i1)'
-    task.text.line(f"{value}, {ok} = {text}")
-    return Tuple((Scalar(value, stream.dtype), Scalar(ok, bool_)))
-
-
 _METHODS = {"get": 0, "put": 1, "try_get": 0, "try_put": 1, "empty": 0, "full": 0}
 """Methods of streams, each with the number of its arguments."""
 
@@ -271,8 +257,17 @@ def method(task: Task, ref: StreamRef, name: str, node: ast.Call) -> Value:
     if name == "put":
         put(task, ref, task.lower(node.args[0]), node)
         return Const(None)
-    if name == "try_get":
-        return _try_get(task, ref, node)
+    if name == "try_get":  # a token if there is one; else `ok` is false and the value undefined
+        stream = ref.stream
+        number, attribute = _use(task, ref, "get", node, None)
+        if stream.block:
+            target = task.new_buffer(stream.dtype, stream.block)
+            text = f'"df.try_get_block"({number}, {target.ssa}) {attribute} : (index, {target.type}) -> i1'
+            return Tuple((target, task.emit(text, bool_)))
+        value, ok = task.text.name(), task.text.name()
+        text = f'"df.try_get"({number}) {attribute} : (index) -> ({element_type(stream.dtype)}, i1)'
+        task.text.line(f"{value}, {ok} = {text}")
+        return Tuple((Scalar(value, stream.dtype), Scalar(ok, bool_)))
     if name == "try_put":
         token, type_, suffix = _token(task, ref, task.lower(node.args[0]), node)
         number, attribute = _use(task, ref, "put", node, None)

@@ -36,14 +36,10 @@ def constant_difference(task: Task, low: ast.expr | None, high: ast.expr) -> int
         constant = difference.pop("", 0)
         if not any(difference.values()):
             return constant
-    return _compile_time(task, low, high)
-
-
-def _compile_time(task: Task, low: ast.expr | None, high: ast.expr) -> int | None:
     values = [Const(0) if low is None else task.lower(low), task.lower(high)]
-    first, last = (meta.as_meta(value, len(task.kernel.mesh)) for value in values)
-    if isinstance(first, Meta) and isinstance(last, Meta):
-        return int(task.uniform(meta.combine("-", last, first)))
+    begin, end = (meta.as_meta(value, len(task.kernel.mesh)) for value in values)
+    if isinstance(begin, Meta) and isinstance(end, Meta):
+        return int(task.uniform(meta.combine("-", end, begin)))
     return None
 
 

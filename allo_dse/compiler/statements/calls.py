@@ -172,17 +172,6 @@ def _identity(node: ast.FunctionDef, arguments: tuple[object, ...]) -> tuple[tup
     return arguments, ""
 
 
-def call_local(
-    task: Task, function: LocalFunction, args: Sequence[Value], options: dict[str, Value], node: ast.Call
-) -> Value:
-    """The value that a function defined inside a kernel returns; it sees the names around its definition."""
-    definition = function.node
-    _check_recursion(task, definition.name, node)
-    bound = _arguments(task, task.source, definition, args, options, node)
-    scopes = [*function.scopes, Scope(hidden=own_names(definition))]
-    return _inlined(task, task.source, definition, definition.name, bound, scopes, node)
-
-
 def _check_recursion(task: Task, name: str, node: ast.AST) -> None:
     if name in task.calls:
         task.fail(node, f"recursion is not supported: {' -> '.join([*task.calls, name])}", "write a loop")
@@ -458,7 +447,11 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
     options = {str(k.arg): task.lower(k.value) for k in node.keywords}
     if isinstance(callee, LocalFunction):
         task.notice("call", node)
-        return call_local(task, callee, args, options, node)
+        definition = callee.node
+        _check_recursion(task, definition.name, node)
+        bound = _arguments(task, task.source, definition, args, options, node)
+        scopes = [*callee.scopes, Scope(hidden=own_names(definition))]  # it sees the names around its definition
+        return _inlined(task, task.source, definition, definition.name, bound, scopes, node)
     function, constant = callee.value, all(isinstance(a, Const) for a in args)
     if (region := as_region(function)) is not None:
         task.notice("region call", node)

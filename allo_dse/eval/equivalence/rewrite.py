@@ -212,7 +212,11 @@ class _Rewriter:
         data, widths = self._known.data, Widths(self._known.data)
         plans = [self._planned(op, widths) for op in find(self._main, lambda name: name != "func.func")]
         for value in data:
-            value.set_type(self._data_type(value.type))
+            type_: ir.Type = self._word
+            if isinstance(value.type, ir.MemRefType):
+                array = ir.MemRefType(value.type)
+                type_ = ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
+            value.set_type(type_)
         for plan in plans:
             with plan.op.location, ir.InsertionPoint(plan.op):
                 self._follow(plan)
@@ -244,12 +248,6 @@ class _Rewriter:
             for k in _moved(op):
                 if plan.places[k]:
                     op.operands[k] = self._lifted(op.operands[k], plan.operands[k])
-
-    def _data_type(self, type_: ir.Type) -> ir.Type:
-        if not isinstance(type_, ir.MemRefType):
-            return self._word
-        array = ir.MemRefType(type_)
-        return ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
 
     def _leave_undefined(self, memory: Operation) -> None:
         """Fill new memory with distinct unknown values."""
@@ -369,11 +367,8 @@ class _Rewriter:
             )
         if name == "arith.divf" and self._real_ring:
             return self._call("mul", words[0], self._call("apply1", self._code("reciprocal"), words[1]))
-        return self._hashed(op, words, source, target)
-
-    def _hashed(self, op: Operation, words: list[Value], source: ir.Type, target: ir.Type) -> Value:
-        """Return a hash of the operation's name, types and operands."""
-        name, commutes = op.name, op.name in _COMMUTATIVE
+        # A hash of the operation's name, types and operands.
+        commutes = name in _COMMUTATIVE
         if name in _PREDICATES:
             predicate = _PREDICATES[name][ir.IntegerAttr(op.attributes["predicate"]).value]
             if predicate[-2] == "g":  # a > b is b < a

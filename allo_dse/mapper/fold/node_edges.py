@@ -268,20 +268,16 @@ class FoldUses:
         """Different tiles that a node of a group uses of the tensor of a port, which is one of the class's."""
         key = (group, (task_class.kernel, task_class.name), port.arg)
         if key not in self._tiles:
-            self._tiles[key] = self._count_tiles(self._groups[group], port)
+            program, tasks, tile = self._program, self._groups[group].first_tasks, port.tile
+            kernels = [n for n, k in enumerate(program.kernels) if any(a.name == port.tensor.name for a in k.args)]
+            rank = len(tile.matrix[0]) if tile.matrix else 0 if tile.table is None else tile.table.ndim  # mesh axes
+            found: set[int] = set()
+            for kernel in kernels:
+                own = tasks[(tasks >= program.first_task[kernel]) & (tasks < program.first_task[kernel + 1])]
+                if len(own) and tile.grid and len(program.kernels[kernel].mesh) == rank:
+                    found.update(tile.linear(program.pids(kernel, own)).tolist())
+            self._tiles[key] = max(1, len(found))
         return self._tiles[key]
-
-    def _count_tiles(self, group: NodeGroup, port: TensorPort) -> int:
-        program, tasks = self._program, group.first_tasks
-        kernels = [n for n, k in enumerate(program.kernels) if any(a.name == port.tensor.name for a in k.args)]
-        found: set[int] = set()
-        for kernel in kernels:
-            own = tasks[(tasks >= program.first_task[kernel]) & (tasks < program.first_task[kernel + 1])]
-            tile = port.tile  # a function of as many mesh axes as:
-            rank = len(tile.matrix[0]) if tile.matrix else 0 if tile.table is None else tile.table.ndim
-            if len(own) and tile.grid and len(program.kernels[kernel].mesh) == rank:
-                found.update(port.tile.linear(program.pids(kernel, own)).tolist())
-        return max(1, len(found))
 
     @property
     def turns(self) -> IntArray:
