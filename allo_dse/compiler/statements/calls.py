@@ -281,24 +281,6 @@ def _returned(task: Task, value: Value, type_: object, node: ast.FunctionDef) ->
 # there will be none.
 
 
-def start_and_wait(task: Task, call: RegionCall) -> None:
-    """Write the tokens that a task exchanges with the tasks of a region it calls."""
-    node, first = call.node, np.argwhere(np.broadcast_to(task.mask, task.kernel.mesh))[0]
-    parts = [task.parameter(position).part(first) for position in call.arguments]
-    count = read_region(call.region, "", parts).task_count
-    name = f"{task.kernel.name}_{''.join(task.path) or 'all'}_call{len(task.region_calls)}"
-    shape = (*task.kernel.mesh, count)
-    start, done = (
-        StreamArray(f"{name}_{what}", bool_, (), 1, shape, task.location(node)) for what in ("start", "done")
-    )
-    once = isinstance(task.count, int) and task.count == 1
-    sync = Sync(start, done, repeated=not once, node=node)
-    task.handovers.append(sync)
-    _tell(task, sync, True)
-    with _each(task, count) as which:
-        streams.get(task, StreamRef(done, (*task.pids, which), node), node)
-
-
 def stop_called(task: Task) -> None:
     """End the tasks of regions that are called repeatedly: they wait for no more calls."""
     for sync in task.handovers:
@@ -492,10 +474,21 @@ def _call_region(task: Task, region: Region, args: Sequence[Value], node: ast.Ca
             task.fail(part, "a region takes arguments of the kernel and arrays that it declares with their type")
     if len(positions) < len(args):
         return Const(None)  # compiled again, with these arrays shared
-    call_ = RegionCall(region, tuple(positions), node)
-    if task.does_more:
-        start_and_wait(task, call_)
-    task.region_calls.append(call_)
+    if task.does_more:  # it exchanges tokens with the tasks of the region
+        first = np.argwhere(np.broadcast_to(task.mask, task.kernel.mesh))[0]
+        count = read_region(region, "", [task.parameter(position).part(first) for position in positions]).task_count
+        name = f"{task.kernel.name}_{''.join(task.path) or 'all'}_call{len(task.region_calls)}"
+        shape = (*task.kernel.mesh, count)
+        start, done = (
+            StreamArray(f"{name}_{what}", bool_, (), 1, shape, task.location(node)) for what in ("start", "done")
+        )
+        once = isinstance(task.count, int) and task.count == 1
+        sync = Sync(start, done, repeated=not once, node=node)
+        task.handovers.append(sync)
+        _tell(task, sync, True)
+        with _each(task, count) as which:
+            streams.get(task, StreamRef(done, (*task.pids, which), node), node)
+    task.region_calls.append(RegionCall(region, tuple(positions), node))
     return Const(None)
 
 

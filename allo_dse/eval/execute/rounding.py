@@ -411,7 +411,7 @@ class _FloatWidener:
         short = op.name.partition(".")[2]
         predicate = ""
         if op.name == "arith.cmpf":
-            predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
+            predicate = FLOAT_PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
         types = [str(one) for one in before]
         name = "_".join(["df", short, *filter(None, [predicate]), *types, str(result)])
         if name not in self.helpers:
@@ -451,10 +451,11 @@ def _name(function: Operation) -> str:
     return ir.StringAttr(function.attributes["sym_name"]).value
 
 
-_PREDICATES = (
+FLOAT_PREDICATES = (
     *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
     *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
 )
+"""Comparisons of floats, by their number in MLIR."""
 _MOVES = ("arith.negf", "math.absf")
 _COMPARED = 3
 """Results of a comparison: the decision, that of exact values, and whether it is undecided."""

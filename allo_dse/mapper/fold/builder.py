@@ -215,7 +215,18 @@ class Builder:
                 f"{self._show(path)}",
                 hint="nodes that run in turn on one processing element cannot wait for each other; chain them instead",
             )
-        self._check_peers(nodes)
+        # Every bundled node must have the same peers, where nodes of its own tuple count by position.
+        expected = self._signature(nodes[0])
+        for row in nodes[1:]:
+            found = self._signature(row)
+            if found != expected:
+                position = next(i for i, pair in enumerate(zip(expected, found, strict=True)) if pair[0] != pair[1])
+                a, b = nodes[0][position], row[position]
+                raise IllegalFold(
+                    f"bundle of {self.label[a]} and {self.label[b]}: their streams lead to different nodes, "
+                    f"{self._peers(a)} and {self._peers(b)}",
+                    hint="fold the peers first, or bundle whole subgraphs: give tuples of corresponding nodes",
+                )
         return tuple(self._merge_column([row[position] for row in nodes]) for position in range(width))
 
     def finish(self) -> tuple[tuple[NodeGroup, ...], tuple[str, ...]]:
@@ -290,21 +301,6 @@ class Builder:
         self._trees[first] = tree
         self._rename(first, name)
         return name
-
-    def _check_peers(self, rows: Sequence[Sequence[int]]) -> None:
-        """Every bundled node must have the same peers, where nodes of its own tuple count by position."""
-        expected = self._signature(rows[0])
-        for row in rows[1:]:
-            found = self._signature(row)
-            if found == expected:
-                continue
-            position = next(i for i, pair in enumerate(zip(expected, found, strict=True)) if pair[0] != pair[1])
-            a, b = rows[0][position], row[position]
-            raise IllegalFold(
-                f"bundle of {self.label[a]} and {self.label[b]}: their streams lead to different nodes, "
-                f"{self._peers(a)} and {self._peers(b)}",
-                hint="fold the peers first, or bundle whole subgraphs: give tuples of corresponding nodes",
-            )
 
     def _signature(self, row: Sequence[int]) -> list[tuple[dict[tuple[bool, int, int], int], ...]]:
         """Return the inputs and outputs of each node of a tuple: the number and type of streams by peer."""

@@ -118,26 +118,6 @@ def edge_fifos(
     return order, np.cumsum(new | split) - 1
 
 
-def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray, merges: bool) -> FoldFifos:
-    """The FIFOs of a graph.
-
-    Args:
-        position: of each task in its node's schedule.
-        merges: whether streams may share one.
-    """
-    edges = graph.edges
-    if not merges or not len(edges):
-        numbers = np.arange(graph.program.stream_count)
-        return FoldFifos(numbers, numbers, np.zeros_like(numbers), np.isin(numbers, edges.stream))
-    order, of_edge = edge_fifos(graph, position, node_of_task, merges)
-    source, target = edges.source[order], edges.target[order]
-    inside = node_of_task[source] == node_of_task[target]
-    # In half tasks: puts come after the task's gets, which make room, unless the task puts first.
-    put = 2 * position[source] + 1 - 2 * graph.early_puts[edges.stream[order]]
-    turns = np.concatenate([put[inside], 2 * position[target][inside]])
-    return _joined(graph, edges.stream[order], of_edge, inside, turns)
-
-
 def _joined(graph: ProgramGraph, streams: IntArray, of_edge: IntArray, inside: BoolArray, turns: IntArray) -> FoldFifos:
     """FIFOs numbered by the edges they carry; streams without an edge, which nothing uses, have the last ones.
 
@@ -330,7 +310,18 @@ class FoldUses:
     @cached_property
     def fifos(self) -> FoldFifos:
         """The FIFO of every stream."""
-        return fold_fifos(self._graph, self.position, self._node, self._merges)
+        graph, position, node = self._graph, self.position, self._node
+        edges = graph.edges
+        if not self._merges or not len(edges):
+            numbers = np.arange(graph.program.stream_count)
+            return FoldFifos(numbers, numbers, np.zeros_like(numbers), np.isin(numbers, edges.stream))
+        order, of_edge = edge_fifos(graph, position, node, self._merges)
+        source, target = edges.source[order], edges.target[order]
+        inside = node[source] == node[target]
+        # In half tasks: puts come after the task's gets, which make room, unless the task puts first.
+        put = 2 * position[source] + 1 - 2 * graph.early_puts[edges.stream[order]]
+        turns = np.concatenate([put[inside], 2 * position[target][inside]])
+        return _joined(graph, edges.stream[order], of_edge, inside, turns)
 
     @cached_property
     def position(self) -> IntArray:
