@@ -152,16 +152,6 @@ class Server(ThreadedWSGIServer):
         self._interrupted = True
 
 
-def listen(app: Dash, *, host: str = "127.0.0.1", port: int = 8050) -> Server:
-    """A server that is bound but does not answer yet; `serve_forever` makes it.
-
-    Raises:
-        StudyError: if the port is taken.
-    """
-    with bind(host, port) as listening:
-        return server_on(listening, app)
-
-
 def server_on(listening: socket.socket, app: Dash) -> Server:
     """A server on a socket, of which it keeps a copy; `serve_forever` makes it answer."""
     host, port = listening.getsockname()[:2]
