@@ -53,6 +53,7 @@ class Launches:
         call_us: overhead of a call of the device, contained in each design's latency.
         between_us: beginning another launch within a call.
         dram_gb_s: bandwidth of the DRAM.
+        ports: to the DRAM that known matrices may have together.
         objectives: of the search for an operator's designs.
         linked: True if the designs of a launch are built together, as one project.
     """
@@ -64,6 +65,7 @@ class Launches:
     call_us: float = 0.0
     between_us: float = 0.0
     dram_gb_s: float = float("inf")
+    ports: int = 1
     objectives: tuple[str, ...] = ("latency_us",)
     linked: bool = False
 

@@ -50,8 +50,7 @@ class Accuracy(Frozen, dict=True):
     @cached_property
     def exact(self) -> Arrays:
         """All tensors, computed in float32."""
-        network = self.fronts.network
-        return {**network.constants, **self.inputs, **network.run(self.inputs, simulated=False)}
+        return self.fronts.network.run(self.inputs, simulated=False)
 
     def deviation(self, found: Mapping[str, Array]) -> float:
         """The largest difference of an output, relative to its largest value; infinite if one is not a number.
@@ -173,8 +172,7 @@ def _of_one_type(candidates: Sequence[Operator], first: Any, composed: Composed)
     for own in {one.type: None for one in candidates}:
         if set(first.types.values()) != {own}:
             with suppress(StudyError):  # some operator has no design in it
-                found = composed([0 if one.type == own else ALLOWED + 1 for one in candidates], 1.0, f" in {own}")
-                yield found
+                yield composed([0 if one.type == own else ALLOWED + 1 for one in candidates], 1.0, f" in {own}")
 
 
 def _within_budgets(accuracy: Accuracy, limit: float, first: Any, composed: Composed) -> Iterator[Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.eval.tolerances import MOST_ELEMENTS
 from allo_dse.lang.types import float32
@@ -27,7 +27,7 @@ from .edges import edges_of, stream_ends, written_as
 from .fronts import Fronts, launches_of
 from .launches import HOST, Launch, Run, in_turn
 from .network import Array, Arrays, Host, Network, type_of
-from .operators.execute import Work, output_limits, run_program
+from .operators.execute import Work, output_limits
 from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
@@ -63,28 +63,33 @@ class Composition:
     accuracy: Accuracy | None = None
     among: str = ""
 
+    @property
+    def runs(self) -> list[Run]:
+        """The operators of all launches."""
+        return [run for launch in self.launches for run in launch.runs]
+
     @cached_property
     def network(self) -> Network:
         """The network of the operators that run, with the steps between them."""
-        runs = [run for launch in self.launches for run in launch.runs]
-        return converted(self.fronts.network, {run.step.output: (run.step, run.reads, run.writes) for run in runs})
+        own = {run.step.output: (run.step, run.reads, run.writes) for run in self.runs}
+        return converted(self.fronts.network, own)
 
     @property
     def types(self) -> dict[str, str]:
         """The element type that each operator writes, and of rounded weights, by its step's name."""
-        return {run.step.name: type_of(run.writes, run.step) for launch in self.launches for run in launch.runs}
+        return {run.step.name: type_of(run.writes, run.step) for run in self.runs}
 
     @property
     def widened(self) -> list[str]:
         """The operators whose weights have more bits than in the model."""
-        reads = {name for launch in self.launches for run in launch.runs for name in run.step.inputs}
+        reads = {name for run in self.runs for name in run.step.inputs}
         chosen = (one for one in self.fronts.network.steps if one.others and not reads.issuperset(one.inputs))
         return self.fronts.network.widened + [one.title for one in chosen if not one.others[0].rounded_to]
 
     @property
     def operators(self) -> list[tuple[str, str]]:
         """The step name and the work key of every operator that runs."""
-        return [(run.step.name, run.key) for launch in self.launches for run in launch.runs]
+        return [(run.step.name, run.key) for run in self.runs]
 
     @property
     def in_words(self) -> str:
@@ -152,23 +157,22 @@ class Composition:
 
     def called_us(self, runtime: str) -> float:
         """Return the latency of these designs called one by one, with the array configured as a runtime does."""
-        calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
+        calls = [run.point.latency_us for run in self.runs]
         return sum(calls) + len(calls) * self.fronts.launches.configuring_us(self.fronts.target, runtime)
 
     @property
     def calls(self) -> Calls:
         """The times of the host program, for which the array stays configured if all its calls are of one program."""
         calls = _calls(self.fronts, self.runtime)
-        is_one = len({run.design for launch in self.launches for run in launch.runs}) == 1
+        is_one = len({run.design for run in self.runs}) == 1
         return replace(calls, between_us=0.0) if calls.alone and is_one else calls
 
     @property
     def overdue(self) -> str:
         """A warning about the longest call, where the device's driver does not let it end."""
-        calls = [run.point.latency_us for launch in self.launches for run in launch.runs]
         one_by_one = self.runtime in ("calls", "packets")
-        longest_us = max(calls, default=0.0) if one_by_one else self.latency_us
-        return self.fronts.launches.overdue(longest_us)
+        calls = [run.point.latency_us for run in self.runs] if one_by_one else [self.latency_us]
+        return self.fronts.launches.overdue(max(calls, default=0.0))
 
     @property
     def exported(self) -> bool:
@@ -227,29 +231,13 @@ class Composition:
         return f"{whole}; {proved} of {len(points)} designs are proved {best}"
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Compute all tensors that go to DRAM, by name, with the chosen designs as they are folded.
-
-        Args:
-            inputs: an array for each input of the network.
-
-        Raises:
-            StudyError: if one is missing, or of another shape.
-        """
-        network, designs = self.network, self._designs
-        known: Arrays = {**network.constants, **network.given(inputs)}
-        for step in network.steps:
-            given = step.given(known)
-            if isinstance(step.work, Work):
-                made = run_program(designs[step.output].program, given, designs[step.output].vmg)
-            else:
-                made = step.work.function(*given)
-            known[step.output] = step.shaped(made, network.shapes)
-        return {step.output: known[step.output] for step in network.steps}
+        """Compute all tensors, by name, with the chosen designs as they are folded; see `Network.run`."""
+        return self.network.run(inputs, designs=self._designs)
 
     @property
     def _designs(self) -> dict[str, Design]:
         """The design of each operator that runs, by the tensor that it writes."""
-        return {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
+        return {run.step.output: run.point.design.design for run in self.runs}
 
     def limits(self, inputs: Mapping[str, Array]) -> dict[str, NDArray[np.float32]]:
         """Return the largest allowed error of each element of the outputs; empty if that takes too much work.
@@ -280,7 +268,7 @@ class Composition:
                 f"a session on {on!r} in the folder {folder}",
                 hint=f"on= is one of {', '.join(PLACES)}; folder= is where a network for a board is exported",
             )
-        predicted = {run.step.name: run.point.latency_us for launch in self.launches for run in launch.runs}
+        predicted = {run.step.name: run.point.latency_us for run in self.runs}
         predicted |= self.host_us
         if folder is not None:
             return Session(self.network, partial(_on_board, Path(folder), python), predicted)
@@ -352,8 +340,8 @@ def compose(
         raise StudyError(wrong, hint="leave it out for the whole device")
     if stream:
         require_streams(fronts.device)
-    options = Options(_runtime(fronts, runtime), columns, share, work_limit, stream)
-    return _composed(fronts, *_prepared(fronts, tolerance, inputs), options)
+    made = _prepared(fronts, tolerance, inputs)
+    return _composed(fronts, *made, _runtime(fronts, runtime), columns, share, work_limit, stream=stream)
 
 
 def _runtime(fronts: Fronts, wanted: str) -> str:
@@ -381,16 +369,6 @@ def _calls(fronts: Fronts, runtime: str) -> Calls:
     return Calls(-launches.call_us, launches.call_us, launches.between_us, runtime == "sequence")
 
 
-class Options(Frozen):
-    """Settings of `compose`."""
-
-    runtime: str
-    columns: int | None = None
-    share: float = 1.0
-    work_limit: float = WORK_LIMIT
-    stream: bool = False
-
-
 def require_streams(device: Device) -> None:
     """Refuse to compose for a stream of inputs where operators do not stay on the device.
 
@@ -410,9 +388,19 @@ def _prepared(
     return replace(problem_of(fronts), edges=edges_of(fronts)), accuracy_of(fronts, tolerance, inputs)
 
 
-def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, options: Options) -> Composition:
-    columns, runtime, stream = options.columns, options.runtime, options.stream
-    limits = tuple(int(limit * options.share) for limit in problem.limits) if columns is None else (columns,)
+def _composed(
+    fronts: Fronts,
+    problem: Problem,
+    accuracy: Accuracy | None,
+    runtime: str,
+    columns: int | None = None,
+    share: float = 1.0,
+    work_limit: float = WORK_LIMIT,
+    *,
+    stream: bool = False,
+) -> Composition:
+    """Return the fastest composition; the settings are those of `compose`."""
+    limits = tuple(int(limit * share) for limit in problem.limits) if columns is None else (columns,)
     calls = _calls(fronts, runtime)
     problem = called(replace(problem, limits=limits), calls)
     made: list[Solution] = []
@@ -425,7 +413,7 @@ def _composed(fronts: Fronts, problem: Problem, accuracy: Accuracy | None, optio
 
     def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:
         own, near = replace(problem, effects=tuple(effects)), made[0] if made else None
-        made.append(solve(own, work_limit=options.work_limit * part, stream=stream, near=near))
+        made.append(solve(own, work_limit=work_limit * part, stream=stream, near=near))
         length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
         launches = _launches(fronts, problem, made[-1], calls.more_us)
         found = Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
@@ -458,7 +446,7 @@ def compositions(
     found: list[Composition] = []
     for limit in limits:
         try:
-            one = _composed(fronts, problem, accuracy, Options(runtime, work_limit=work_limit, **limit))
+            one = _composed(fronts, problem, accuracy, runtime, work_limit=work_limit, **limit)
         except StudyError:
             if limit == limits[-1]:
                 raise
@@ -531,7 +519,7 @@ class Session:
             StudyError: if one is missing, or of another shape; if the driver of a board fails.
         """
         given = self.network.given({name: np.asarray(array) for name, array in inputs.items()})
-        found = {**self.network.constants, **given, **self.compute(self, given)}
+        found = self.compute(self, given)
         return {name: found[name] for name in self.network.outputs}
 
 

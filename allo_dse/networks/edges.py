@@ -47,10 +47,10 @@ def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> 
     parts: list[tuple[Function, int, Shape]] = []
     sources: list[str] = []
     for name in step.inputs:
-        before = made.get(name)
-        inner = before is not None and isinstance(before.work, Arrange)
-        function = before.work.function if before is not None and isinstance(before.work, Arrange) else _same
-        own = before.inputs if before is not None and inner else (name,)
+        before, function = made.get(name), _same
+        own: tuple[str, ...] = (name,)
+        if before is not None and isinstance(before.work, Arrange):
+            function, own = before.work.function, before.inputs
         parts.append((function, len(own), shapes[name]))
         sources += own
     function = _composed(step.work.function, parts)

@@ -89,10 +89,6 @@ class Fronts(Frozen):
         """The launches of the device."""
         return launches_of(self.device)
 
-    @property
-    def proved(self) -> bool:
-        return all(point.proved for points in self.points.values() for point in points)
-
 
 def search_fronts(
     network: Network,
@@ -125,8 +121,9 @@ def search_fronts(
         if not own:
             raise StudyError(f"network {network.name!r} has no {what}", hint=f"`Network.{how}` gives it some")
     found = Device.of(device)
-    if launches_of(found).linked:
-        network = with_rows(network)
+    launches = launches_of(found)
+    if launches.linked:
+        network = with_rows(network, launches.ports)
     built_by = target_of(target, found)
     options = SearchOptions(Path(cache), trials, built_by.name, seed)
     points: dict[str, tuple[Point, ...]] = {}
@@ -166,7 +163,7 @@ def search_fronts(
             )
     candidates = tuple(one for one in candidates if one.key in points and not left.intersection(one.names))
     network = with_hosts(network, left)
-    if launches_of(found).linked:
+    if launches.linked:
         candidates = tuple(_with_copies(candidates))
     return Fronts(network, found, candidates, points, target=built_by.name)
 
@@ -214,8 +211,11 @@ def _improving(points: Iterator[Point]) -> Iterator[Point]:
 
 
 def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Iterator[Point]:
+    """Yield the fastest design on each number of columns, or at most `MOST_POINTS` of a front, the smallest first."""
     launches = launches_of(device)
     evaluator = full_name(backend_of(device).evaluator(device))
+    whole = len(launches.objectives) > 1
+    own = replace(options, trials=WIDTHS * options.trials) if whole else options
     for columns, part in launches.parts():
         schedules = launches.schedules(loaded(work))
         study = Study(
@@ -229,45 +229,30 @@ def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Ite
             reference=work.reference,
             verify_with=work.verify_with,
         )
-        whole = len(launches.objectives) > 1
-        own = replace(options, trials=WIDTHS * options.trials) if whole else options
         asked = hashlib.sha256(repr((launches.objectives, schedules, evaluator)).encode()).hexdigest()[:12]
         place = options.cache / f"{key}-{part.key[:12]}-{asked}-{options.target}-{own.trials}-{options.seed}"
-        if whole:
-            yield from _front(study, launches, place, own)
-            continue
         try:
-            (best, *_), proved = _searched(study, place, own)
+            found, proved = _searched(study, place, own)
         except RunDirectoryError:
             raise
         except StudyError:
             if columns < launches.columns:
                 continue  # the operator needs more columns
             raise
-        yield _point_of(best, columns, proved)
-
-
-def _front(study: Study, launches: Launches, place: Path, options: SearchOptions) -> Iterator[Point]:
-    """Yield at most `MOST_POINTS` designs of the front over latency and resources, from the smallest to the fastest."""
-    found, proved = _searched(study, place, options)
-    designs = sorted(found, key=lambda one: -float(one.metrics["latency_us"]))
-    step = max(1, -(-(len(designs) - 1) // (MOST_POINTS - 1)))
-    for one in dict.fromkeys([designs[0], *designs[::-step][::-1]]):
-        yield _point_of(one, 1, proved, launches.resources)
-
-
-def _point_of(design: BestDesign, columns: int, proved: bool, resources: Iterable[str] = ()) -> Point:
-    metrics = design.metrics
-    return Point(
-        columns=columns,
-        cores=int(metrics["pe_count"]),
-        latency_us=float(metrics["latency_us"]),
-        dram_bytes=int(metrics["dram_bytes"]),
-        bound=dict(metrics["bound"]),
-        proved=proved,
-        design=design,
-        resources={name: int(metrics[name]) for name in resources},
-    )
+        designs = sorted(found if whole else found[:1], key=lambda one: -float(one.metrics["latency_us"]))
+        step = max(1, -(-(len(designs) - 1) // (MOST_POINTS - 1)))
+        for design in dict.fromkeys([designs[0], *designs[::-step][::-1]]):
+            metrics = design.metrics
+            yield Point(
+                columns=columns,
+                cores=int(metrics["pe_count"]),
+                latency_us=float(metrics["latency_us"]),
+                dram_bytes=int(metrics["dram_bytes"]),
+                bound=dict(metrics["bound"]),
+                proved=proved,
+                design=design,
+                resources={name: int(metrics[name]) for name in launches.resources},
+            )
 
 
 class Kept(msgspec.Struct, frozen=True):

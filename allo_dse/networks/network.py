@@ -32,6 +32,7 @@ from allo_dse.eval.reference import as_computable
 from allo_dse.eval.tolerances import tolerances_of
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
+from allo_dse.space.design import Design
 
 from .operators.execute import (
     Deviation,
@@ -295,19 +296,24 @@ class Network:
         """The steps that programs do, with their work."""
         return [(step, step.work) for step in self.steps if isinstance(step.work, Work)]
 
-    def run(self, inputs: Mapping[str, Array], *, simulated: bool = True) -> Arrays:
-        """Compute all tensors that the steps write, by name.
+    def run(
+        self, inputs: Mapping[str, Array], *, simulated: bool = True, designs: Mapping[str, Design] | None = None
+    ) -> Arrays:
+        """Compute all tensors, by name.
 
         Args:
             inputs: an array for each input.
             simulated: run programs, with the first value of each parameter; otherwise compute their references in
                 float32.
+            designs: run these instead, by the tensor that they write.
+
+        Raises:
+            StudyError: if an input is missing, or of another shape.
         """
         known: Arrays = {**self.constants, **self.given(inputs)}
         for step in self.steps:
-            given = [known[name] for name in step.inputs]
-            known[step.output] = self._result(step, given, simulated)
-        return {step.output: known[step.output] for step in self.steps}
+            known[step.output] = self._result(step, step.given(known), simulated, (designs or {}).get(step.output))
+        return known
 
     def changed(self, exact: Mapping[str, Array], name: str, array: Array) -> Arrays:
         """Compute in float32 the tensors that change if one of them does.
@@ -319,8 +325,7 @@ class Network:
         found: Arrays = {name: array}
         for step in self.steps:
             if step.output != name and any(one in found for one in step.inputs):
-                given = [found[one] if one in found else exact[one] for one in step.inputs]
-                found[step.output] = self._result(step, given, False)
+                found[step.output] = self._result(step, step.given({**exact, **found}), False)
         return found
 
     def check(self, inputs: Mapping[str, Array], expected: Mapping[str, Array] | None = None) -> list[Deviation]:
@@ -334,7 +339,7 @@ class Network:
                 with their NumPy references.
         """
         given: Arrays = {**self.constants, **self.given(inputs)}
-        exact: Arrays = {**given, **self.run(inputs, simulated=False), **(expected or {})}
+        exact: Arrays = {**self.run(inputs, simulated=False), **(expected or {})}
         # Another evaluator's result is that of its own inputs: from ours it is as far as roundings before the step are.
         known = {*given, *(expected or {})}
         found = []
@@ -389,16 +394,18 @@ class Network:
                 raise StudyError(f"input {name!r} needs an array of {self.shapes[name]}, got {got}")
         return {name: inputs[name] for name in self.inputs}
 
-    def _result(self, step: Step, given: list[Array], simulated: bool) -> Array:
+    def _result(self, step: Step, given: list[Array], simulated: bool, design: Design | None = None) -> Array:
         if not isinstance(step.work, Work):
-            return step.shaped(step.work.function(*given), self.shapes)
-        if simulated:
+            made = step.work.function(*given)
+        elif design is not None:
+            made = run_program(design.program, given, design.vmg)
+        elif simulated:
             made = run_program(loaded(step.work), given)
         elif step.work.reference is None:  # in its widest type
             made = run_program(max(map(loaded, step.works), key=lambda one: interface(one)[1][0].dtype.bits), given)
         else:
             made = reference_of(step.work, given)
-        return made.reshape(self.shapes[step.output])
+        return step.shaped(made, self.shapes)
 
 
 def _each(function: Callable[..., Any], *given: Analysed) -> Analysed:
@@ -459,34 +466,51 @@ class Reference:
 
 def with_hosts(network: Network, names: Collection[str]) -> Network:
     """Return the network in which the host does some steps, as their references compute them."""
-    return replace(network, steps=[_by_host(step) if step.name in names else step for step in network.steps])
+    steps = []
+    for step in network.steps:
+        if step.name in names and isinstance(step.work, Work):
+            reads, writes = interface(loaded(step.work))
+            elements = sum(math.prod(tensor.shape) for tensor in (*reads, *writes))
+            depth = step.work.params.get("K", 1)  # of products
+            flops = 2.0 * math.prod(writes[0].shape) * depth if isinstance(depth, int) else float(elements)
+            work = Host(step.work.kind, Reference(step.work), flops=flops, bytes=4 * elements)
+            step = replace(step, work=work, others=())
+        steps.append(step)
+    return replace(network, steps=steps)
 
 
-def _by_host(step: Step) -> Step:
-    assert isinstance(step.work, Work)
-    reads, writes = interface(loaded(step.work))
-    elements = sum(math.prod(tensor.shape) for tensor in (*reads, *writes))
-    depth = step.work.params.get("K", 1)  # of products
-    flops = 2.0 * math.prod(writes[0].shape) * depth if isinstance(depth, int) else float(elements)
-    work = Host(step.work.kind, Reference(step.work), flops=flops, bytes=4 * elements)
-    return replace(step, work=work, others=())
+BLOCKS = 16, 8, 4, 1
 
 
-def with_rows(network: Network) -> Network:
-    """Return the network in which known matrices are turned for products with vectors.
+def with_rows(network: Network, ports: int) -> Network:
+    """Return the network in which known matrices are turned for products with vectors, and cut into blocks of columns.
 
-    A row times the turned matrix sums neighbours in DRAM at once, which a matrix times a vector does not.
+    A row times the turned matrix sums neighbours in DRAM at once, which a matrix times a vector does not. Each block
+    comes through a port of its own. Products of different sizes share the ports.
+
+    Args:
+        ports: to the device's memory.
     """
+    known = {
+        step.name: work for step, work in network.worked if work.kind == "gemv" and step.inputs[0] in network.constants
+    }
+    # The vector and the result have a port each as well.
+    most = ports // max(1, len({str(work.params) for work in known.values()})) - 2
     steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
     for step in network.steps:
-        if isinstance(step.work, Work) and step.work.kind == "gemv" and step.inputs[0] in network.constants:
-            matrix, vector = step.inputs
-            turned, (rows, depth) = f"{matrix}.turned", interface(loaded(step.work))[0][0].shape
+        for blocks in BLOCKS if step.name in known else ():
+            (matrix, vector), work = step.inputs, known[step.name]
+            rows, depth = interface(loaded(work))[0][0].shape
             with suppress(StudyError):  # of sizes without tiles
-                work = gemm_work(1, rows, depth, step.work.params["Ty"])
-                constants[turned] = np.ascontiguousarray(constants[matrix].reshape(rows, depth).T)
-                shapes[turned] = (depth, rows)
-                step = replace(step, work=work, inputs=(vector, turned))
+                # Packed weights stay as they are.
+                if blocks <= max(1, most) and rows % blocks == 0 and depth == work.params["K"]:
+                    work = gemm_work(1, rows, depth, work.params["Ty"], blocks=blocks)
+                    cut = np.split(constants[matrix].reshape(rows, depth).T, blocks, 1)
+                    made = {f"{matrix}.turned{at}": np.ascontiguousarray(block) for at, block in enumerate(cut)}
+                    constants |= made
+                    shapes |= {name: block.shape for name, block in made.items()}
+                    step = replace(step, work=work, inputs=(vector, *made))
+                    break
         steps.append(step)
     return replace(network, steps=steps, constants=constants, shapes=shapes)
 

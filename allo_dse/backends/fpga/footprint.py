@@ -138,6 +138,8 @@ def partly_written(program: CompiledProgram) -> frozenset[str]:
 def overlap(users: Sequence[Users]) -> bool:
     """Return whether a task accesses an element that another task writes, or that it writes itself as another
     argument."""
+    if not any(part.footprint.writes for *_, part in users):
+        return False
     numbers: dict[tuple[str | int, ...], int] = {}
     boxes = []
     for kernel, members, part in users:
@@ -147,7 +149,7 @@ def overlap(users: Sequence[Users]) -> bool:
                 number = numbers.setdefault((kernel, part.port.arg, *pid), len(numbers))
                 box = tuple(slice(c, c + n) for c, n in zip(corner, part.box.extents, strict=True))
                 boxes.append((not part.footprint.writes, number, box))
-    owner = np.full(users[0][2].port.tensor.shape, -1, np.int64) if users else np.empty(0)
+    owner = np.full(users[0][2].port.tensor.shape, -1, np.int64)
     for only_reads, number, box in sorted(boxes, key=lambda one: one[:2]):  # the written ones first
         if not np.isin(owner[box], (-1, number)).all():
             return True

@@ -45,7 +45,8 @@ class FpgaLaunches(Launches):
     def __init__(self, device: FpgaDevice) -> None:
         super().__init__(device)
         self.limits = (UNLIMITED, *(device.limit(name) for name in RESOURCES))
-        self.dram_gb_s = device.external.ports * device.external.port_gb_s
+        self.ports = device.external.ports
+        self.dram_gb_s = self.ports * device.external.port_gb_s
 
     def schedules(self, program: Program) -> list[ScheduleParameter]:
         """Leave tensors that tasks cut into tiles in DRAM."""
@@ -87,15 +88,20 @@ def in_dram(program: Program) -> list[ScheduleParameter]:
     """Tensors that tasks cut into tiles stay in DRAM; what all share is copied once, such as the weights of a norm.
 
     Two elements of a tile move in a cycle, as many as a memory has ports; of the largest tensor, such as the
-    weights of a product, more if operations on tiles compute several at once, whose arrays have banks.
+    weights of a product, more if operations on tiles compute several at once, whose arrays have banks. Blocks of
+    weights come in the widest words.
     """
     ports = [port for own in program.task_classes for port in own.tensor_ports]
     cut = {p.tensor.name: p.tensor for p in ports if any(map(p.tile.depends_on, range(len(p.tile.matrix[0]))))}
     sizes = {name: math.prod(tensor.shape) for name, tensor in cut.items()}
+    largest = [name for name, size in sizes.items() if size == max(sizes.values())]
+    are_blocks = len(largest) > 2 and not any(port.writes for port in ports if port.tensor.name in largest)
     packed = []
     for name, tensor in cut.items():
-        is_largest = all(sizes[name] > size for other, size in sizes.items() if other != name)
-        packed.append(pack(name, [n * tensor.dtype.bits for n in (WORD_LANES if is_largest else WORD_LANES[:1])]))
+        counts = (
+            WORD_LANES if largest == [name] else WORD_LANES[-1:] if are_blocks and name in largest else WORD_LANES[:1]
+        )
+        packed.append(pack(name, [n * tensor.dtype.bits for n in counts]))
     return [*(memory(name, ["dram"]) for name in cut), *packed, lanes(LANE_COUNTS)]
 
 

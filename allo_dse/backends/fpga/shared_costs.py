@@ -190,7 +190,8 @@ class SharedCosts(Frozen, eq=False, dict=True):
 
         It is one for all tasks that run the same rounds. Ids that decide nothing are 0.
         """
-        if self._is_observed(task_class, run):
+        runs = self.graph.program.runs
+        if runs and (task_class.kernel, task_class.name) in runs[run].classes:  # data decides what its tasks do
             return pid
         decides = deciding_pids(task_class.body.mlir)
         if not any(decides):
@@ -198,11 +199,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
         own = tuple(one if decides_it else 0 for one, decides_it in zip(pid, decides, strict=True))
         key = task_class.kernel, task_class.name, control_key(task_class.body.mlir, own)
         return once(self._deciding, key, lambda: own, MOST_SMALL_KEPT)
-
-    def _is_observed(self, task_class: TaskClass, run: int) -> bool:
-        """Return whether data decides what tasks of a class do."""
-        runs = self.graph.program.runs
-        return bool(runs) and (task_class.kernel, task_class.name) in runs[run].classes
 
     def alike(self, run: int) -> tuple[AlikeTasks, ...]:
         """Return all tasks in groups of equal ones, which depend neither on the fold nor on the schedule."""

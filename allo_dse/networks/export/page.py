@@ -169,15 +169,14 @@ def _edge(canvas: Canvas, places: Mapping[str, float], ends: tuple[str, str], co
 
 
 def _colors(composition: Composition) -> dict[str, str]:
-    kinds = dict.fromkeys(run.step.work.kind for launch in composition.launches for run in launch.runs)
+    kinds = dict.fromkeys(run.step.work.kind for run in composition.runs)
     return dict(zip(kinds, cycle((*COLORS, *_MORE_COLORS))))
 
 
 def timeline_svg(composition: Composition) -> str:
     """Draw a row for each column of the array, or piece of hardware, with the operators that run on it."""
     canvas, kinds = Canvas("columns over time"), _colors(composition)
-    runs = [run for launch in composition.launches for run in launch.runs]
-    rows = max((run.first_column + run.point.columns for run in runs), default=0)
+    rows = max((run.first_column + run.point.columns for run in composition.runs), default=0)
     left, top, scale = 90.0, 28.0, _WIDE / max(composition.latency_us, 1e-9)
     what = "hardware" if composition.resources else "column"
     for row in range(rows):
@@ -192,7 +191,7 @@ def timeline_svg(composition: Composition) -> str:
     for launch in configured if between else ():
         start, wide = left + (launch.start_us - between) * scale, between * scale
         canvas.box(start, top, wide, rows * _ROW, radius=0, opacity=0.3, tip=f"{WAITING}: {between:,.0f} us")
-    for run in runs:
+    for run in composition.runs:
         x, wide = left + run.start_us * scale, max(1.0, (run.end_us - run.start_us) * scale)
         y, high = top + run.first_column * _ROW + 2, run.point.columns * _ROW - 4
         tip = f"{run.step.name}: {run.start_us:,.1f} to {run.end_us:,.1f} us, {_busiest(run)}"

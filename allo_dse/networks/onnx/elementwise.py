@@ -363,7 +363,9 @@ def add_group(builder: Builder, group: Group) -> None:
     for own, kind in ((view.rows, "row"), (view.columns, "column")):
         if own:
             parts = [part(name, kind) for name in own]
-            names.append(parts[0] if len(parts) == 1 else builder.arranged(_stacked, *parts))
+            if len(parts) > 1:
+                parts = [builder.arranged(lambda *arrays: np.stack([one.ravel() for one in arrays]), *parts)]
+            names += parts
     expr = composed(group.expr, [("in", view.leaves.index(name)) for name in group.leaves])
     expr = by_reciprocals(expr, view.operands({}))
     whole_nodes = (one for one in group.nodes if not one.output.startswith(f"{root.output}/"))  # no parts of the root
@@ -373,10 +375,6 @@ def add_group(builder: Builder, group: Group) -> None:
     if graph.whole.get(root.output) == "int8":  # inputs are quantized as they are, not as they are rounded
         types |= {one: "float32" for one in graph.inputs if graph.is_float(one)}
     builder.expression(root, group.kind, expr, view.operands(types), (rows, width), names, name=name, output=output)
-
-
-def _stacked(*arrays: Array) -> Array:
-    return np.stack([one.ravel() for one in arrays])
 
 
 def reduction(builder: Builder, node: Node) -> None:

@@ -54,6 +54,7 @@ class Made(Frozen):
         to: the element type of the result.
         sums: the element type of a product's sums.
         packed: the format of a product's weights; None for numbers of the program's type.
+        blocks: of columns of a product's weights, each a tensor of its own.
     """
 
     expr: Expr = ("in", 0)
@@ -62,6 +63,7 @@ class Made(Frozen):
     to: str = "Ty"
     sums: str = "Ty"
     packed: Packed | None = None
+    blocks: int = 1
 
 
 @dataclass(frozen=True)

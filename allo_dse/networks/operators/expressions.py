@@ -579,10 +579,6 @@ def silu(x: Expr) -> Expr:
 Attribute = Callable[[str, float], float]
 
 
-def _selu(x: Expr, number_of: Attribute) -> Expr:
-    return _elu(x, number_of("alpha", 1.67326319217681884765625), number_of("gamma", 1.05070102214813232421875))
-
-
 def _hard_sigmoid(x: Expr, slope: float, offset: float) -> Expr:
     return ("min", ("max", ("add", ("mul", x, number(slope)), number(offset)), number(0)), number(1))
 
@@ -608,7 +604,7 @@ UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     "Quantize": lambda x, a: (
         "add", quantized(x, *(number(a(one, 0)) for one in ("scale", "low", "high"))), number(a("zero", 0)),
     ),
-    "Selu": _selu,
+    "Selu": lambda x, of: _elu(x, of("alpha", 1.67326319217681884765625), of("gamma", 1.05070102214813232421875)),
     "Sign": lambda x, _: ("sub", ("gt", x, number(0)), ("gt", number(0), x)),
     "Softsign": lambda x, _: ("div", x, ("add", _abs(x), number(1))),
     "Swish": lambda x, a: ("mul", x, sigmoid(("mul", x, number(a("alpha", 1))))),

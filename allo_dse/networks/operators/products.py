@@ -11,6 +11,8 @@ from allo.ir.types import bfloat16, int8, int32
 from allo.memory import Layout
 from numpy.typing import NDArray
 
+from allo_dse.common.records import replace
+
 from .execute import LEAST_TILE, MOST_TILE, Expr, Made, Operand, Work, tile_counts
 from .expressions import (
     HEAD,
@@ -111,22 +113,30 @@ def reference(A, x):
 '''
 
 
-def gemm_work(rows: int, columns: int, depth: int, element: object, packed: Packed | None = None) -> Work:
-    """[rows, depth] times [depth, columns]; of 8-bit whole numbers, sums of 32 bits."""
+def gemm_work(
+    rows: int, columns: int, depth: int, element: object, packed: Packed | None = None, blocks: int = 1
+) -> Work:
+    """[rows, depth] times [depth, columns]; of 8-bit whole numbers, sums of 32 bits.
+
+    Args:
+        blocks: of columns, each a tensor of its own; of more than one, the product of a single row, whose result has a
+            row for each.
+    """
     block = packed.block if packed else 1
     sums = "int32" if element == int8 else "Ty"
-    made_of = Made(stages=((("in", 0), None),), to=sums, sums=sums, packed=packed)
+    made_of = Made(stages=((("in", 0), None),), to=sums, sums=sums, packed=packed, blocks=blocks)
+    rows, columns = rows * blocks, columns // blocks
     program, reference = loaded_text("gemm", product_text("gemm", made_of))
     return Work(
         "gemm",
         program,
         {
             **{"M": rows, "N": columns, "K": depth},
-            **{"Pm": tile_counts(rows), "Pn": tile_counts(columns), "Pk": tile_counts(depth, unit=block)},
-            "Ty": element,
+            **{"Pm": blocks if blocks > 1 else tile_counts(rows), "Pn": tile_counts(columns)},
+            **{"Pk": tile_counts(depth, unit=block), "Ty": element},
         },
         reference,
-        lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": max(4, block) * p["Pk"]},
+        lambda p: {"M": (4 if blocks == 1 else 1) * p["Pm"], "N": 4 * p["Pn"], "K": max(4, block) * p["Pk"]},
         made_of,
     )
 
@@ -210,16 +220,15 @@ def gemm_batch_work(count: int, rows: int, columns: int, depth: int, element: ob
 # Fusion: programs of expressions become one, and products are followed by expressions that never go to DRAM.
 
 _GEMM = """
-        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B{result}])
-        def gemm(local_A: {own}[M, K] @ [S(1), S(0)], local_B: {weights} @ [S(0), S(2)]{argument}):
+        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, {names}{result}])
+        def gemm(local_A: {own} @ [{rows}, S(0)], {locals}{argument}):
             pk, pm, pn = df.get_pid()
 {unpacked}            before: {sums}[Mt, Nt]
             with allo.meta_if(pk > 0):
                 before[:, :] = sums[pk - 1, pm, pn].get()
             with allo.meta_else():
                 before[:, :] = 0
-            after: {sums}[Mt, Nt] = {added}
-            with allo.meta_if(pk < Pk - 1):
+{added}            with allo.meta_if(pk < Pk - 1):
                 sums[pk, pm, pn].put(after)
             with allo.meta_else():
 {last}
@@ -251,10 +260,12 @@ def product_text(kind: str, made_of: Made) -> str:
             + indented(3, ["pm, pn = df.get_pid()", f"x{at}: {types[at]}[Mt, Nt] = stage{at}[pm, pn].get()", *made])
         )
     end = ["stage0[pm, pn].put(after)"] if own else _stage(first, None, 0, "local_C", plain=to == made_of.sums)
-    operand, packed, product = "int8" if whole else "Ty", made_of.packed, "allo.matmul(local_A, local_B)"
+    operand, packed, blocks = "int8" if whole else "Ty", made_of.packed, made_of.blocks
+    names = [f"B{at}" for at in range(blocks)] if blocks > 1 else ["B"]
+    rights = [f"local_{name}" for name in names]
     weights, right, unpacked, lines = f"{operand}[K, N]", "B", list[str](), list[str]()
     if packed:
-        product, right = "allo.matmul(local_A, wide)", "weights"
+        rights, right = ["wide"], "weights"
         weights, lines = f"int8[K // {packed.block} * {packed.bytes}, N]", packed.numpy_lines("B")
         loop = packed.loop(
             lambda byte: f"local_B[b * {packed.bytes} + {byte}, j]",
@@ -263,23 +274,34 @@ def product_text(kind: str, made_of: Made) -> str:
         )
         unpacked = ["wide: Ty[K // Pk, Nt] = 0", f"for b, j in allo.grid(K // Pk // {packed.block}, Nt):"]
         unpacked += [f"    {line}" for line in loop]
+    added = []
+    for at, right_tile in enumerate(rights):
+        product = f"allo.matmul(local_A, {right_tile})"
+        value = f"{product} + before" if whole else f"allo.add({product}, before)"
+        added += [f"with allo.meta_if(pm == {at}):"] * (blocks > 1)
+        added.append(f"{'    ' * (blocks > 1)}after: {made_of.sums}[Mt, Nt] = {value}")
+    own_row, rows = (f"{operand}[M, K]", "S(1)") if blocks == 1 else (f"{operand}[1, K]", "R")
     tensors = [
-        f"A: {operand}[M, K]",
-        f"B: {weights}",
+        f"A: {own_row}",
+        *(f"{name}: {weights}" for name in names),
         *(f"O{at}: {one.dtype}[{shape}]" for at, ((shape, _), (_, one)) in enumerate(zip(shapes, own, strict=True))),
         f"C: {to}[M, N]",
     ]
     gemm = _GEMM.format(
         result="" if own else ", C",
         argument="" if own else f", local_C: {to}[M, N] @ [S(1), S(2)]",
-        own=operand,
-        weights=weights,
+        own=own_row,
+        rows=rows,
+        names=", ".join(names),
+        locals=", ".join(f"local_{name}: {weights} @ [S(0), S(2)]" for name in names),
         unpacked=indented(3, unpacked),
         sums=made_of.sums,
-        added=f"{product} + before" if whole else f"allo.add({product}, before)",
+        added=indented(3, added),
         last=indented(4, end).rstrip(),
     )
-    lines += ["product = A.astype(np.int32) @ B.astype(np.int32)" if whole else f"product = A @ {right}"]
+    exact = ".astype(np.int32)" * whole
+    each = [f"A{exact} @ {name}{exact}" for name in (names if blocks > 1 else [right])]
+    lines.append(f"product = np.concatenate([{', '.join(each)}])" if blocks > 1 else f"product = {each[0]}")
     result = "product"
     for at, (expr, other) in enumerate(stages):
         known: dict[Expr, str] = {("in", 0): result}
@@ -300,7 +322,7 @@ def product_text(kind: str, made_of: Made) -> str:
     return top
 
 
-def reference({", ".join(["A", "B", *(name.lower() for name in others)])}):
+def reference({", ".join(["A", *names, *(name.lower() for name in others)])}):
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
 {indented(2, lines)}        return np.asarray({result}{"" if to == "int32" else ", np.float32"})
 '''
@@ -367,7 +389,7 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
         )
     else:
         stages = (*stages[:-1], (composed(own, [last]), operand))
-    made_of = Made(stages=stages, to=after.to, sums=before.sums, packed=before.packed)
+    made_of = replace(before, stages=stages, to=after.to)
     program, reference = loaded_text(kind, product_text(kind, made_of))
     params = {**work.params, "Ty": following.params["Ty"]}
     return Work(kind, program, params, reference, work.verify_with, made_of)

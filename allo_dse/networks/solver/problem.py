@@ -160,11 +160,6 @@ class Solution(Frozen):
     bound: int
     streams: tuple[int, ...] = ()
 
-    @property
-    def gap(self) -> float:
-        """An upper bound on what another solution saves, as a share of this one's length."""
-        return 1 - self.bound / self.length if self.length else 0.0
-
 
 def in_turn(problem: Problem) -> Solution | None:
     """Return the simplest solution: each step on its fastest design, in a launch of its own.

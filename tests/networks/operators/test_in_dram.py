@@ -40,7 +40,7 @@ WORKS = (
     *(PRODUCT, FUSED, layer_norm_work(16, 16, 1e-5, ELEMENT), row_work("add", 16, 16, ELEMENT)),
     *(attention_work(4, 2, 64, 8, 0.3, True, ELEMENT), unary_work("gelu", 1024, ELEMENT)),
     *(pool_work("max", 4, 256, ELEMENT), gemv_work(32, 1024, ELEMENT), rope_work(32, 8, ELEMENT)),
-    binary_work("silu_mul", 1024, ELEMENT),
+    *(binary_work("silu_mul", 1024, ELEMENT), gemm_work(1, 128, 32, ELEMENT, blocks=4)),
 )
 
 ROUNDING = 0.01  # of bfloat16; the tool may add in another order
