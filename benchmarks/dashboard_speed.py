@@ -35,7 +35,7 @@ from plotly.utils import PlotlyJSONEncoder
 
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
-from allo_dse.dashboard.app.server import bind, server_on
+from allo_dse.dashboard.app.server import listen
 from allo_dse.dashboard.data.grid import Grid, Query
 from allo_dse.dashboard.data.progress import timeline
 from allo_dse.dashboard.data.runs import Board
@@ -199,8 +199,7 @@ class Driven:
         app = make_app(Context(board, Programs(board, None)))
         self._app, app.server.wsgi_app = app.server.wsgi_app, self
         self.reports: Queue[Any] = Queue()
-        with bind("127.0.0.1", 0) as listening:
-            self.server = server_on(listening, app)
+        self.server = listen(app, port=0)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def __call__(self, environ: Any, start_response: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import combinations
@@ -207,21 +208,16 @@ def _of_program(programs: Programs, ref: Ref, number: int) -> JsonObject:
     except AlloDseError as error:
         return {**found, "timeline_words": f"No timeline: {error.message}"}
     part = recorded.part(recorded.opening)
+    helps: JsonObject | None = None
+    with suppress(AlloDseError):  # it takes too long to compute
+        helps = {"words": HELP_WORDS, "head": HELP_HEAD, "rows": help_rows(recorded)}
     return {
         **found,
         "time_plots": _time_plots(recorded, part, number),
         "timeline_words": " ".join([*([] if part.is_whole else [whole_words(recorded)]), part_words(recorded, part)]),
-        "helps": _helps(recorded),
+        "helps": helps,
         "critical": {"title": path_title(part), "words": path_words(part), "rows": path_rows(recorded, part)},
     }
-
-
-def _helps(found: Recorded) -> dict[str, object] | None:
-    """Return the table of kinds of elements worth making faster, or None if that takes too long to compute."""
-    try:
-        return {"words": HELP_WORDS, "head": HELP_HEAD, "rows": help_rows(found)}
-    except AlloDseError:
-        return None
 
 
 def _time_plots(found: Recorded, part: Part, number: int) -> list[Plot]:

@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from dash import Dash
 
 from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
-from allo_dse.dashboard.app.server import Server, bind, server_on
+from allo_dse.dashboard.app.server import listen
 from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.programs import Programs
 
@@ -39,12 +38,6 @@ POLLING_MS = 50
 
 PORTS: list[int] = []
 """Of servers that have ended: browsers keep scripts and what they have compiled of them by address."""
-
-
-def listen(app: Dash, port: int = 0) -> Server:
-    """A server that is bound but does not answer yet; `serve_forever` makes it."""
-    with bind("127.0.0.1", port) as listening:
-        return server_on(listening, app)
 
 
 @contextmanager

@@ -16,13 +16,13 @@ import pytest
 from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
-from allo_dse.dashboard.app.server import bind
+from allo_dse.dashboard.app.server import bind, listen
 from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import encode_line
 
 from ..support.listening import descendants, listening
-from .conftest import listen, wait_text
+from .conftest import wait_text
 from .synthetic import design, write_run
 from .test_browser import DRAWN
 
@@ -97,7 +97,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
 def test_an_interrupt_leaves_no_request_half_accepted(tmp_path: Path) -> None:
     answers: list[int] = []
     board = Board.open([write_run(tmp_path / "run", 3)])
-    server = listen(make_app(Context(board, Programs(board, None))))
+    server = listen(make_app(Context(board, Programs(board, None))), port=0)
     accept = server.process_request
 
     def interrupted(request: Any, client_address: Any) -> None:

@@ -152,6 +152,16 @@ class Server(ThreadedWSGIServer):
         self._interrupted = True
 
 
+def listen(app: Dash, port: int) -> Server:
+    """A server for this computer that is bound but does not answer yet; `serve_forever` makes it.
+
+    Raises:
+        StudyError: if the port is taken.
+    """
+    with bind("127.0.0.1", port) as listening:
+        return server_on(listening, app)
+
+
 def server_on(listening: socket.socket, app: Dash) -> Server:
     """A server on a socket, of which it keeps a copy; `serve_forever` makes it answer."""
     host, port = listening.getsockname()[:2]
