@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from allo_dse.mapper.program import Program
     from allo_dse.space.choice import Choice
     from allo_dse.space.choices.folds import FoldChoice
+    from allo_dse.space.choices.parameters import Programs
     from allo_dse.space.design import Design
     from allo_dse.space.genes import Genes
-    from allo_dse.space.programs import Programs
 
 MOST_REBUILT = 64
 """Designs of a log that a study keeps rebuilt: more than fronts usually have."""
@@ -158,7 +158,7 @@ class StudySpec:
     @cached_property
     def programs(self) -> Programs:
         """The programs of all parameters."""
-        from allo_dse.space.programs import CompiledPrograms
+        from allo_dse.space.choices.parameters import CompiledPrograms
 
         if self._programs is not None:
             return self._programs
@@ -260,16 +260,14 @@ class StudySpec:
 
     def make_evaluators(self) -> list[Evaluator]:
         """The evaluators of all rungs, the cheapest first; noisy ones repeat measurements."""
-        made = [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
-        return [self._repeating(evaluator) for evaluator in made]
-
-    def _repeating(self, evaluator: Evaluator) -> Evaluator:
-        noisy = getattr(evaluator, "noisy", False) if self.noise == "auto" else self.noise
-        if not noisy:
-            return evaluator
         from ..search.repeats import Repeating
 
-        return Repeating(evaluator, self.objectives, self.constraints)
+        made = [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
+        noisy = [getattr(one, "noisy", False) if self.noise == "auto" else self.noise for one in made]
+        return [
+            Repeating(one, self.objectives, self.constraints) if repeats else one
+            for one, repeats in zip(made, noisy, strict=True)
+        ]
 
     def check_metric_names(self, evaluators: Sequence[Evaluator]) -> None:
         """Compare the metrics that objectives and constraints read with those that evaluators report, if they say.
