@@ -139,7 +139,7 @@ class Plan(Frozen, dict=True):
 
     @cached_property
     def tries(self) -> list[int]:
-        """How often repeats were timed together, and how often that did not pay: then it is no longer tried."""
+        """Numbers of attempts to time repeats together, and of those that did not pay."""
         return [0, 0]
 
     @cached_property

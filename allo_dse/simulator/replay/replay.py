@@ -14,9 +14,8 @@ from allo_dse.common.numba_kernels import called, compiled
 from allo_dse.common.processes import usable_cores
 from allo_dse.common.records import Array
 
-from .kernels import Bursts, replayed, untimed
+from .kernels import Bursts, Repeated, repeated, replayed, untimed
 from .plan import WORTH_REPEATING, AlikeStreams, Operations, Plan
-from .repeats import Repeated, repeated
 from .replay_result import ReplayResult
 from .trace_data import IntArray, TraceData, TraceError
 
