@@ -82,7 +82,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     if output is not None:
         require_folder(output)
     loaded = load_network(model, parse_settings(settings or []), host)
-    with json_only() as out:
+    with json_only():
         try:
             fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target, host=host, say=_say)
         except KeyboardInterrupt as stopped:
@@ -92,7 +92,6 @@ def network(  # noqa: PLR0913 (the flags of a command)
             if front
             else [compose(fronts, runtime=runtime, stream=stream, tolerance=tolerance)]
         )
-    assert out is not None
     page = keep_page(found[-1], cache, found)
     if output is not None:
         export(found[-1], output, front=found)
@@ -124,10 +123,11 @@ def _show(composition: Composition) -> None:
             table.add_row(*row)
     to.print(table)
     spent = sorted(composition.time_us.items(), key=lambda one: -one[1])
+    more = (us := composition.simulated_us) / composition.latency_us - 1
     facts = {
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "by cause": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
-        "simulated": "" if resources else _simulated(composition),
+        "simulated": "" if resources else f"{us:,.0f} us, with what runs at once simulated together ({more:+.1%})",
         "runtime": "" if resources or not composition.launches else _runtime(composition),
         "driver": composition.overdue,
         "streams": composition.streamed,
@@ -138,11 +138,6 @@ def _show(composition: Composition) -> None:
         "proved": composition.certificate,
     }
     print_facts({name: text for name, text in facts.items() if text}, to)
-
-
-def _simulated(composition: Composition) -> str:
-    more = composition.simulated_us / composition.latency_us - 1
-    return f"{composition.simulated_us:,.0f} us, with what runs at once simulated together ({more:+.1%})"
 
 
 def _host(composition: Composition) -> str:
