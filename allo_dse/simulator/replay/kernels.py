@@ -364,13 +364,14 @@ def occupancy(offset: IntArray, puts: IntArray, gets: IntArray, put_time: IntArr
 
 # Replay of processes that repeat: operations that recur at a fixed interval are timed together, not one by one.
 #
-# Token times of a port are kept as pieces: times that grow by the same step from token to token. A process whose awaited
-# times are such pieces reaches a state in which each round is later than the one before by the same cycles; rounds are
-# then skipped up to the end of the nearest piece. The work depends on how often the pace changes, not on trip counts.
+# Token times of a port are kept as pieces: times that grow by the same step from token to token. A process whose
+# awaited times are such pieces reaches a state in which each round is later than the one before by the same cycles;
+# rounds are then skipped up to the end of the nearest piece. The work depends on how often the pace changes, not on
+# trip counts.
 #
-# Writers are timed first as if there always was room. Where a token was put before its slot was free, the writer is timed
-# again, with the times at which its reader has freed slots so far. All times only grow towards the solution of the
-# equations of docs/timing.md, so the first state that satisfies them is that solution.
+# Writers are timed first as if there always was room. Where a token was put before its slot was free, the writer is
+# timed again, with the times at which its reader has freed slots so far. All times only grow towards the solution of
+# the equations of docs/timing.md, so the first state that satisfies them is that solution.
 
 FIRST, TIME, STEP, NEXT = range(4)
 """Columns of pieces: the first token, its time, the cycles from token to token, and the following piece or -1."""
