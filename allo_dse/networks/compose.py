@@ -269,7 +269,7 @@ class Composition:
                 hint=f"on= is one of {', '.join(PLACES)}; folder= is where a network for a board is exported",
             )
         predicted = {run.step.name: run.point.latency_us for run in self.runs}
-        predicted |= self.host_us
+        predicted |= self.moves_us
         if folder is not None:
             return Session(self.network, partial(_on_board, Path(folder), python), predicted)
         if on == "host":
