@@ -101,7 +101,7 @@ def test_a_session_on_a_board_computes_what_its_inputs_say(
     ):
         file = tmp_path / f"{name}.npz"
         if given:
-            np.savez(file, **given)  # type: ignore[arg-type]
+            np.savez(file, **given)
         done = _run(exported, tmp_path / "lock", "", "--inputs", str(file))
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1] == f"{file}: {message}"
