@@ -26,6 +26,7 @@ from allo_dse.device.fpga_model import Resources
 BRAM18_BITS = 18 * 1024
 
 
+BANKS = 2  # of a ping-pong buffer
 WORD_BITS = 1024
 """Widest block, in bits, that moves as one word. Others move element by element, as no FIFO is that wide."""
 
