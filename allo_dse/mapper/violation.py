@@ -42,6 +42,7 @@ CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "partition_factor": ("banks", ""),
     "partition_conflict": ("partitions of one memory", ""),
     "bank_ports": ("tasks at one memory on the chip", ""),
+    "ping_pong": ("nodes between which a buffer has two banks", ""),
     "static_control": ("control that depends on data", ""),
 }
 

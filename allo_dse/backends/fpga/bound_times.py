@@ -177,7 +177,7 @@ class OwnTimes(Frozen, eq=False):
                     for times, kind, sooner in ((puts, "put", np.fmin), (gets, "get", np.fmax)):
                         if (kind, port) in at:
                             times[number[name], tasks] = sooner(times[number[name], tasks], before + at[kind, port])
-                elif use := edges[name]:
+                elif use := edges.get(name):
                     if ("get", port) in at:
                         wait = latency_cycles + _HANDOVER - before - at["get", port]
                         begins[tasks] = np.maximum(begins[tasks], wait)

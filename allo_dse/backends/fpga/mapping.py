@@ -261,8 +261,8 @@ class FpgaMapping:
 
     @property
     def fifos(self) -> tuple[tuple[str, int], ...]:
-        """Per stream array its name and the number of FIFOs it has between nodes."""
-        return self.vmg.uses.connections
+        """Per stream array that is no ping-pong buffer, its name and the number of FIFOs it has between nodes."""
+        return tuple(one for one in self.vmg.uses.connections if one[0] not in self.scheduled.edged.banks)
 
     def _deep(self, depths: Mapping[str, int]) -> Fifos:
         """Return the FIFOs between nodes at these depths; missing depths are as declared."""
@@ -305,7 +305,7 @@ def fpga_violations(mapping: FpgaMapping) -> list[Violation]:
     """All limits of an FPGA that a mapping exceeds; empty when it fits."""
     vmg = mapping.vmg
     schedule = (*vmg.program.schedule, *mapping.schedule)
-    found = [*_partitions(vmg, schedule), *_common(mapping, schedule), *_interfaces(mapping)]
+    found = [*_partitions(vmg, schedule), *_common(mapping, schedule), *_interfaces(mapping), *_inside(mapping)]
     try:
         return [*found, *_resources(mapping)]
     except StaticControlError as error:
@@ -343,6 +343,13 @@ def _interfaces(mapping: FpgaMapping) -> Iterator[Violation]:
     limit = mapping.device.external.ports * _INTERFACES_PER_PORT
     if needed > limit:
         yield Violation("axi_interfaces", mapping.device.name, needed, limit)
+
+
+def _inside(mapping: FpgaMapping) -> Iterator[Violation]:
+    banks = mapping.scheduled.edged.banks
+    for buffer in mapping.vmg.uses.buffers if banks else ():
+        if buffer.array in banks:
+            yield Violation("ping_pong", buffer.array, 2, 1, "one node runs both of its tasks, in turn")
 
 
 def _resources(mapping: FpgaMapping) -> Iterator[Violation]:

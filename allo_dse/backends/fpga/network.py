@@ -63,7 +63,7 @@ class TensorCopies:
         fifo: by tensor and what is done with it, the streams of each node that say whether there is room, and whether
             there is a tile: (2, nodes).
         deliveries: the processes that move tiles of tensors that stay in DRAM.
-        edges: by name of a stream at the program's edge, its number.
+        edges: by name of an array of streams at the program's edge, or of the banks of buffers, its first number.
         passing: the processes between those and AXI adapters of their own, or ports, with the tensors' names.
     """
 
@@ -83,8 +83,11 @@ class TensorCopies:
                     used[port.tensor.name, does][nodes] = True
         self.fifo = {key: self._streams(nodes, 2) for key, nodes in used.items()}
         self.deliveries: dict[tuple[str, str], int] = {}
-        streams = mapping.scheduled.edged.streams.values()
-        self.edges = {stream.name: self._builder.stream(stream.depth) for stream in streams}
+        edged = mapping.scheduled.edged
+        self.edges = {
+            stream.name: int(self._builder.streams(np.full(math.prod(stream.shape), stream.depth))[0])
+            for stream in (*edged.streams.values(), *edged.banks.values())
+        }
         self.passing: dict[int, str] = {}
 
     def _ports(self, place: str) -> Iterator[tuple[TensorPort, IntArray, IntArray]]:
@@ -324,7 +327,7 @@ def add_tasks(
         for binding in mapping.scheduled.edged_class(task_class).body.streams:
             assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
             if (name := binding.stream.name) in copies.edges:
-                own.append(np.full(len(pids), copies.edges[name]))
+                own.append(copies.edges[name] + binding.index.linear(pids))
             else:
                 own.append(fifo[program.first_stream[name] + binding.index.linear(pids)])
         moves, cost = _moves(mapping, task_class), mapping.cost(task_class, pid)
@@ -436,7 +439,9 @@ class FpgaLabels(Labels):
         source, target = int(self.ends.producer[stream]), int(self.ends.consumer[stream])
         if source in self.copies:
             return f"{self.copies[source]} for {self.task(target)}"
-        return f"{self.copies[target]} from {self.task(source)}"
+        if target in self.copies:
+            return f"{self.copies[target]} from {self.task(source)}"
+        return f"bank that {self.task(source)} fills for {self.task(target)}"
 
     def array(self, stream: int) -> str:
         """Return the name of the stream array, or the tile FIFO, whose depth a stream shares."""

@@ -37,7 +37,7 @@ from .cost.memory import Storage, fifo_resources, fifo_steps, word_of
 from .cost.plan import Plan, Planner
 from .cost.simplify import simplified
 from .cost.task_cost import TaskCost, control_key, deciding_pids, planned_cost
-from .edges import AXIS, Transfers, edged_program, interface_of, transfers_of
+from .edges import AXIS, Transfers, buffered_streams, edged_program, interface_of, transfers_of, with_banks
 from .footprint import contested, partly_written
 
 
@@ -268,12 +268,13 @@ class Scheduled(Frozen, eq=False, dict=True):
 
     @cached_property
     def edged(self) -> Edged:
-        """The program with streams in place of the tensors that stream at its edge."""
-        return edged_program(self.program, self.schedule)
+        """The program with streams in place of tensors at its edge, and tokens in place of blocks in common buffers."""
+        buffered = buffered_streams(self.program, (*self.program.schedule, *self.schedule))
+        return with_banks(edged_program(self.program, self.schedule), buffered)
 
     @cached_property
     def _edged_classes(self) -> Mapping[tuple[str, str], TaskClass]:
-        return {(one.kernel, one.name): one for one in self.edged.program.task_classes} if self.edged.streams else {}
+        return {(one.kernel, one.name): one for one in self.edged.program.task_classes}
 
     def edged_class(self, task_class: TaskClass) -> TaskClass:
         """Return a task class with streams in place of the tensors that stream at the program's edge."""
@@ -292,7 +293,11 @@ class Scheduled(Frozen, eq=False, dict=True):
         key = (task_class.kernel, task_class.name, pid, run)
         if key not in self.costs:
             costs = self._shared.graph.table("class costs")
-            own = once(costs, frozenset(self.edged.streams), lambda: ClassCosts(self.edged.program))
+            own = once(
+                costs,
+                (frozenset(self.edged.streams), frozenset(self.edged.banks)),
+                lambda: ClassCosts(self.edged.program),
+            )
             self.costs[key] = own.of(self.edged_class(task_class), self.device, self.schedule, pid, run)
         return self.costs[key]
 
@@ -363,6 +368,7 @@ class Scheduled(Frozen, eq=False, dict=True):
             tuple(map(id, costs)),
             self.onchip,
             frozenset(self.edged.streams),
+            frozenset(self.edged.banks),
             streamed,
         )  # the graph keeps costs, each once
 

@@ -36,6 +36,7 @@ BY_POWER = {
     "arith.divsi": "arith.subi",  # which rounds towards zero
 }
 _DYNAMIC = -(1 << 63)
+BANK = "df.bank"
 LOOP = "df.loop"
 """The attribute that numbers the loops of the source."""
 _STREAM_KINDS = {"df.get": "get", "df.get_block": "get", "df.put": "put", "df.put_block": "put"}
@@ -78,7 +79,8 @@ class Op(Frozen):
         constant, factor: its result, and a factor of a product of integers or their divisor, where constants, loop
             variables and process ids alone decide them.
         stream: position of the stream argument, for stream operations; op: their number in the source.
-        block: shape of the token, for operations on blocks.
+        block: shape of the token, for operations on blocks. bank: the stream that says which banks are in use, if the
+            block is one of a ping-pong buffer.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Op(Frozen):
     stream: int | None = None
     op: int = -1
     block: Ints = ()
+    bank: int | None = None
     constant: Linear | Computed | None = None
     factor: Linear | Computed | None = None
 
@@ -369,8 +372,8 @@ class _Reader:
             extents = dict(zip(view.dims, block.shape, strict=True))
             whole = tuple(extents.get(dim, 1) for dim in range(len(view.index)))
             index = tuple(form if step == 1 else None for form, step in zip(view.index, view.steps, strict=True))
-            access = Access(view.array, op.name == "df.get_block", index)
-            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=whole)
+            access, bank = Access(view.array, op.name == "df.get_block", index), _number_if(op, BANK)
+            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=whole, bank=bank)
         inputs = tuple(self._number(v) for v in operands[1:])
         outputs = tuple(self._number(v) for v in op.results)
         type_ = (operands[1] if inputs else op.results[0]).type

@@ -354,6 +354,11 @@ class StreamPort(Frozen):
     location: SourceLocation | None = None
 
 
+def stream_of(bound: StreamArray | StreamPort) -> StreamArray:
+    """Return the array of streams that a stream argument is of."""
+    return bound if isinstance(bound, StreamArray) else bound.stream
+
+
 class StreamOp(Frozen):
     """One stream operation in the source: `TaskBody` operations carry its position in `TaskClass.stream_ops`.
 

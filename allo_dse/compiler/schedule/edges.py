@@ -117,11 +117,13 @@ class Edged(Frozen, eq=False):
     Attributes:
         streams: by the tensor that each replaces; in the program they follow its own.
         edges: the tensors, by name.
+        banks: the streams that say which banks of a ping-pong buffer are in use, by the stream that it stands for.
     """
 
     program: CompiledProgram
     streams: Mapping[str, StreamArray]
     edges: Mapping[str, EdgeTensor]
+    banks: Mapping[str, StreamArray] = {}
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -70,8 +71,10 @@ def touches(node: Node, array: str, *, write: bool | None = None) -> bool:
     return any(write in (None, access.write) for access, _ in accesses_of([node], array))
 
 
-def accesses(nodes: Sequence[Node], array: str, shape: Sequence[int], *, write: bool) -> IntArray | None:
+def accesses(nodes: Sequence[Node], array: str, shape: Sequence[int], *, write: bool | None) -> IntArray | None:
     """The elements of an array that are written (or read), by number, in the order of time.
+
+    Where `write` is None, both are, and the numbers of those that are read follow the numbers of all elements.
 
     Returns:
         None where data decides on them, where loops have bounds that vary, and where they are too many.
@@ -81,7 +84,12 @@ def accesses(nodes: Sequence[Node], array: str, shape: Sequence[int], *, write: 
 
 
 def _elements(
-    nodes: Sequence[Node], array: str, shape: Sequence[int], where: Mapping[int, IntArray], rounds: int, write: bool
+    nodes: Sequence[Node],
+    array: str,
+    shape: Sequence[int],
+    where: Mapping[int, IntArray],
+    rounds: int,
+    write: bool | None,
 ) -> IntArray | None:
     """The elements per round, shape (rounds, accesses of a round); `where` has the variables of each round.
 
@@ -123,6 +131,8 @@ def _elements(
             number = np.zeros(rounds, np.int64)
             for extent, index in zip(shape, known, strict=True):
                 number = number * extent + index
+            if write is None and not node.access.write:
+                number += math.prod(shape)
             columns.append(number[:, None])
     return np.concatenate(columns, axis=1)
 

@@ -80,3 +80,59 @@ def test_an_unknown_kernel_is_named() -> None:
             "s", program=programs.two_stages(N), device="u280", schedules=[dse.dataflow("stage")],
             objectives=[dse.minimize("latency_cycles")],
         ).space.designs().__next__()  # fmt: skip
+
+
+BUFFERED = dse.memory("pipe", ["pipo"]).directive("pipo")
+
+
+def test_tasks_work_in_the_banks_of_a_buffer_that_a_fifo_would_copy() -> None:
+    program = dse.load_program(programs.block_stages())
+    (_, copied), (design, banks) = evaluated(program), evaluated(program, BUFFERED)
+    # A block of 256 elements takes a block RAM: at each end, and for the FIFO of two blocks a third one.
+    assert copied["bram18"] - banks["bram18"] == 1
+    assert (banks["fifo_bits"], copied["fifo_bits"] > 0) == (0, True)
+    # Stages of 256 rounds: the second one follows the first one by a block. Each copy takes another 256 cycles.
+    assert 4 * 256 < banks["latency_cycles"] - 2 * U280.external.latency_cycles < 4.1 * 256
+    assert copied["latency_cycles"] - banks["latency_cycles"] > 4 * 256
+    bounds = dse.FpgaSimulator().bounding()(design, 1)
+    assert bounds["latency_cycles"][0] <= banks["latency_cycles"]
+    assert bounds["bram18"] == (banks["bram18"],) * 2
+    given = np.random.default_rng(0).integers(-99, 99, (3, 16, 16)).astype(np.int32)
+    _, found = csim(hls_project(design), given, np.zeros_like(given))
+    assert (found == 3 * (given + given.swapaxes(1, 2))).all()
+
+
+def test_a_task_between_two_buffers_and_arrays_of_buffers() -> None:
+    program = dse.load_program(programs.three_stages(64))
+    names = ("first", "second")
+    directives = [dse.memory(name, ["pipo"]).directive("pipo") for name in names]
+    split = dse.partition("reverse:turned", 1, [4]).directive(4)
+    design, metrics = evaluated(program, *directives, split)
+    assert metrics["fifo_bits"] == 0
+    assert metrics["latency_cycles"] < evaluated(program)[1]["latency_cycles"]
+    given = np.random.default_rng(0).integers(-9, 9, (2, 64)).astype(np.int32)
+    project = hls_project(design)
+    assert "#pragma HLS array_partition variable=second dim=1 cyclic factor=4" in project.hls_code
+    _, found = csim(project, given, np.zeros(2, np.int32))
+    filled = given + np.arange(64)
+    assert (found == 6 * (filled * filled[:, :1]).sum(axis=1)).all()
+
+
+@pytest.mark.parametrize("kind", ["handed on", "in part", "summed", "used later", "changed"])
+def test_blocks_are_filled_completely_and_then_only_read(kind: str) -> None:
+    study = dse.Study(
+        "s", program=programs.block_stages(kind), device="u280", schedules=[dse.memory("pipe", ["auto", "pipo"])],
+        objectives=[dse.minimize("latency_cycles")],
+    )  # fmt: skip
+    folds = 2
+    assert sum(1 for _ in study.space.designs()) == folds * (1 + (kind == "handed on"))
+
+
+def test_one_node_cannot_run_both_tasks_of_a_buffer() -> None:
+    study = dse.Study(
+        "s", program=programs.block_stages(), device="u280", schedules=[dse.memory("pipe", ["pipo"])],
+        objectives=[dse.minimize("latency_cycles")],
+    )  # fmt: skip
+    designs = [candidate.design for candidate in study.space.designs()]
+    found = {design.fold.node_count: [one.constraint for one in design.mapping.violations] for design in designs}
+    assert found == {1: ["ping_pong"], 2: []}

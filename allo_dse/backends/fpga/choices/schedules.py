@@ -33,7 +33,7 @@ from allo_dse.space.choice import Answer, Ask, Question, QuestionChoice, every_w
 from allo_dse.space.design import Draft
 from allo_dse.space.params import Parameter
 
-from ..edges import AXIS, INTERFACE, M_AXI, has_axis
+from ..edges import AXIS, INTERFACE, M_AXI, PIPO, block_streams, has_axis
 from .nests import is_chain
 
 Decided = tuple[tuple[Directive, ...], tuple[tuple[str, int], ...]]
@@ -101,7 +101,7 @@ class ScheduleParameter(Frozen):
 _LEGAL = {
     "unroll": "factors must divide the rounds of the loop, which must always be as many",
     "partition": "factors must divide the extent of a dimension that there is; the first is 1",
-    "place": "the device has no UltraRAM",
+    "place": "the device has no UltraRAM, or no task fills whole blocks of the stream and another only reads them",
     INTERFACE: "a port can be a stream if its only task accesses each element of the tensor once, in row-major order",
     "pack": "widths are multiples of an element's, and at most that of an AXI port",
 }
@@ -149,7 +149,7 @@ def partition(array: str, dim: int, factors: Parameter | Sequence[int], *, kind:
 
 ADDERS_BY = ("auto", "fabric")
 FLOWS = ("in turn", "at once")
-_MEMORIES = ("auto", "onchip", "dram", "copied", "stream", "bram", "uram", "lutram", "register")
+_MEMORIES = ("auto", "onchip", "dram", "copied", "stream", "pipo", "bram", "uram", "lutram", "register")
 _LONGEST_BURST = 256  # beats of an AXI4 burst (ARM IHI 0022, "Burst length")
 
 
@@ -158,7 +158,8 @@ def memory(array: str, places: Sequence[str]) -> ScheduleParameter:
 
     For a tensor also "onchip", so that it is not copied, "dram": only tiles of the tasks at work leave DRAM,
     "copied": all of it is on the chip while tasks work, or "stream": its elements pass through a FIFO, which is the
-    default where its only task accesses each once, in row-major order.
+    default where its only task accesses each once, in row-major order. For a stream of blocks "auto", a FIFO, or
+    "pipo", a ping-pong buffer in which both its tasks work.
     """
     if not places or any(place not in _MEMORIES for place in places):
         raise StudyError(f"memory({array}): {list(places)!r}", hint=f"known places: {', '.join(_MEMORIES)}")
@@ -268,9 +269,11 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
             extents = [shape[dim - 1] for shape in _shapes(program, target) if len(shape) >= dim]
             return [v for v in values if extents and all(_divides(v, extent) for extent in extents)]
         if kind == "place":
+            if target in [stream.name for stream in program.streams]:
+                return [v for v in values if v == "auto" or (v == PIPO and target in block_streams(program))]
             _shapes(program, target)
             edges = edge_tensors(program)
-            values = [v for v in values if v != "stream" or target in edges]
+            values = [v for v in values if v != PIPO and (v != "stream" or target in edges)]
             return [v for v in values if v != "uram" or self._device.limit("uram") > 0]
         if kind == INTERFACE:
             _shapes(program, target)

@@ -28,6 +28,7 @@ BRAM18_BITS = 18 * 1024
 
 OUTSTANDING = 16
 """Requests that an AXI port has under way by default (UG1399, "pragma HLS interface")."""
+BANKS = 2  # of a ping-pong buffer
 WORD_BITS = 1024
 """Widest block, in bits, that moves as one word. Others move element by element, as no FIFO is that wide."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import count, islice, product
@@ -11,7 +11,7 @@ from typing import Any
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear
-from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Loop, Nest, Node, Op, ops_of, read_nest, walk
+from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Loop, Nest, Node, Op, accesses_of, ops_of, read_nest, walk
 
 from .memory import WORD_BITS
 
@@ -40,8 +40,8 @@ def simplified(mlir: str) -> Nest:
 
 
 def _packed(nodes: Iterable[Node], numbers: Iterator[int]) -> Iterator[Node]:
-    """Yield nodes in which blocks of one word move at once."""
-    for node in nodes:
+    """Yield nodes in which blocks of one word move at once, and those in banks stay where they are."""
+    for node in _with_tokens(list(nodes)):
         if isinstance(node, Loop):
             yield replace(node, body=tuple(_packed(node.body, numbers)))
         elif isinstance(node, Branch):
@@ -50,6 +50,24 @@ def _packed(nodes: Iterable[Node], numbers: Iterator[int]) -> Iterator[Node]:
             yield from _word(node, node.access, numbers)
         else:
             yield node
+
+
+def _with_tokens(nodes: list[Node]) -> Iterator[Node]:
+    """Yield nodes with tokens in place of blocks in banks: one as a bank is taken, one as it is handed over."""
+    before, after = defaultdict[int, list[Node]](list), defaultdict[int, list[Node]](list)
+    for node in nodes:
+        if isinstance(node, Op) and node.bank is not None and node.access:
+            using = [number for number, other in enumerate(nodes) if any(accesses_of([other], node.access.array))]
+            token = replace(node, access=None, block=(), bank=None)
+            bank = replace(token, stream=node.bank)
+            first, last = (token, bank) if node.access.write else (bank, token)
+            before[using[0]].append(first)
+            after[using[-1]].append(last)
+    for number, node in enumerate(nodes):
+        yield from before[number]
+        if not isinstance(node, Op) or node.bank is None:
+            yield node
+        yield from after[number]
 
 
 def _word(op: Op, block: Access, numbers: Iterator[int]) -> list[Op]:

@@ -21,7 +21,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.run import Folding
 from allo_dse.lang.storage import storage_dtype
 
-from ..edges import edged_program
+from ..edges import buffered_streams, edged_program
 from .cpp.expressions import PIDS, Names, identifier
 from .cpp.operations import elements_of, initialiser, tables_of
 from .cpp.streams import carriers
@@ -100,7 +100,8 @@ def emit_kernel(
             for kernel in program.kernels
             for task_class in kernel.classes
         }
-        built = carriers(program, edged.program.depths_with(depths or {}))
+        buffered = buffered_streams(program, directives)
+        built = carriers(program, edged.program.depths_with(depths or {}), buffered)
         regions = frozenset((program.name, "top")) - {kernel.name for kernel in program.kernels}
         options = tensor_options(program, directives, regions)
         plans = class_plans(program, symbols, options, folded=folding is not None)
@@ -179,6 +180,7 @@ HEADERS = (
     "hls_half.h",
     "hls_math.h",
     "hls_stream.h",
+    "hls_streamofblocks.h",
     "hls_vector.h",
 )
 """Replacements of the vendor's headers in C simulation."""

@@ -1456,3 +1456,79 @@ def scaled_by_table() -> Any:
                 b[i] = a[i] * table[i]
 
     return top
+
+
+def block_stages(kind: str = "handed on", rounds: int = 3, n: int = 16) -> Any:
+    """Two tasks; the second one reads the blocks of the first in another order than they are filled."""
+
+    @df.region()
+    def top(A: int32[rounds, n, n], B: int32[rounds, n, n]):
+        pipe: Stream[int32[n, n], 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def fill(a: int32[rounds, n, n]):
+            for r in range(rounds):
+                block: int32[n, n]
+                with allo.meta_if(kind == "in part"):
+                    for i, j in allo.grid(n, n - 1):
+                        block[i, j] = a[r, i, j] * 3
+                with allo.meta_elif(kind == "summed"):
+                    for i, j in allo.grid(n, n):
+                        block[i, j] += a[r, i, j] * 3
+                with allo.meta_else():
+                    for i, j in allo.grid(n, n):
+                        block[i, j] = a[r, i, j] * 3
+                pipe.put(block)
+                with allo.meta_if(kind == "used later"):
+                    a[r, 0, 0] = block[0, 1]
+
+        @df.kernel(mapping=[1], args=[B])
+        def turn(b: int32[rounds, n, n]):
+            for r in range(rounds):
+                block: int32[n, n] = pipe.get()
+                with allo.meta_if(kind == "changed"):
+                    block[0, 0] = 7
+                for i, j in allo.grid(n, n):
+                    b[r, i, j] = block[j, i] + block[i, j]
+
+    return top
+
+
+def three_stages(n: int = 16) -> Any:
+    """A task between two others works in a bank of each buffer."""
+
+    @df.region()
+    def top(A: int32[2, n], B: int32[2]):
+        first: Stream[int32[n], 2][2]
+        second: Stream[int32[n], 2][2]
+
+        @df.kernel(mapping=[2], args=[A])
+        def fill(a: int32[2, n]):
+            p = df.get_pid()
+            for _r in range(4):
+                block: int32[n]
+                for i in range(n):
+                    block[i] = a[p, i] + i
+                first[p].put(block)
+
+        @df.kernel(mapping=[2], args=[])
+        def reverse():
+            p = df.get_pid()
+            for _r in range(4):
+                block: int32[n] = first[p].get()
+                turned: int32[n]
+                for i in range(n):
+                    turned[i] = block[n - 1 - i] * block[0]
+                second[p].put(turned)
+
+        @df.kernel(mapping=[2], args=[B])
+        def total(b: int32[2]):
+            p = df.get_pid()
+            s: int32 = 0
+            for r in range(4):
+                block: int32[n] = second[p].get()
+                for i in range(n):
+                    s += block[n - 1 - i] * r
+            b[p] = s
+
+    return top

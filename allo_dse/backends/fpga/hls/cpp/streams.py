@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from allo_dse.common.records import Frozen, replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 
-from ...cost.memory import word_of
+from ...cost.memory import BANKS, word_of
 from .expressions import Element, element_of_dtype
 
 
@@ -20,6 +20,7 @@ class Carrier(Frozen):
         by_element: whether a block's elements move one after the other.
         depth: of the FIFO, in what it holds.
         dims: of the array of streams.
+        is_buffer: whether it is a ping-pong buffer of blocks.
     """
 
     element: Element
@@ -27,10 +28,13 @@ class Carrier(Frozen):
     by_element: bool
     depth: int
     dims: tuple[int, ...]
+    is_buffer: bool = False
 
     @property
     def token(self) -> str:
         """C++ type of the FIFO's elements."""
+        if self.is_buffer:
+            return str(self.element) + "".join(f"[{n}]" for n in self.block)
         if not self.block or self.by_element:
             return str(self.element)
         return f"hls::vector<{self.element}, {math.prod(self.block)}>"
@@ -42,6 +46,8 @@ class Carrier(Frozen):
     @property
     def type(self) -> str:
         """C++ type of one stream in its declaration."""
+        if self.is_buffer:
+            return f"hls::stream_of_blocks<{self.token}, {BANKS}>"
         return f"hls::stream<{self.token}, {self.depth}>"
 
 
@@ -57,11 +63,18 @@ class StreamArg(Frozen):
         """Its declaration as a parameter."""
         if self.dims:
             return f"{self.carrier.type} (&{self.name}){''.join(f'[{n}]' for n in self.dims)}"
-        return f"hls::stream< {self.carrier.token} > &{self.name}"
+        kind = self.carrier.type if self.carrier.is_buffer else f"hls::stream< {self.carrier.token} >"
+        return f"{kind} &{self.name}"
 
 
-def carriers(program: CompiledProgram, depths: Mapping[str, int]) -> dict[str, Carrier]:
-    """Return the C++ form of each array of streams of a program; `depths` in tokens, by name."""
+def carriers(
+    program: CompiledProgram, depths: Mapping[str, int], buffered: Set[str] = frozenset()
+) -> dict[str, Carrier]:
+    """Return the C++ form of each array of streams of a program; `depths` in tokens, by name.
+
+    Args:
+        buffered: names of those that are ping-pong buffers.
+    """
     polled = {
         op.stream.name
         for kernel in program.kernels
@@ -74,5 +87,6 @@ def carriers(program: CompiledProgram, depths: Mapping[str, int]) -> dict[str, C
         words = word_of(array)[1]
         by_element = words > 1 and array.name not in polled  # one poll covers a block
         depth = depths[array.name] * (words if by_element else 1)
-        found[array.name] = Carrier(element_of_dtype(array.dtype), array.block, by_element, depth, array.shape)
+        element, is_buffer = element_of_dtype(array.dtype), array.name in buffered
+        found[array.name] = Carrier(element, array.block, by_element, depth, array.shape, is_buffer)
     return found

@@ -9,7 +9,7 @@ from typing import Literal
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import Directive, ExternalCall
-from allo_dse.compiler.program.tensors import StreamArray, Tensor
+from allo_dse.compiler.program.tensors import StreamArray, Tensor, stream_of
 
 from ...linear import IndexSum, atom
 from ..cpp.expressions import Element, Names, element_of, element_of_dtype, identifier
@@ -121,6 +121,7 @@ class TaskFunction(Frozen):
     has_state: bool
     loops: dict[str, LoopSource]
     externals: tuple[str, ...] = ()
+    bank_pragmas: Mapping[str, Sequence[str]] = {}
 
 
 def task_function(
@@ -176,7 +177,13 @@ def task_function(
     start = ["#pragma HLS dataflow"] if pragmas.overlaps else []
     lines = [comment, *template, head, *start, *(line for line in body.lines if line is not MOVED), "}"]
     declared = tuple(_external(call) for call in task_class.externals)
-    return TaskFunction(plan.symbol, "\n".join(lines), used, bool(task_class.state), body.sources, declared)
+    bank_pragmas = {
+        stream_of(binding).name: body.bank_pragmas.get(body.streams[argument].name, ())
+        for argument, binding in zip(streams, task_class.body.streams, strict=True)
+    }
+    return TaskFunction(
+        plan.symbol, "\n".join(lines), used, bool(task_class.state), body.sources, declared, bank_pragmas
+    )
 
 
 def _external(call: ExternalCall) -> str:
@@ -208,7 +215,7 @@ def _bind_tables(frame: Frame, tables: dict[str, str]) -> None:
 def _bind_streams(frame: Frame, arguments: Sequence[ir.Value], streams: Mapping[str, Carrier]) -> list[Parameter]:
     parameters = []
     for position, (argument, binding) in enumerate(zip(arguments, frame.plan.task_class.body.streams, strict=True)):
-        array = binding if isinstance(binding, StreamArray) else binding.stream
+        array = stream_of(binding)
         is_array = isinstance(binding, StreamArray) and bool(array.shape)
         ending = "s" if isinstance(binding, StreamArray) else {"get": "_in", "put": "_out"}[binding.direction]
         name = frame.body.names.new(array.name + ending)

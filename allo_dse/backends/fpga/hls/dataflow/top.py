@@ -142,9 +142,12 @@ def declare_stream(top: Top, wanted: str, carrier: Carrier, shape: Sequence[int]
     """A stream or an array of streams; returns its name."""
     name = top.names.new(wanted)
     dims = "".join(f"[{n}]" for n in shape)
-    title = "" if dims else f'("{name}")'
+    title = "" if dims or carrier.is_buffer else f'("{name}")'
     top.lines.append(f"  {carrier.type} {name}{dims}{title};")
-    top.lines.append(f"#pragma HLS stream variable={name} depth={carrier.depth}")
+    pragmas = (text for one in top.functions.values() for text in one.bank_pragmas.get(wanted, ()))
+    top.lines += [f"#pragma HLS {text.format(name)}" for text in dict.fromkeys(pragmas)]
+    if not carrier.is_buffer:
+        top.lines.append(f"#pragma HLS stream variable={name} depth={carrier.depth}")
     return name
 
 

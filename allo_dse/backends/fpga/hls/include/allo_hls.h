@@ -8,6 +8,9 @@
 #include <hls_half.h>
 #include <hls_math.h>
 #include <hls_stream.h>
+#if __has_include(<hls_streamofblocks.h>)
+#include <hls_streamofblocks.h>
+#endif
 #include <hls_vector.h>
 #include <stdint.h>
 

@@ -74,6 +74,8 @@ class Body:
             changes.
         unset: scalar variables that have been declared but not used yet, with the line of the declaration.
         addresses: values that are addresses of vendor kernels or of their operands.
+        banks: arrays that are banks of ping-pong buffers, with the streams; scopes in which a task has them open and
+            close around operations. bank_pragmas: about those arrays, with "{}" for the variable, by stream.
         results: what sends the results of tensor arguments at the end.
         sources: what loops are in the source, by label.
     """
@@ -93,6 +95,10 @@ class Body:
     depth: int = 1
     externals: dict[ir.Value, str] = field(default_factory=dict)
     addresses: set[ir.Value] = field(default_factory=set)
+    banks: dict[ir.Value, StreamArg] = field(default_factory=dict)
+    opens: dict[ir.Operation, list[tuple[ir.Operation, bool]]] = field(default_factory=dict)
+    closes: dict[ir.Operation, int] = field(default_factory=dict)
+    bank_pragmas: dict[str, list[str]] = field(default_factory=dict)
     results: dict[ir.Value, str] = field(default_factory=dict)
     sources: dict[str, LoopSource] = field(default_factory=dict)
 
@@ -194,7 +200,15 @@ class Body:
         """All operations of a block except its terminator; returns with nothing pending but what that uses."""
         for op in block.operations:
             if op.operation.name not in ("scf.yield", "scf.condition", "func.return"):
+                for bank, closes in self.opens.get(op.operation, ()):
+                    if closes:
+                        self.line("{")
+                        self.depth += 1
+                    self.handlers["lock"](self, bank)
                 self.statement(op.operation)
+                for _ in range(self.closes.get(op.operation, 0)):
+                    self.depth -= 1
+                    self.line("}")
 
     def statement(self, op: ir.Operation) -> None:
         handler = self.handlers.get(op.name)

@@ -12,12 +12,13 @@ from ...linear import atomic, linear_forms
 from ..cpp.expressions import BOOL, Node, bit_range, element_of, leaf, render
 from ..cpp.operations import choice, constant
 from .body import Array, Body, whole
-from .tokens import TAKE, TOKEN_HANDLERS
+from .tokens import TAKE, TOKEN_HANDLERS, find_banks
 
 
 def translate(body: Body, function: ir.Operation) -> None:
     """Write the statements of `func.func` `function`, whose arguments have been bound."""
     body.forms |= linear_forms(function)
+    find_banks(body, function)
     body.statements(function.regions[0].blocks[0])
 
 
@@ -72,6 +73,11 @@ def _alloc(body: Body, op: ir.Operation) -> None:
     element = element_of(type_.element_type)
     name_ = body.names.new(name or ("tile" if type_.rank else "flag" if element == BOOL else "x"))
     array = Array(name_, element, tuple(type_.shape))
+    if result in body.banks:
+        texts = body.pragmas.array(name, "{}", range(len(array.extents)), array.extents)
+        body.bank_pragmas.setdefault(body.banks[result].name, []).extend(texts)
+        body.views[result] = whole(array)
+        return
     if not array.extents:
         body.unset[array] = len(body.lines)
     body.line(f"{array.element} {array.name}{''.join(f'[{n}]' for n in array.extents)};")

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import ir, nested_ops
 
+from ...cost.simplify import PACKED
 from ...linear import IndexSum, atom
 from ..cpp.expressions import BOOL, const, leaf, render
 from ..cpp.streams import StreamArg
@@ -82,6 +83,8 @@ def _tried(body: Body, op: ir.Operation, attempt: str) -> str:
 def _block(body: Body, op: ir.Operation) -> None:
     argument, stream = _stream(body, op)
     gets, token_type = "get" in op.name, argument.carrier.token
+    if argument.carrier.is_buffer:
+        return
     if gets:
         body.flush(frozenset([body.views[op.operands[1]].array]))
     if argument.carrier.by_element:
@@ -101,6 +104,42 @@ def _block(body: Body, op: ir.Operation) -> None:
             _tried(body, op, f"{stream}.write_nb({token})")
         elif not gets:
             body.line(f"{stream}.write({token});")
+
+
+def find_banks(body: Body, function: ir.Operation) -> None:
+    """Find where a task takes the banks that arrays are, and hands them over. Scopes that overlap end together."""
+    scopes = []
+    for op in nested_ops(function):
+        if op.name in PACKED and _stream(body, op)[0].carrier.is_buffer:
+            body.banks[op.operands[1]] = _stream(body, op)[0]
+            scopes.append((*_scope(op), op))
+    ends: list[tuple[ir.Block, int, int]] = []
+    for start, end, op in sorted(scopes, key=lambda scope: -scope[0]):
+        end = max([end, *(last for block, first, last in ends if block == op.block and first <= end)])
+        ends.append((op.block, start, end))
+        own = [one.operation for one in op.block.operations]
+        closes = end < len(own) - 1  # else with the body around
+        body.opens.setdefault(own[start], []).insert(0, (op, closes))
+        body.closes[own[end]] = body.closes.get(own[end], 0) + closes
+
+
+def _scope(op: ir.Operation) -> tuple[int, int]:
+    """Return the numbers of the first and last operation of a block's body that use it, or what is computed between."""
+    own = [one.operation for one in op.block.operations]
+    place = {inner: number for number, one in enumerate(own) for inner in nested_ops(one)}
+    uses = [place[u.owner.operation] for u in op.operands[1].uses if u.owner.operation.name != "memref.dealloc"]
+    start, end, known = min(uses), max(uses), -1
+    while end != known:
+        known = end
+        made = (v for one in own[start : end + 1] if one.name != "arith.constant" for v in one.results)
+        end = max([end, *(place[use.owner.operation] for value in made for use in value.uses)])
+    return start, end
+
+
+def _open_bank(body: Body, op: ir.Operation) -> None:
+    argument, stream = _stream(body, op)
+    kind, array = "read" if "get" in op.name else "write", body.views[op.operands[1]].array.name
+    body.line(f"hls::{kind}_lock<{argument.carrier.token}> {array}({stream});")
 
 
 def _copy_block(body: Body, op: ir.Operation, statement: Callable[[str, str], str]) -> None:
@@ -157,6 +196,7 @@ def _address(body: Body, op: ir.Operation) -> None:
 TOKEN_HANDLERS: dict[str, Callable[[Body, ir.Operation], None]] = {
     **{f"df.{way}": _scalar for way in ("get", "put", "try_get", "try_put")},
     **{f"df.{way}_block": _block for way in ("get", "put", "try_get", "try_put")},
+    "lock": _open_bank,
     "df.empty": _occupancy,
     "df.full": _occupancy,
     "memref.extract_aligned_pointer_as_index": _address,
