@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref
 from allo_dse.common.mlir.dialect import text_context
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.lang.externals import External
@@ -66,6 +66,8 @@ _LIBRARY = 4.0
 """Error of a library function over the roundoff: two units in the last place, as of `tanhf` and `log10f` (The GNU C
 Library manual, Errors in Math Functions)."""
 _KEPT_ENGINES = 64
+_MOST_ELEMENTS_KEPT = 1 << 16
+"""Elements of the tensors of an analysis that is kept, which takes at most 6 MB."""
 
 
 class Analysed(Frozen):
@@ -139,6 +141,10 @@ class Analysis(Frozen):
         return Analysed(one.rounded, other.exact, one.bound + moved, one.variance + moved**2, other.unit)
 
 
+_ANALYSES: dict[tuple[object, ...], Analysis] = {}
+"""By program and contents of its tensors; folds of a program do not differ."""
+
+
 def exactly(array: Array) -> Analysed:
     """Return values without errors."""
     nothing = np.zeros(array.shape)
@@ -174,7 +180,7 @@ def analysed(
     seconds: float | None,
     before: Mapping[str, Analysed] | None = None,
 ) -> Analysis:
-    """Run a graph on the tensors it has, which stay as they are.
+    """Run a graph on the tensors it has, which stay as they are; once for verification and for tolerances.
 
     Args:
         before: results of earlier computations, by the tensors that have their rounded values.
@@ -182,10 +188,16 @@ def analysed(
     Raises:
         SimulationError, DeadlockError: as `run_graph`.
     """
-    found = _analysis(vmg, arrays, depths, seconds, before or {}, by_exact=False)
-    if not found.undecided:
-        return found
-    return replace(found, own_decided=_analysis(vmg, arrays, depths, seconds, before or {}, by_exact=True))
+
+    def made() -> Analysis:
+        found = _analysis(vmg, arrays, depths, seconds, before or {}, by_exact=False)
+        if not found.undecided:
+            return found
+        return replace(found, own_decided=_analysis(vmg, arrays, depths, seconds, before or {}, by_exact=True))
+
+    if before or sum(array.size for array in arrays.values()) > _MOST_ELEMENTS_KEPT:
+        return made()
+    return once(_ANALYSES, (vmg.program, *(array.tobytes() for array in arrays.values())), made, _KEPT_ENGINES)
 
 
 def _analysis(

@@ -61,12 +61,6 @@ MOST_CAUSES = 5
 LEAST = 0.05  # least importance to mention
 
 
-def write_tables(result: Result, directory: RunDirectory) -> None:
-    """Write `trials.csv` and `pareto.csv`."""
-    directory.write("trials.csv", csv_text(*result.table(result.records)))
-    directory.write("pareto.csv", csv_text(*result.table([d.record for d in result.front])))
-
-
 def write_front_code(result: Result, directory: RunDirectory) -> None:
     """Write `front_code.json`, which shows source and loops without compiling the program."""
     if result.front:
