@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref
 from allo_dse.common.mlir.dialect import text_context
-from allo_dse.common.records import Frozen, once, replace
+from allo_dse.common.records import Frozen, once
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.lang.externals import External
@@ -190,10 +190,7 @@ def analysed(
     """
 
     def made() -> Analysis:
-        found = _analysis(vmg, arrays, depths, seconds, before or {}, by_exact=False)
-        if not found.undecided:
-            return found
-        return replace(found, own_decided=_analysis(vmg, arrays, depths, seconds, before or {}, by_exact=True))
+        return _analysis(vmg, arrays, depths, seconds, before or {})
 
     if before or sum(array.size for array in arrays.values()) > _MOST_ELEMENTS_KEPT:
         return made()
@@ -207,9 +204,9 @@ def _analysis(
     seconds: float | None,
     before: Mapping[str, Analysed],
     *,
-    by_exact: bool,
+    by_exact: bool = False,
 ) -> Analysis:
-    """Run a graph, whose decisions are those of rounded or of exact values."""
+    """Run a graph, whose decisions are those of rounded or of exact values; then also of exact ones if they differ."""
     program = vmg.program
     own = Arguments(program, [array.copy() for array in arrays.values()]).by_name
     types = {one.tensor.name: one.tensor.dtype for one in program.shared}
@@ -236,7 +233,10 @@ def _analysis(
         if tensor.dtype.is_float
     }
     integers = {tensor.name: tensors[tensor.name] for tensor in program.tensors if not tensor.dtype.is_float}
-    return Analysis(found, integers, int(sum(int(one.sum()) for one in counts)))
+    undecided, decided = sum(int(one.sum()) for one in counts), None
+    if undecided and not by_exact:
+        decided = _analysis(vmg, arrays, depths, seconds, before, by_exact=True)
+    return Analysis(found, integers, undecided, decided)
 
 
 def _records(array: Array, dtype: DType) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from msgspec import structs
 from rich.console import Console
 from rich.table import Table
 
-from allo_dse.common.quoting import csv_text, file_name, markup, shell_command
+from allo_dse.common.quoting import file_name, markup, shell_command
 from allo_dse.common.records import JsonObject
 
 from ..results.best import BestDesign
