@@ -112,9 +112,10 @@ def test_a_front_is_verified_later_as_the_guide_shows(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     names: dict[str, Any] = {}
     exec(_code("tuning.md")[-1], names)
-    assert names["result"].unverified == 0
+    result = names["result"]
+    assert result.unverified == 0
     assert (tmp_path / "scale" / "mapping.py").is_file()
-    assert dse.open_run(tmp_path / "runs/scale", study=names["study"](schedules=())).verified == names["result"].verified
+    assert dse.open_run(tmp_path / "runs/scale", study=names["study"](schedules=())).verified == result.verified
 
 
 def test_troubleshooting_names_every_limit() -> None:

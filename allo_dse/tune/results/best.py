@@ -12,7 +12,7 @@ from msgspec import structs
 
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.notebooks import columns_html, folded_html, table_html
-from allo_dse.common.records import Frozen, JsonObject, replace
+from allo_dse.common.records import Frozen, JsonObject
 from allo_dse.eval.backend import Files, Placement, Sources
 from allo_dse.eval.design_folder import artifacts_of, design_files, json_text, write_files
 from allo_dse.eval.equivalence.exported import PROGRAM
@@ -22,7 +22,6 @@ from allo_dse.space.space import Candidate
 from ..declare.spec import StudySpec
 from ..store.placements import placement_of
 from ..store.record import Record, Verification
-from ..store.run_info import error_text, valid_text
 from .explain import explain
 
 if TYPE_CHECKING:
@@ -119,20 +118,6 @@ class BestDesign(Frozen, eq=False, dict=True):
         """The design in words."""
         verified = self.verification.explain() if self.verification is not None else ""
         return "; ".join(filter(None, (explain(self.design, self.record.metrics or {}), self.near, verified)))
-
-    def verified(self, seed: int) -> Verification:
-        """Run the design on inputs of a seed and compare its numbers.
-
-        Raises:
-            StudyError: when the study's reference fails for every design.
-        """
-        try:
-            found = self.study.verify(self.design, seed)
-        except (KeyboardInterrupt, StudyError):
-            raise
-        except BaseException as error:  # a design that cannot be run is not verified
-            found = Verification(False, error_text(error), 0.0, kind="not run")
-        return replace(found, message=valid_text(found.message), key=self.key)
 
     def export(self, directory: str | Path) -> list[Path]:
         """Write everything needed to build the design into a directory; returns the files.

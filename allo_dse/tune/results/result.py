@@ -286,15 +286,10 @@ class Result:
         return pandas.DataFrame(rows, columns=pandas.Index(columns))
 
     def verify(self) -> Result:
-        """Verify the designs of the front that are not yet; wrong ones leave it, and the next in line are verified too.
-
-        Verdicts go to the log and the tables of the run directory, as at the end of a run that verifies.
-
-        Returns:
-            The result with all verdicts, to go on with.
+        """Return the result with its front verified, as at the end of a run; verdicts go to its log and tables.
 
         Raises:
-            StudyError: when another process uses the run directory, or the study is another one than that of the run.
+            StudyError: when another process uses the run directory, or the run was of another program or device.
         """
         info, result = read_info(self.run_dir), self
         program, device = self.study.fingerprint()
@@ -303,7 +298,7 @@ class Result:
             with closing(RunLog(directory.log)) as log:
                 while pending := [design for design in result.front if design.key not in result.verified]:
                     for design in pending:
-                        found = design.verified(info.seed)
+                        found = replace(self.study.verify(design.design, info.seed), key=design.key)
                         log.append([entry_dict(found)])
                         result = replace(result, verified={**result.verified, design.key: found})
                 log.sync()

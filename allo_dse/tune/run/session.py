@@ -464,7 +464,8 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
             if stop.requested:
                 return
             reporter.verifying(position, len(pending))
-            ledger.write([found := best.verified(seed)])
+            found = replace(ledger.study.verify(best.design, seed), key=best.key)
+            ledger.write([found])
             verified[best.key] = found
             reporter.verified(ledger.result(""))
             if not found.ok:
