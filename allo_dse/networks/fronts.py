@@ -89,10 +89,6 @@ class Fronts(Frozen):
         """The launches of the device."""
         return launches_of(self.device)
 
-    @property
-    def proved(self) -> bool:
-        return all(point.proved for points in self.points.values() for point in points)
-
 
 def search_fronts(
     network: Network,

@@ -124,10 +124,11 @@ def _show(composition: Composition) -> None:
             table.add_row(*row)
     to.print(table)
     spent = sorted(composition.time_us.items(), key=lambda one: -one[1])
+    more = (us := composition.simulated_us) / composition.latency_us - 1
     facts = {
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "by cause": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
-        "simulated": "" if resources else _simulated(composition),
+        "simulated": "" if resources else f"{us:,.0f} us, with what runs at once simulated together ({more:+.1%})",
         "runtime": "" if resources or not composition.launches else _runtime(composition),
         "driver": composition.overdue,
         "streams": composition.streamed,
@@ -138,11 +139,6 @@ def _show(composition: Composition) -> None:
         "proved": composition.certificate,
     }
     print_facts({name: text for name, text in facts.items() if text}, to)
-
-
-def _simulated(composition: Composition) -> str:
-    more = composition.simulated_us / composition.latency_us - 1
-    return f"{composition.simulated_us:,.0f} us, with what runs at once simulated together ({more:+.1%})"
 
 
 def _host(composition: Composition) -> str:

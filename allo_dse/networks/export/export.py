@@ -111,6 +111,8 @@ def _kernel(run: Run, received: Mapping[str, Arrival], device: FpgaDevice) -> Hl
 
 
 RUN, PAGE = "run.py", "network.html"
+FIRST = 64
+"""Elements of each constant by which the pages of models with one name and structure differ."""
 
 BATCHES = (1, 16)
 """Batches of inputs with a reported throughput; a batch goes through a launch before the next launch begins."""
@@ -151,7 +153,8 @@ def keep_page(composition: Composition, cache: Path, front: Sequence[Composition
     """
     whole, device = composition.fronts.network, composition.fronts.device.name
     steps = [(step.name, step.work.kind, step.inputs, whole.shapes[step.output]) for step in whole.steps]
-    digest, network = hashlib.sha256(repr([steps, whole.outputs]).encode()).hexdigest()[:6], whole.name
+    weights = [array.ravel()[:FIRST].tobytes() for array in whole.constants.values()]
+    digest, network = hashlib.sha256(repr([steps, whole.outputs, weights]).encode()).hexdigest()[:6], whole.name
     folder = cache / "pages" / file_name(f"{network}-{digest}-{device}")  # models may share a name
     facts = {"network": network, "device": device, **facts_of(composition)}
     files: dict[str, str | bytes] = {PAGE: page_html(composition, front), "composition.json": json.dumps(facts)}

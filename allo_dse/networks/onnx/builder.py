@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.lang.types import int8
+from allo_dse.lang.types import float32, int8
 
 from ..network import Arrange, Host, Network, Shape, arrange
 from ..operators.execute import Expr, Operand, Work
@@ -24,6 +24,7 @@ from ..operators.expressions import (
     is_flat,
     of_rows,
     padded,
+    reductions,
     row_tiles,
 )
 from ..operators.packed import Weights, rounded
@@ -231,28 +232,27 @@ class Builder:
         """
         (rows, width), whole, pixels = size, node.name or node.output, output == self._pixels.get(node.output)
         name = name or (whole if pixels or output == node.output else self.graph.new_name(f"{whole}.{kind}"))
-        flat = is_flat(expr, given)
-        long = padded(rows * width, LEAST_ELEMENTS, MOST_ELEMENTS) if flat else padded(rows, *row_tiles(width))
-        made_shape: Shape = (rows,) if of_rows(expr, given) else (rows, width)
-        made_shape = self.shape(output) if output else made_shape
+        flat, vector, kinds = is_flat(expr, given), of_rows(expr, given), {one.kind for one in given}
+        made_shape: Shape = self.shape(output) if output else (rows,) if vector else (rows, width)
+        if flat:
+            rows, width = rows * width, 1
+        unit = 1 if self.element is float32 else 2  # a DMA moves words of 32 bits
+        wide = width + (width % unit if "row" in kinds and not reductions(expr) else 0)
+        odd = rows % unit if rows > 1 and (vector or "column" in kinds or wide % 2) else 0
+        long = padded(rows + odd, *((LEAST_ELEMENTS, MOST_ELEMENTS) if flat else row_tiles(wide)))
         own = list(names)
         for at, one in enumerate(given):
-            if flat:
-                own[at] = self._padded(own[at], (rows * width,), (long,))
-            elif one.kind != "row":
-                before = (rows, width) if one.kind == "full" else (one.count, rows)
-                after = (long, width) if one.kind == "full" else (one.count, long)
-                own[at] = self._padded(own[at], before, after)
+            columns = (rows, long) if one.kind == "column" else (width, wide)
+            before, after = zip((rows, long) if one.kind == "full" else (one.count,) * 2, columns, strict=True)
+            own[at] = self._padded(own[at], before, after)
         to = self.graph.whole.get(node.output, "Ty") if output else "Ty"
-        work = expression_work(kind, expr, given, (long, 1) if flat else (long, width), self.element, to)
-        if long == (rows * width if flat else rows):
+        work = expression_work(kind, expr, given, (long, wide), self.element, to)
+        if (long, wide) == (rows, width):
             output = output or self.graph.new_name(f"{name}.result")
             made = self.net.add(work, *own, name=name, output=output, shape=made_shape)
         else:
             made = self.net.add(work, *own, name=name, output=self.graph.new_name(f"{name}.padded"))
-            cut, whole_shape = ((rows * width,), (long,)) if flat else (size, (long, width))
-            if of_rows(expr, given):
-                cut, whole_shape = (rows,), (long,)
+            cut, whole_shape = ((rows,), (long,)) if vector else ((rows, width), (long, wide))
             made = self._cut(made, name, cut, whole_shape, output, made_shape)
         if pixels:
             self.made_pixels(node)

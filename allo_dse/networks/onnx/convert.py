@@ -249,8 +249,6 @@ class Conversion:
     def refusal(self) -> StudyError:
         """Return the error that names every node without a program."""
         hint = "host='auto' (--host auto) has the host do it; or give a program with programs="
-        if len(self.refused) == 1:
-            return StudyError(self.refused[0].message, hint=hint)
         return StudyError("\n".join(one.message for one in self.refused), hint=hint)
 
 

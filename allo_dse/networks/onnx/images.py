@@ -44,17 +44,19 @@ def conv(builder: Builder, node: Node) -> None:
     taps, count, pixels = index.shape[1], weights.shape[0], builder.pixels(x)
     by_tap = np.moveaxis(weights, (0, 1), (-1, -2)).reshape(taps, channels // groups, count)
     beside = [builder.known(np.full((1, channels), edge))] if (edge := int(node.number("edge", 0))) else []
+
+    def gathered(one: Array, *edge: Array) -> Array:
+        under = _gathered(one, index, channels, *edge)
+        return under.reshape(len(index), -1) if groups == 1 else under.swapaxes(0, 1)
+
     if groups == 1:
-        under = builder.arranged(
-            lambda one, *edge: _gathered(one, index, channels, *edge).reshape(len(index), -1), pixels, *beside
-        )
         matrix = builder.known(by_tap.reshape(-1, count))
-        builder.product(node, under, matrix, bias, output=builder.new_pixels(node))
+        builder.product(
+            node, builder.arranged(gathered, pixels, *beside), matrix, bias, output=builder.new_pixels(node)
+        )
         return
     if groups == channels == count:
-        under = builder.arranged(
-            lambda one, *edge: _gathered(one, index, channels, *edge).swapaxes(0, 1), pixels, *beside
-        )
+        under = builder.arranged(gathered, pixels, *beside)
         work = depthwise_work(taps, len(index), channels, builder.element)
         matrix = builder.known(by_tap.reshape(taps, count))
         sums = builder.part(node, work, under, matrix, kind="product" if bias else "", shape=(len(index), channels))

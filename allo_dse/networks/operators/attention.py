@@ -116,10 +116,13 @@ def pair_matrix(K: Floats, V: Floats) -> Floats:
 
 
 def fitting_chunks(length: int) -> int:
-    """Return the length, from `length` on, that chunks of queries or keys divide: few percent more, or 15 elements."""
-    if length < LEAST_CHUNK or any(length % own == 0 for own in range(LEAST_CHUNK, MOST_CHUNK + 1, 8)):
-        return length
-    unit = LEAST_CHUNK if length < 8 * MOST_CHUNK else MOST_CHUNK
+    """Return the length, from `length` on, that chunks divide which heads are multiples of.
+
+    There are at most four chunks, as many as requests of a tile that may wait, unless more elements fit no core.
+    """
+    if length <= LEAST_CHUNK:
+        return 1 << (length - 1).bit_length()
+    unit = min(MOST_CHUNK, max(LEAST_CHUNK, 1 << (-(-length // 4) - 1).bit_length()))
     return -(-length // unit) * unit
 
 
@@ -173,7 +176,8 @@ def attention_work(
     rows = groups if one else queries
     params = {
         **{"L": length, "N": rows, "D": width, "KV": kv_heads, "G": per_pair},
-        **{"Pq": tile_counts(rows, LEAST_CHUNK, MOST_CHUNK), "Pk": tile_counts(length, LEAST_CHUNK, MOST_CHUNK)},
+        **{"Pq": tile_counts(rows, LEAST_CHUNK, MOST_CHUNK)},
+        **{"Pk": tile_counts(length, math.gcd(LEAST_CHUNK, width), MOST_CHUNK)},
         **{"causal": int(masked), "factor": factor, "valid": valid, "Ty": element},
     }
     return Work("attention", attention, params, reference, lambda p: _smaller(p, rows == length))

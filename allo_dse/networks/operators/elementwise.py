@@ -60,13 +60,13 @@ def rope_reference(X: Floats, table: Floats) -> Floats:
     return np.concatenate([low * cosine - high * sine, low * sine + high * cosine], axis=1)
 
 
-def _mean(x: Expr) -> Expr:
-    return ("div", ("row_sum", x), WIDTH)
-
-
 def normed(x: Expr, epsilon: float) -> Expr:
     """x over the root of the mean square of its row."""
-    return ("mul", x, ("div", number(1), ("sqrt", ("add", _mean(("mul", x, x)), number(epsilon)))))
+    return (
+        "mul",
+        x,
+        ("div", number(1), ("sqrt", ("add", ("div", ("row_sum", ("mul", x, x)), WIDTH), number(epsilon)))),
+    )
 
 
 def rms_norm_work(rows: int, width: int, epsilon: float, element: object) -> Work:

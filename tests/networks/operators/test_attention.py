@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
 from allo_dse.common.records import replace
 from allo_dse.networks.operators import attention_work, element_type
+from allo_dse.networks.operators.attention import fitting_chunks
 from allo_dse.networks.operators.execute import deviation, loaded, reference_of
 
 
@@ -39,3 +42,12 @@ def test_no_core_computes_chunks_that_the_mask_hides(queries: int) -> None:
     given = [rng.standard_normal(shape).astype(np.float32) for shape in ((2 * queries, 16), (64, 32))]
     found = deviation("attention", work, given, reference_of(work, given))
     assert found.ok, found
+
+
+@drawn(st.integers(1, 3000))
+def test_chunks_of_any_length_divide_heads(length: int) -> None:
+    """Allo has one kernel for products: a chunk divides the 64 columns of a head, and few chunks wait."""
+    fitting = fitting_chunks(length)
+    chunks = [own for own in (1, 2, 4, 8, 16, 32, 64) if fitting % own == 0]
+    assert length <= fitting < length + 64
+    assert fitting // chunks[-1] <= 4 or chunks[-1] == 64
