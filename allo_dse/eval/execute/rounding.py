@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -180,7 +180,7 @@ def analysed(
     seconds: float | None,
     before: Mapping[str, Analysed] | None = None,
 ) -> Analysis:
-    """Run a graph on the tensors it has, which stay as they are; once for verification and for tolerances.
+    """Run a graph on the tensors it has, which stay as they are.
 
     Args:
         before: results of earlier computations, by the tensors that have their rounded values.
@@ -188,10 +188,7 @@ def analysed(
     Raises:
         SimulationError, DeadlockError: as `run_graph`.
     """
-
-    def made() -> Analysis:
-        return _analysis(vmg, arrays, depths, seconds, before or {})
-
+    made = partial(_analysis, vmg, arrays, depths, seconds, before or {})
     if before or sum(array.size for array in arrays.values()) > _MOST_ELEMENTS_KEPT:
         return made()
     return once(_ANALYSES, (vmg.program, *(array.tobytes() for array in arrays.values())), made, _KEPT_ENGINES)
