@@ -67,7 +67,7 @@ _LIBRARY = 4.0
 Library manual, Errors in Math Functions)."""
 _KEPT_ENGINES = 64
 _MOST_ELEMENTS_KEPT = 1 << 16
-"""Elements of the tensors of an analysis that is kept, which takes at most 6 MB."""
+"""Tensor elements of an analysis that is kept: at most 6 MB."""
 
 
 class Analysed(Frozen):
@@ -142,7 +142,7 @@ class Analysis(Frozen):
 
 
 _ANALYSES: dict[tuple[object, ...], Analysis] = {}
-"""By program and contents of its tensors; folds of a program do not differ."""
+"""By program, whatever its fold, and contents of its tensors."""
 
 
 def exactly(array: Array) -> Analysed:
