@@ -464,8 +464,7 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
             if stop.requested:
                 return
             reporter.verifying(position, len(pending))
-            found = replace(ledger.study.verify(best.design, seed), key=best.key)
-            ledger.write([found])
+            ledger.write([found := replace(ledger.study.verify(best.design, seed), key=best.key)])
             verified[best.key] = found
             reporter.verified(ledger.result(""))
             if not found.ok:
