@@ -34,7 +34,7 @@ from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.lang.externals import External
 from allo_dse.lang.storage import numpy_dtype, storage_dtype
-from allo_dse.lang.types import DType, bfloat16
+from allo_dse.lang.types import DType, bfloat16, float16, float32
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import find
@@ -159,17 +159,16 @@ def unit_roundoff(dtype: DType) -> float:
 def unit_of(values: Array) -> float:
     """Return the unit roundoff of the narrowest type that holds all of some floats."""
     wide = np.asarray(values).astype(np.float64)
-    for name in ("bfloat16", "float16", "float32"):
-        narrow = np.dtype(name) if name != "bfloat16" else numpy_dtype(bfloat16)
+    for dtype in (bfloat16, float16, float32):
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.array_equal(wide.astype(narrow).astype(np.float64), wide, equal_nan=True):
-                return 2.0 ** -({"bfloat16": 7, "float16": 10, "float32": 23}[name] + 1)
+            if np.array_equal(wide.astype(numpy_dtype(dtype)).astype(np.float64), wide, equal_nan=True):
+                return unit_roundoff(dtype)
     return 2.0**-53
 
 
 def has_floats(program: CompiledProgram) -> bool:
     """Return whether a program computes with floating-point numbers, and so may round."""
-    return any("f16" in c.body.mlir or "f32" in c.body.mlir or "f64" in c.body.mlir for c in program.task_classes)
+    return any(name in c.body.mlir for c in program.task_classes for name in _MANTISSA_BITS)
 
 
 def analysed(

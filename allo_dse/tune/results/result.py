@@ -293,26 +293,23 @@ class Result:
         """
         info, result = read_info(self.run_dir), self
         program, device = self.study.fingerprint()
-        with closing(RunDirectory(self.run_dir)) as directory:
+        with closing(RunDirectory(self.run_dir)) as directory, closing(RunLog(directory.log)) as log:
             directory.begin(replace(info, program=program, device=device))
-            with closing(RunLog(directory.log)) as log:
-                while pending := [design for design in result.front if design.key not in result.verified]:
-                    for design in pending:
-                        found = replace(self.study.verify(design.design, info.seed), key=design.key)
-                        log.append([entry_dict(found)])
-                        result = replace(result, verified={**result.verified, design.key: found})
-                log.sync()
-            if self.certificate is not None:
-                result = replace(result, certificate=replace(self.certificate, wrong=len(result.wrong)))
-            result.write_to(directory)
-        return result
+            while pending := [design for design in result.front if design.key not in result.verified]:
+                for design in pending:
+                    found = replace(self.study.verify(design.design, info.seed), key=design.key)
+                    log.append([entry_dict(found)])
+                    result = replace(result, verified={**result.verified, design.key: found})
+            return result.written(directory, self.certificate)
 
-    def write_to(self, directory: RunDirectory) -> None:
-        """Write `trials.csv` and `pareto.csv`, and the decisions about the space to `run.json`."""
-        if self.certificate is not None:
-            directory.certify(self.certificate)
+    def written(self, directory: RunDirectory, certificate: Certificate | None) -> Result:
+        """Write `trials.csv` and `pareto.csv`, and what is decided about the space, which the result then has."""
         directory.write("trials.csv", csv_text(*self.table(self.records)))
         directory.write("pareto.csv", csv_text(*self.table([d.record for d in self.front])))
+        if certificate is None:
+            return self
+        directory.certify(certificate := replace(certificate, wrong=len(self.wrong)))
+        return replace(self, certificate=certificate)
 
     def table(self, records: Sequence[Record]) -> tuple[list[str], list[Sequence[object]]]:
         """Return columns that describe some records, and a row for each; None for missing cells."""

@@ -334,12 +334,9 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             ledger.sync()
             for note in (*ledger.messages(), *ledger.left_out()):
                 reporter.note(note)
-            result = ledger.result(stop.requested or reason)
-            if certificate is not None:
-                result = replace(result, certificate=replace(certificate, wrong=len(result.wrong)))
+            result = ledger.result(stop.requested or reason).written(directory, certificate)
             if storage is not None:
                 storage.finish(result)
-            result.write_to(directory)
             reporter.finish(result, options.command)
             try:
                 with stop.leaving():

@@ -51,8 +51,8 @@ def test_verdicts_front_log_and_tables_are_those_of_a_run_that_verifies(tmp_path
 
 def test_another_study_and_a_directory_in_use_are_refused(tmp_path: Path) -> None:
     _run(tmp_path / "run", verify=False)
-    with pytest.raises(StudyError, match=r"program: was .*, is"):
-        open_run(tmp_path / "run", study=fake_study(program=lambda **_: 1)).verify()
+    with pytest.raises(StudyError, match="program: was "):
+        open_run(tmp_path / "run", study=fake_study(salt="other")).verify()
     directory = RunDirectory(tmp_path / "run")
     with pytest.raises(StudyError, match="is in use by process"):
         open_run(tmp_path / "run", study=fake_study()).verify()
