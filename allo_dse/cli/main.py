@@ -61,7 +61,7 @@ _GROUPS = {
     "allo_dse.cli.commands.network": ("network",),
     "allo_dse.cli.commands.runs": ("status", "best", "pareto"),
     "allo_dse.cli.commands.verify": ("verify",),
-    "allo_dse.dashboard.cli": ("dashboard", "report"),
+    "allo_dse.cli.commands.dashboard": ("dashboard", "report"),
 }
 COMMANDS = {name: module for module, names in _GROUPS.items() for name in names}
 """Commands and their modules. A study file with such a name must be given as a path (`./status`)."""

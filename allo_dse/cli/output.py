@@ -60,8 +60,12 @@ def console() -> Console:
 
 
 @contextmanager
-def json_only() -> Iterator[TextIO]:
-    """Reserve standard output for JSON: all other output, also of child processes, goes to standard error."""
+def json_only(wanted: bool = True) -> Iterator[TextIO | None]:
+    """Reserve standard output for JSON if that is wanted: all other output, also of child processes, goes to standard
+    error."""
+    if not wanted:
+        yield None
+        return
     real, descriptor = sys.stdout, -1
     real.flush()
     try:

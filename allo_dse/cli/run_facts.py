@@ -25,9 +25,9 @@ RECENT = 100  # latest designs for the present pace
 
 def run_status(table: RunTable, pid: int | None) -> JsonObject:
     """The state of a run as plain data; `pid` is the process that runs it, if one does."""
-    statuses = Counter(_texts(table, "status"))
-    killed = Counter(limit for ruled_out in table.ruled_out for limit in ruled_out.limits)
-    reasons = Counter(filter(None, _texts(table, "reason")))
+    from allo_dse.dashboard.data.progress import lost, statuses
+
+    counts = statuses(table)
     proposed = len(table) + len(table.ruled_out)
     at = table.numbers("at")
     log = table.path / LOG
@@ -41,12 +41,12 @@ def run_status(table: RunTable, pid: int | None) -> JsonObject:
         "running": pid is not None,
         "pid": pid or None,
         "trials": len(table),
-        "feasible": statuses["ok"],
-        "infeasible": statuses["infeasible"],
-        "failed": statuses["failed"],
+        "feasible": counts["ok"],
+        "infeasible": counts["infeasible"],
+        "failed": counts["failed"],
         "ruled_out": len(table.ruled_out),
-        "feasible_share": statuses["ok"] / proposed if proposed else None,
-        "reasons": dict((killed + reasons).most_common()),
+        "feasible_share": counts["ok"] / proposed if proposed else None,
+        "reasons": dict(lost(table).most_common()),
         "rungs": dict(_given(table)),
         "seconds": table.seconds,
         "designs_per_second": _pace(at),
@@ -95,17 +95,12 @@ def objective(table: RunTable, row: int, name: str) -> float | None:
     return None if value != value else float(value)
 
 
-def _texts(table: RunTable, name: str) -> list[str]:
-    """Return a column as texts; missing cells are empty."""
-    column = table.column(name)
-    values = [None] * len(table) if column is None else column.values(np.arange(len(table)))
-    return ["" if value is None else str(value) for value in values]
-
-
 def _given(table: RunTable) -> Counter[str]:
     """Count the designs given to each evaluator."""
-    by_one = zip(table.keys, _texts(table, "evaluator"), strict=True)
-    given = Counter(evaluator for key, evaluator in by_one if key not in table.promoted)
+    column = table.column("evaluator")
+    alone = np.array([row for key, row in table.row_of.items() if key not in table.promoted], np.int64)
+    names = [""] * len(alone) if column is None else column.values(alone)
+    given = Counter(str(name or "") for name in names)
     given.update(rung.evaluator for rungs in table.promoted.values() for rung in rungs)
     return given
 

@@ -32,14 +32,14 @@ def adopt_orphans() -> None:
 def descendants(pid: int) -> list[psutil.Process]:
     """Return every process below one that has not ended."""
     with contextlib.suppress(psutil.Error):
-        return [process for process in psutil.Process(pid).children(recursive=True) if _has_not_ended(process)]
+        return [process for process in psutil.Process(pid).children(recursive=True) if has_not_ended(process)]
     return []
 
 
-def _has_not_ended(process: psutil.Process) -> bool:
+def has_not_ended(process: psutil.Process) -> bool:
     """Return whether a process runs, rather than only waiting for its parent to collect its exit status."""
     with contextlib.suppress(psutil.Error):
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     return False
 
 
@@ -58,7 +58,7 @@ def marked(mark: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(name) == value and _has_not_ended(process):
+            if process.environ().get(name) == value and has_not_ended(process):
                 found.append(process)
     return found
 
@@ -74,11 +74,6 @@ def end_tree(pid: int, mark: str) -> None:
     _end_all(lambda: [p for p in {*descendants(pid), *marked(mark)} if p.pid != pid])
     with contextlib.suppress(psutil.Error):
         psutil.Process(pid).kill()
-
-
-def end_marked(mark: str) -> None:
-    """Kill every process that has a mark in its environment, and wait until it is gone."""
-    _end_all(lambda: marked(mark))
 
 
 def end_descendants() -> None:
@@ -236,7 +231,7 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
     if process.returncode is None:
         end_tree(process.pid, mark)
         process.wait()
-    end_marked(mark)
+    _end_all(lambda: marked(mark))
 
 
 def tail(log: Path) -> str:

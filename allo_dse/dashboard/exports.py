@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
+import shutil
 import tempfile
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -30,16 +29,16 @@ def _built(board: Board, programs: Programs, ref: Ref, part: str) -> bytes:
 
     record = Record.from_dict(board.table(ref).record(ref.row))
     with tempfile.TemporaryDirectory() as scratch:
+        exported = Path(scratch) / "design"
         BestDesign(
             programs.load(ref.run),
             record,
             board.table(ref).path,
             verification=board.table(ref).verified.get(record.key),
-        ).export(scratch)
-        directory = Path(scratch) / part
-        if not directory.is_dir():
+        ).export(exported)
+        if not (exported / part).is_dir():
             raise StudyError("the design has no HLS project: it is not for an FPGA")
-        return _zipped(directory)
+        return Path(shutil.make_archive(f"{scratch}/files", "zip", exported / part)).read_bytes()
 
 
 def table_csv(board: Board, refs: Iterable[Ref]) -> bytes:
@@ -117,12 +116,3 @@ def exported(board: Board, programs: Programs, ref: Ref, kind: str) -> Content:
         return named(f"{folder}.zip"), _built(board, programs, ref, folder)
     except OSError as error:
         raise StudyError(f"cannot write the {label(kind)}: {error}") from error
-
-
-def _zipped(directory: Path) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(directory.rglob("*")):
-            if path.is_file():
-                archive.write(path, path.relative_to(directory))
-    return out.getvalue()

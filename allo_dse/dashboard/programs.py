@@ -115,7 +115,7 @@ class Programs:
         Raises:
             AlloDseError: as for `candidate`.
         """
-        from allo_dse.tune.store.placements import placement_of
+        from allo_dse.tune.results.best import placement_of
 
         return placement_of(self.board.table(ref).path, self.candidate(ref).design, self.load(ref.run).place)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -67,24 +69,15 @@ class Plot(Frozen):
     title: str
     figure: Figure
     dark: list[Change]
-    height: int = 340
+    height: int
     wide: bool = False
     least: int = 0
 
 
-def plot(
-    name: str,
-    title: str,
-    draw: Callable[[Theme], Figure],
-    *,
-    height: int | None = None,
-    wide: bool = False,
-    least: int = 0,
-) -> Plot:
-    """A plot in both themes; its height is the figure's own unless it is given."""
+def plot(name: str, title: str, draw: Callable[[Theme], Figure], **size: Any) -> Plot:
+    """A plot in both themes; its height is the figure's own unless it is given with the rest of its size."""
     light, dark = draw(LIGHT), draw(DARK)
-    tall = height or light["layout"].get("height", 340)
-    return Plot(name, title, light, changes(light, dark), tall, wide, least)
+    return Plot(name, title, light, changes(light, dark), **{"height": light["layout"].get("height", 340), **size})
 
 
 def changes(first: Any, second: Any, path: tuple[str | int, ...] = ()) -> list[Change]:
@@ -101,20 +94,16 @@ def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
     """Every pair of the first three objectives, and parallel coordinates."""
     names = [n for n in board.objectives if n in board.column_names]
     few = names[:3]
-    pairs = [(a, b) for i, a in enumerate(few) for b in few[i + 1 :]] or ([("number", names[0])] if names else [])
-    views = [
-        (
-            f"front-{i}",
-            f"{label(y)} against {label(x)}",
-            View(x, y, log=_log(board, x), reference=reference, hover=True),
-        )
+    pairs = [*combinations(few, 2)] or [("number", name) for name in few]
+
+    def drawn(x: str, y: str, look: Theme) -> Figure:
+        view = View(x, y, log=_log(board, x), reference=reference, hover=True)
+        return front_figure(board, view, look).figure
+
+    found = [
+        plot(f"front-{i}", f"{label(y)} against {label(x)}", partial(drawn, x, y), height=420, wide=i == 0)
         for i, (x, y) in enumerate(pairs)
     ]
-
-    def drawn(view: View) -> Callable[[Theme], Figure]:
-        return lambda look: front_figure(board, view, look).figure
-
-    found = [plot(name, title, drawn(view), height=420, wide=name == "front-0") for name, title, view in views]
     least = 95 * max(8, len(board.varying("parameter", "mapping")) + len(names))
     found.append(plot("parallel", "What varies", partial(parallel_figure, board), height=380, wide=True, least=least))
     return found
@@ -219,21 +208,16 @@ def _of_program(programs: Programs, ref: Ref, number: int) -> JsonObject:
     except AlloDseError as error:
         return {**found, "timeline_words": f"No timeline: {error.message}"}
     part = recorded.part(recorded.opening)
+    helps: JsonObject | None = None
+    with suppress(AlloDseError):  # it takes too long to compute
+        helps = {"words": HELP_WORDS, "head": HELP_HEAD, "rows": help_rows(recorded)}
     return {
         **found,
         "time_plots": _time_plots(recorded, part, number),
         "timeline_words": " ".join([*([] if part.is_whole else [whole_words(recorded)]), part_words(recorded, part)]),
-        "helps": _helps(recorded),
+        "helps": helps,
         "critical": {"title": path_title(part), "words": path_words(part), "rows": path_rows(recorded, part)},
     }
-
-
-def _helps(found: Recorded) -> dict[str, object] | None:
-    """Return the table of kinds of elements worth making faster, or None if that takes too long to compute."""
-    try:
-        return {"words": HELP_WORDS, "head": HELP_HEAD, "rows": help_rows(found)}
-    except AlloDseError:
-        return None
 
 
 def _time_plots(found: Recorded, part: Part, number: int) -> list[Plot]:
@@ -291,6 +275,8 @@ def write_report(board: Board, programs: Programs, path: Path, *, reference: Ref
 
 def render(board: Board, programs: Programs, reference: Ref | None) -> str:
     """The report as HTML."""
+    from plotly.offline import get_plotlyjs
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -311,7 +297,7 @@ def render(board: Board, programs: Programs, reference: Ref | None) -> str:
         loaded=any(programs.is_loaded(number) for number in range(len(board.runs))),
         figures=squeezed(script_json({p.id: {"figure": p.figure, "dark": p.dark} for p in plots})),
         ink=script_json({"light": LIGHT.text, "dark": DARK.text}),
-        plotly=_library(),
+        plotly=squeezed(get_plotlyjs()),
     )
 
 
@@ -321,12 +307,6 @@ def squeezed(content: str) -> str:
     The letters are RFC 1924's, with a comma for "<"; the page's script reads them.
     """
     return base64.b85encode(zlib.compress(content.encode(), 9)).decode().replace("<", ",").replace("&", "'")
-
-
-def _library() -> str:
-    from plotly.offline import get_plotlyjs
-
-    return squeezed(get_plotlyjs())
 
 
 def run_facts(name: str, run: RunTable) -> JsonObject:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 from allo_dse.common.records import Frozen
 from allo_dse.mapper.fold.vmg import VMG
@@ -229,8 +230,9 @@ def vmg_svg(vmg: VMG) -> str:
     """Draw a graph: a box per node, or per group of alike nodes if there are too many."""
     summary = summarise(vmg)
     canvas = Canvas(f"{vmg.program.name}: {vmg.node_count:,} nodes")
-    canvas.text(_LEFT, 24, _title(vmg), size=15, bold=True)
-    canvas.text(_LEFT, 42, _subtitle(vmg, summary), faint=True)
+    nodes = f" on {vmg.node_count:,} nodes" if vmg.node_count != vmg.task_count else ""
+    canvas.text(_LEFT, 24, f"{vmg.program.name}: {vmg.task_count:,} tasks{nodes}", size=15, bold=True)
+    canvas.text(_LEFT, 42, _subtitle(summary), faint=True)
     colors = styles(flow.array for flow in summary.flows)
     widest = (
         max(text_width(box.name, 12) * BOLD, *(text_width(line, 10) for line in box.lines), 60.0)
@@ -242,23 +244,16 @@ def vmg_svg(vmg: VMG) -> str:
     roomy = len(summary.boxes) <= _FEW and 0 < len(texts) <= MOST_LABELS
     gap = max(text_width(text, SIZE) for text in texts) + _BESIDE if roomy else GAP_X
     layout = lay_out(summary, width, height, (_LEFT, _TOP), gap=gap)
-    wires = Wires(canvas, layout, summary.flows, colors)
-    wires.draw()
+    Wires(canvas, layout, summary.flows, colors).draw()
     for box, (x, y) in zip(summary.boxes, layout.corners, strict=True):
         _draw_box(canvas, box, x, y, width, height)
-    legend = [(_legend(name, summary.flows), *style) for name, style in colors.items()]
+    flows = {name: [flow for flow in summary.flows if flow.array == name] for name in colors}
+    legend = [(f"{name}: {amount(flows[name])}", *style) for name, style in colors.items()]
     canvas.legend(_LEFT, layout.bottom + 34, legend, max(560.0, canvas.width - _LEFT))
     return str(canvas)
 
 
-def _title(vmg: VMG) -> str:
-    program = vmg.program.name
-    if vmg.node_count == vmg.task_count:
-        return f"{program}: {vmg.task_count:,} tasks"
-    return f"{program}: {vmg.task_count:,} tasks on {vmg.node_count:,} nodes"
-
-
-def _subtitle(vmg: VMG, summary: Summary) -> str:
+def _subtitle(summary: Summary) -> str:
     streams = sum(flow.streams for flow in summary.flows)
     what = {
         "node": "each box is a node",
@@ -266,11 +261,6 @@ def _subtitle(vmg: VMG, summary: Summary) -> str:
         "kernel": "one box per kernel",
     }
     return f"{streams:,} stream{'' if streams == 1 else 's'} between nodes; {what[summary.level]}"
-
-
-def _legend(name: str, flows: Sequence[Flow]) -> str:
-    own = [flow for flow in flows if flow.array == name]
-    return f"{name}: {amount(own)}"
 
 
 def _draw_box(canvas: Canvas, box: Box, x: float, y: float, width: float, height: float) -> None:
@@ -364,15 +354,17 @@ class Wires:
         height = self.layout.height
         start = self._across(flow.source, self.leaving[number]), self.layout.corners[flow.source][1] + height
         end = self._across(flow.target, self.entering[number]), self.layout.corners[flow.target][1]
-        color, dash = self.colors[flow.array]
-        tip = f"{flow.array}: {amount([flow])}"
         points = [start, end]
         if end[1] - start[1] > GAP_Y + 1:
             top, bottom = start[1] + GAP_Y, end[1] - GAP_Y
             lane = self._lane(top, bottom, start[0])
             points = [start, (lane, top), (lane, bottom), end]
-        self.canvas.path(points, _BEND, color, dash=dash, tip=tip)
+        self.canvas.path(points, _BEND, **self._style(flow))
         self._note(flow, curve(points, _BEND))
+
+    def _style(self, flow: Flow) -> dict[str, Any]:
+        color, dash = self.colors[flow.array]
+        return {"color": color, "dash": dash, "tip": f"{flow.array}: {amount([flow])}"}
 
     def _note(self, flow: Flow, line: list[Point]) -> None:
         """Record a line, and the places for its amount beside it."""
@@ -387,8 +379,7 @@ class Wires:
         below, above = start[1] + 12, end[1] - 18
         lane = layout.lane(above, below, start[0] + 0.1 * layout.width)
         points: list[Point] = [start, (start[0], below), (lane, below), (lane, above), (end[0], above), end]
-        color, dash = self.colors[flow.array]
-        self.canvas.line(points, color, dash=dash, tip=f"{flow.array}: {amount([flow])}", arrow=True)
+        self.canvas.line(points, **self._style(flow), arrow=True)
         self._note(flow, straight(points))
 
     def _loop(self, flow: Flow, number: int) -> None:
@@ -396,9 +387,8 @@ class Wires:
         x, y = self.layout.corners[flow.source]
         x, y = x + self.layout.width, y + self.layout.height / 2
         size = 9.0 + 7 * number
-        color, dash = self.colors[flow.array]
         points = [(x, y - size), (x + 16, y - size), (x + 16, y + size), (x, y + size)]
-        self.canvas.line(points, color, dash=dash, tip=f"{flow.array}: {amount([flow])}", arrow=True)
+        self.canvas.line(points, **self._style(flow), arrow=True)
         self.labels.avoid(straight(points))
         below = self.layout.height / 2 + 14
         places = [(x + 22, y + 12 * step) for step in (number, number - 1, number + 1)]

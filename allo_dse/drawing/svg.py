@@ -58,7 +58,7 @@ class Canvas:
         shape = f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}"'
         self.parts.append(f'<rect {shape} fill="{color}">{_tip(tip)}</rect>')
 
-    def dot(self, x: float, y: float, radius: float, color: str, tip: str = "") -> None:
+    def dot(self, x: float, y: float, radius: float, color: str, tip: str) -> None:
         """A filled circle."""
         self._reach(x + radius, y + radius)
         self.parts.append(f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}" fill="{color}">{_tip(tip)}</circle>')

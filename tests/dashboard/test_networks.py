@@ -12,8 +12,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from allo_dse.cli.commands.dashboard import _only_networks
 from allo_dse.dashboard.app.networks import KEPT
-from allo_dse.dashboard.cli import _only_networks
 
 from ..support.listening import listening
 from .conftest import served

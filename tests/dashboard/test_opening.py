@@ -65,7 +65,7 @@ def command(*arguments: Path | str) -> Iterator[Any]:
     """A dashboard as a process."""
     # Whoever runs the tests in the background has made processes ignore Ctrl-C.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code += "from allo_dse.dashboard.cli import main; main()"
+    code += "from allo_dse.cli import main; main()"
     line = [sys.executable, "-c", code, "dashboard", *map(str, arguments), "--no-browser"]
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -39,15 +39,15 @@ def index_width(function: ir.OpView, mesh: tuple[int, ...]) -> int:
     """Bits, with sign, that hold every index of a function in structured control flow (scf, arith, memref)."""
     known: dict[str, Interval] = {}
     for number, extent in enumerate(mesh):
-        known[_name(function.regions[0].blocks[0].arguments[number])] = (0, extent - 1)
+        known[function.regions[0].blocks[0].arguments[number].get_name()] = (0, extent - 1)
     for op in find(function, lambda _: True):
         if op.name == "scf.for":
             low, high = _of(known, op.operands[0])[0], _of(known, op.operands[1])[1]
             step = _of(known, op.operands[2])[1]  # the counter's last value, beyond the bound, is compared too
-            known[_name(op.regions[0].blocks[0].arguments[0])] = (low, max(low, min(high + step, _ANY[1])))
+            known[op.regions[0].blocks[0].arguments[0].get_name()] = (low, max(low, min(high + step, _ANY[1])))
         elif len(op.results) == 1 and _is_index(op.results[0]):
-            known[_name(op.results[0])] = _interval(op, known)
-    values = [known.get(_name(v), _ANY) for op in find(function, lambda _: True) for v in _indices(op)]
+            known[op.results[0].get_name()] = _interval(op, known)
+    values = [_of(known, v) for op in find(function, lambda _: True) for v in _indices(op)]
     touching = find(function, {"memref.load", "memref.store"}.__contains__)
     sizes = [(0, math.prod(ir.MemRefType(v.type).shape)) for op in touching for v in _arrays(op)]
     return max([2, *(_bits(interval) for interval in values + sizes)])
@@ -68,12 +68,8 @@ def _is_index(value: ir.Value) -> bool:
     return isinstance(value.type, ir.IndexType)
 
 
-def _name(value: ir.Value) -> str:
-    return value.get_name()
-
-
 def _of(known: dict[str, Interval], value: ir.Value) -> Interval:
-    return known.get(_name(value), _ANY)
+    return known.get(value.get_name(), _ANY)
 
 
 def _bits(interval: Interval) -> int:

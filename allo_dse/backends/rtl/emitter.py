@@ -71,7 +71,7 @@ class Emitter:
         handler = _HANDLERS.get(op.name)
         if handler is not None:
             handler(self, op)
-        elif op.name in _BINARY:
+        elif op.name in _OF_ONE_TYPE:
             self._line(op, f"{op.name} {self._values(op)} : {self._type(op.results[0].type)}")
         else:
             raise RtlError(
@@ -132,9 +132,6 @@ class Emitter:
     def _compare(self, op: ir.Operation) -> None:
         predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
         self._line(op, f"arith.cmpi {predicate}, {self._values(op)} : {self._type(op.operands[0].type)}")
-
-    def _select(self, op: ir.Operation) -> None:
-        self._line(op, f"arith.select {self._values(op)} : {self._type(op.results[0].type)}")
 
     def _divide(self, op: ir.Operation) -> None:
         """Division of magnitudes, one bit wider: CIRCT's signed and unsigned divisions are each other's.
@@ -327,8 +324,8 @@ class Emitter:
         self.lines.append(f"  {text}")
 
 
-_BINARY = frozenset(
-    f"arith.{name}" for name in ("addi", "subi", "muli", "andi", "ori", "xori", "shli", "shrsi", "shrui")
+_OF_ONE_TYPE = frozenset(
+    f"arith.{name}" for name in ("addi", "subi", "muli", "andi", "ori", "xori", "shli", "shrsi", "shrui", "select")
 )
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _CONSTANTS: dict[str, Callable[[ir.Operation], int]] = {
@@ -340,7 +337,6 @@ _HANDLERS: dict[str, Callable[[Emitter, ir.Operation], None]] = {
     "arith.constant": Emitter._drop,
     "ub.poison": Emitter._drop,
     "arith.cmpi": Emitter._compare,
-    "arith.select": Emitter._select,
     **{f"arith.{name}": Emitter._extreme for name in ("minsi", "maxsi", "minui", "maxui")},
     **{f"arith.{name}": Emitter._resize for name in ("extsi", "extui", "trunci", "index_cast", "index_castui")},
     **{f"arith.{name}": Emitter._divide for name in ("divsi", "divui", "floordivsi", "ceildivsi")},

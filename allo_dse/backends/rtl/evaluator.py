@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -186,14 +187,6 @@ def _ends(circuit: Circuit) -> list[str]:
     return lines
 
 
-def _memory(task: Task, number: int, site: Site, address: str) -> str:
-    """The element that a port means by an address."""
-    if site.space == "local":
-        return f"l{number}_{site.target}[{address}]"
-    tile = task.tiles[site.target]
-    return f"t_{tile.tensor}[{_position(tile, address)}]"
-
-
 def _position(tile: Tile, address: str) -> str:
     """Return the position in the tensor of an element of a tile."""
     terms, below = [str(tile.offset)], 1
@@ -205,7 +198,12 @@ def _position(tile: Tile, address: str) -> str:
 
 
 def _memory_site(wire: str, site: Site, task: Task, number: int) -> list[str]:
-    element = _memory(task, number, site, f"{wire}_address" if site.words > 1 else "0")
+    address = f"{wire}_address" if site.words > 1 else "0"
+    if site.space == "local":
+        element = f"l{number}_{site.target}[{address}]"
+    else:
+        tile = task.tiles[site.target]
+        element = f"t_{tile.tensor}[{_position(tile, address)}]"
     access = f"{wire}_data <= {element};" if site.kind == "load" else f"{element} <= {wire}_data;"
     return [
         _wires(wire, site, "reg" if site.kind == "load" else "wire"),
@@ -252,11 +250,12 @@ def _control(circuit: Circuit, used: Iterable[int], max_cycles: int, patience: i
 
 
 FAMILY = "xcup"
+YOSYS_SECONDS = 1200
 _LUT_RAM = {"RAM32X1S": 1, "RAM64X1S": 1, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4}
 _LUT_RAM |= {"RAM32M16": 8, "RAM64M8": 8, "RAM32X16DR8": 8, "RAM64X8SW": 8, "RAM512X1S": 8, "RAM256X1D": 8}
 
 
-def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, Resources]:
+def circuit_resources(circuit: Circuit) -> dict[str, Resources]:
     """Synthesize each part of a circuit once, and return the resources of "kernels", "ports", "streams" and "arrays".
 
     Tasks of one kernel on one node use the same hardware in turn.
@@ -283,9 +282,11 @@ def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, R
             total["arrays"] += _array(array.width, array.words) * count
     for fifo in circuit.fifos:
         needed["streams", _Piece(library, "df_fifo", (("WIDTH", fifo.width), ("DEPTH", fifo.depth)))] += 1
-    cells = _synthesize(list(dict.fromkeys(piece for _, piece in needed)), seconds)
+    command, version = yosys()
+    contents = {piece: piece.content(version) for _, piece in needed}
+    cells = kept_or_made("rtl-cells", contents, partial(_run, command))  # one slow run makes all that are missing
     for (part, piece), count in needed.items():
-        total[part] += _counted(cells[piece]) * count
+        total[part] += _counted(json.loads(cells[piece])) * count
     return total
 
 
@@ -327,15 +328,7 @@ def _counted(cells: dict[str, int]) -> Resources:
     )
 
 
-def _synthesize(pieces: list[_Piece], seconds: float) -> dict[_Piece, dict[str, int]]:
-    """Return the cells by type of each piece; one slow run of Yosys handles all pieces that are not cached."""
-    command, version = yosys()
-    contents = {piece: piece.content(version) for piece in pieces}
-    found = kept_or_made("rtl-cells", contents, lambda missing: _run(command, missing, seconds))
-    return {piece: json.loads(text) for piece, text in found.items()}
-
-
-def _run(yosys: Sequence[str], pieces: list[_Piece], seconds: float) -> list[str]:
+def _run(yosys: Sequence[str], pieces: list[_Piece]) -> list[str]:
     """Cells by type, as JSON. Yosys of PyPI, in WebAssembly, sees files below its working directory only."""
     script = []
     with tempfile.TemporaryDirectory(prefix="allo-dse-rtl-") as directory:
@@ -344,7 +337,7 @@ def _run(yosys: Sequence[str], pieces: list[_Piece], seconds: float) -> list[str
             (path / f"{number}.sv").write_text(piece.verilog)
             stat = f"tee -o {number}.json stat -json -tech xilinx"
             script.append(f"design -reset; read_verilog -sv {number}.sv; {piece.script}; {stat}")
-        run_tool([*yosys, "-q", "-p", "; ".join(script)], name="yosys", cwd=path, seconds=seconds)
+        run_tool([*yosys, "-q", "-p", "; ".join(script)], name="yosys", cwd=path, seconds=YOSYS_SECONDS)
         reports = [json.loads((path / f"{number}.json").read_text()) for number in range(len(pieces))]
     return [json.dumps(report["design"]["num_cells_by_type"]) for report in reports]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,7 +55,7 @@ def calibrate(
     if has_reports(measurements):
         _calibrate_operators(measurements, output, device, as_json=as_json)
         return
-    with json_only() if as_json else nullcontext():
+    with json_only(as_json):
         measured = read_measurements(measurements, run, study)
         base = _base(device, measured[0].design.device if measured else None)
         found = fit(on_device(measured, base) if device else measured)

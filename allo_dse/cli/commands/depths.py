@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,7 +59,7 @@ def depths(
       allo-tune depths design.npz --bits 16 --bits pipe_0=64 --device zcu102
       allo-tune depths first.npz second.npz --json | jq .lossless.depths
     """
-    with json_only() if as_json else nullcontext():
+    with json_only(as_json):
         is_design = not Path(what[0]).suffix and not Path(what[0]).exists()
         if is_design:
             what, run = designs_and_run(what, run, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,7 +95,7 @@ def replay(
         raise StudyError(f"one design is replayed at a time, not {', '.join(given)}")
     table = open_run(run)
     row = find_design(table, given[0])
-    with json_only() if as_json else nullcontext():
+    with json_only(as_json):
         found = replay_design(table.path, table.keys[row], study_file=study, verify=verify)
     if as_json:
         print_json(found.to_dict())
@@ -199,7 +198,7 @@ def replay_all(run: Path | None, study: Path | None, *, as_json: bool) -> int:
     from allo_dse.tune.search.budget import StopSignals
     from allo_dse.tune.store.rundir import find_run
 
-    with json_only() if as_json else nullcontext(), StopSignals() as stop:
+    with json_only(as_json), StopSignals() as stop:
         found = replay_run(
             find_run(run), study_file=study, stop_requested=lambda: stop.requested, watch=_Progress().show
         )

@@ -82,7 +82,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     if output is not None:
         require_folder(output)
     loaded = load_network(model, parse_settings(settings or []), host)
-    with json_only() as out:
+    with json_only():
         try:
             fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target, host=host, say=_say)
         except KeyboardInterrupt as stopped:
@@ -92,7 +92,6 @@ def network(  # noqa: PLR0913 (the flags of a command)
             if front
             else [compose(fronts, runtime=runtime, stream=stream, tolerance=tolerance)]
         )
-    assert out is not None
     page = keep_page(found[-1], cache, found)
     if output is not None:
         export(found[-1], output, front=found)

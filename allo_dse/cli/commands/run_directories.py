@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -91,7 +90,7 @@ def export(
     table = open_run(run)
     key = table.keys[find_design(table, design)]
     where = to or table.path / "export" / key[:8]
-    with json_only() if as_json else nullcontext():
+    with json_only(as_json):
         result = earlier_runs.open_run(table.path, study=study)
         record = next(record for record in result.records if record.key == key)
         files = BestDesign(result.study, record, table.path, verification=table.verified.get(record.key)).export(where)

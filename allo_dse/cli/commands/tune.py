@@ -9,7 +9,6 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
@@ -179,7 +178,7 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     own = {"target": builder, "evaluator": evaluator and located(evaluator)}
     chosen = [*(settings or []), *(f"{name}={value}" for name, value in own.items() if value is not None)]
     try:
-        with json_only() if as_json else nullcontext() as out:
+        with json_only(as_json) as out:
             studies = load_studies(study, parse_settings(chosen))
             for one in studies:
                 progress = JsonReporter(out) if as_json else "quiet" if quiet else "auto"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,7 +66,7 @@ def verify(
         else:
             chosen.append((table.keys[find_design(table, wanted)], None))
     found: list[JsonObject] = []
-    with json_only() if as_json else nullcontext(), Replayer(table.path, study) as replayer:
+    with json_only(as_json), Replayer(table.path, study) as replayer:
         for key, folder in chosen:
             found.append(_proved(replayer, key, folder))
             if not as_json:

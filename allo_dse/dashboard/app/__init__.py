@@ -1,5 +1,5 @@
 """The web app: layout, callbacks, and the server that runs it.
 
 Imports: common, dashboard, dashboard.data, dashboard.figures, drawing, eval, tune.
-Imported by: dashboard.
+Imported by: cli.
 """

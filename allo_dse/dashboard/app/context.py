@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypedDict
 
 from allo_dse.common.records import JsonObject
@@ -23,10 +24,10 @@ class Context:
     reference: Ref | None = None
     local: bool = True
     """Whether only browsers on this computer are served: they may write notes, stop and resume runs."""
-    grid: Grid = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.grid = Grid(self.board)
+    @cached_property
+    def grid(self) -> Grid:
+        return Grid(self.board)
 
     def reference_of(self, text: str | None) -> Ref | None:
         """The reference that the user chose, or the default one."""

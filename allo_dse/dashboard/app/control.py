@@ -21,6 +21,7 @@ from allo_dse.tune.store.rundir import running
 from ..data.notes import Notes
 from ..data.runs import Board, Ref
 from .context import Context
+from .parts import hint
 
 OUTPUT = "resumed.log"
 """File in the run directory with the output of a run that the page has resumed."""
@@ -94,11 +95,11 @@ def control_buttons(board: Board, number: int) -> list[Component]:
     """The button to stop a run, or to resume one that is not running."""
     run = board.runs[number]
     act = "stop" if running(run.path) is not None else "resume" if run.facts.command else ""
-    hint = {"stop": "Ends the search as Ctrl-C does: everything is kept", "resume": run.facts.command_line}
+    hints = {"stop": "Ends the search as Ctrl-C does: everything is kept", "resume": run.facts.command_line}
     if not act:
         return []
     target = {"type": "control", "act": act, "run": number}
-    return [html.Button(act.capitalize(), id=target, className="small", title=hint[act])]
+    return [html.Button(act.capitalize(), id=target, className="small", title=hints[act])]
 
 
 def stop(board: Board, number: int) -> str:
@@ -151,11 +152,8 @@ def note_controls(context: Context, ref: Ref) -> list[Component]:
     board = context.board
     note = notes_of(board, ref.run).of(board.key(ref))
     if not context.local:
-        return (
-            [html.P(f"{'★ ' if note.star else ''}{note.text or ''}", className="hint")]
-            if note.star or note.text
-            else []
-        )
+        said = f"{'★ ' if note.star else ''}{note.text or ''}"
+        return [hint(said)] if said else []
     own = {"design": board.text(ref)}
     star = html.Button(
         "★ starred" if note.star else "☆ star", id={"type": "star", **own}, className="small", title="Mark this design"

@@ -11,6 +11,7 @@ from ..data.analysis import difference_lines, status_text
 from ..data.runs import Board, Ref
 from ..figures.scatter import point_ref
 from .context import Context
+from .parts import hint
 
 
 def register(app: Dash, context: Context) -> None:
@@ -58,12 +59,12 @@ def design_words(
 ) -> list[Component]:
     """A design in short: objectives, and differences from the reference; or that no design has that name."""
     board = context.board
-    words: list[Component] = [html.P("Click a point or a row, or walk along the front with j and k.", className="hint")]
+    words: list[Component] = [hint("Click a point or a row, or walk along the front with j and k.")]
     if ref is not None:
         words = [html.Div(line) for line in difference_lines(board, ref, reference)]
     elif unknown is not None:
         words.insert(0, html.P(unknown_text(unknown)))
     if reference is not None:
         key = board.key(reference)[:8]
-        words.append(html.P(f"Reference: {key}, {status_text(board, reference)}", className="hint"))
+        words.append(hint(f"Reference: {key}, {status_text(board, reference)}"))
     return words

@@ -164,11 +164,37 @@ def of_design(board: Board, design: str, made: Callable[[Ref], Component]) -> Co
         return html.P(error.with_hint, className="error")
 
 
-def plot(name: str, figure: Figure, words: str, *, scrolling: bool = False) -> Component:
-    """A figure in its own height; one that scrolls is too wide for some windows. The words are for screen readers."""
-    style = {"height": f"{figure['layout'].get('height', 320)}px"}
+def hint(words: Any) -> Component:
+    """A line of small text."""
+    return html.P(words, className="hint")
+
+
+def later(kind: str, design: str) -> Component:
+    """The place of a part of a design's page that a callback makes."""
+    return dcc.Loading(html.Div(id={"type": kind, "design": design}, className="later"), type="dot")
+
+
+def figure_card(
+    title: str,
+    name: str,
+    figure: Figure,
+    words: str = "",
+    *,
+    label: str = "",
+    height_px: int = 320,
+    scrolling: bool = False,
+    wide: bool = False,
+) -> Component:
+    """A card with words and a figure in its own height; one that scrolls is too wide for some windows.
+
+    Args:
+        label: for screen readers; the title by default.
+        height_px: of a figure without one.
+    """
+    style = {"height": f"{figure['layout'].get('height', height_px)}px"}
     drawn = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style=style, className="graph")
-    return html.Div(drawn, role="img", className="scrolling" if scrolling else "", **labelled(words))
+    box = html.Div(drawn, role="img", className="scrolling" if scrolling else "", **labelled(label or title))
+    return card(title, *([hint(words)] if words else []), box, tools=[save_button(name)], wide=wide)
 
 
 # Callbacks of the frame around the pages: growing runs, navigation, theme, status and filter.

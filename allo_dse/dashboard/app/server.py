@@ -152,13 +152,13 @@ class Server(ThreadedWSGIServer):
         self._interrupted = True
 
 
-def listen(app: Dash, *, host: str = "127.0.0.1", port: int = 8050) -> Server:
-    """A server that is bound but does not answer yet; `serve_forever` makes it.
+def listen(app: Dash, port: int) -> Server:
+    """A server for this computer that is bound but does not answer yet; `serve_forever` makes it.
 
     Raises:
         StudyError: if the port is taken.
     """
-    with bind(host, port) as listening:
+    with bind("127.0.0.1", port) as listening:
         return server_on(listening, app)
 
 

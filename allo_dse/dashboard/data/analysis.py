@@ -53,17 +53,14 @@ def differences(
         if a == b:
             continue
         column = table.columns.get(name) or other.columns[name]
-        change = None
-        if isinstance(a, int | float) and isinstance(b, int | float) and a:
-            change = (b - a) / abs(a)
-        better = None
-        if name in directions and isinstance(a, int | float) and isinstance(b, int | float):
-            better = directions[name] * (b - a) < 0
+        numbers = isinstance(a, int | float) and isinstance(b, int | float)
+        change = (b - a) / abs(a) if numbers and a else None
+        better = directions[name] * (b - a) < 0 if numbers and name in directions else None
         found.append(ColumnDifference(name, column.kind, a, b, change, better))
     return found
 
 
-def _value(table: RunTable, name: str, row: int) -> object:
+def _value(table: RunTable, name: str, row: int) -> Any:
     column = table.columns.get(name)
     return None if column is None else column.value(row)
 

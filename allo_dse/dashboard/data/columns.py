@@ -119,17 +119,13 @@ class Column:
         self._tail.append(value)
 
     def extend(self, values: Values) -> None:
-        if isinstance(values, Repeated):
+        if isinstance(values, Repeated | np.ndarray):
             self.settle()
-            self._add(values.few, values.which)
-            return
-        if isinstance(values, np.ndarray):
-            self.settle()
-            self._add(values)
-            return
-        self._tail.extend(values)
-        if len(self._tail) >= WAITING:
-            self.settle()
+            self._add(*(values if isinstance(values, Repeated) else (values,)))
+        else:
+            self._tail.extend(values)
+            if len(self._tail) >= WAITING:
+                self.settle()
 
     def extend_codes(self, codes: Codes) -> None:
         """Add rows with known categories to a column that began with categories."""
@@ -194,7 +190,7 @@ class Column:
         number = float(self._numbers.values[row])
         if np.isnan(number):
             return None
-        return int(number) if number.is_integer() and self.integral else number
+        return int(number) if self.integral else number
 
     def values(self, rows: NDArray[np.int64]) -> list[object]:
         """The values of some rows."""
@@ -202,10 +198,8 @@ class Column:
         if self._codes is not None:
             names = self._by_code
             return [names[code] for code in self._codes.values[rows].tolist()]
-        picked = self._numbers.values[rows].tolist()
-        if self.integral:
-            return [None if v != v else int(v) for v in picked]
-        return [None if v != v else v for v in picked]
+        as_written = int if self.integral else float
+        return [None if v != v else as_written(v) for v in self._numbers.values[rows].tolist()]
 
     @property
     def _by_code(self) -> list[str | None]:
@@ -218,15 +212,15 @@ class Column:
     def varies(self) -> bool:
         """True if two rows differ; a row without a value differs from one that has one."""
         self.settle()
-        if len(self) < 2:
-            return False
-        if self._codes is not None:
-            codes = self._codes.values
-            return bool((codes != codes[0]).any())
-        numbers = self._numbers.values
-        if np.isnan(numbers[0]):
-            return bool((~np.isnan(numbers)).any())
-        return bool((numbers != numbers[0]).any())
+        values = self._numbers.values if self._codes is None else self._codes.values
+        return not np.array_equal(values[1:], values[:-1], equal_nan=True)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of rows of each category."""
+        codes, categories = self.codes, self.categories
+        numbers = np.bincount(codes[codes != MISSING], minlength=len(categories))
+        return dict(zip(categories, numbers.tolist(), strict=True))
 
     def settle(self) -> None:
         """Move appended values into the arrays."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -82,36 +82,18 @@ class Grid:
         kept = self.board.filtered(query.source, query.hidden)
         if query.selection:
             kept = [a & b for a, b in zip(kept, self.board.selected(query.selection), strict=True)]
-        parts = []
-        for number, mask in enumerate(kept):
-            rows = np.flatnonzero(mask)
-            parts.append(np.stack([np.full(len(rows), number), rows], axis=1))
-        places = np.concatenate(parts) if parts else np.zeros((0, 2), np.int64)
-        return places[self._sorted(places, query.sort)]
-
-    def _sorted(self, places: NDArray[np.int64], sort: Sequence[tuple[str, bool]]) -> NDArray[np.int64]:
-        """The order of the rows: by the columns asked for, else the fronts first, then as evaluated."""
-        if not sort:
-            rank = np.ones(len(places))
-            for number, run in enumerate(self.board.runs):
-                mine = places[:, 0] == number
-                rank[mine] = ~np.isin(places[mine, 1], run.front)
-            objectives = self.board.objectives[:1]
-            first = self._keys(places, objectives[0], False) if objectives else rank
-            return np.lexsort((first, rank))
-        keys = [self._keys(places, name, descending) for name, descending in sort]
-        return np.lexsort(keys[::-1])
+        places = np.concatenate([np.insert(np.argwhere(mask), 0, number, axis=1) for number, mask in enumerate(kept)])
+        # By default the fronts come first, and within them and the others the best in the first objective.
+        sort = query.sort or [(MARK, True), *((name, False) for name in self.board.objectives[:1])]
+        return places[np.lexsort([self._keys(places, *by) for by in sort][::-1])]
 
     def _keys(self, places: NDArray[np.int64], name: str, descending: bool) -> NDArray[np.float64]:
         """Sort keys of a column; rows without a value come last."""
-        if name == MARK:
-            keys = np.array([float(row in self.board.runs[run].front) for run, row in places.tolist()])
-        elif name == RUN:
-            keys = places[:, 0].astype(float)
-        else:
-            axis = self.board.axis(name)
-            keys = np.full(len(places), np.nan)
-            for number, numbers in enumerate(axis.numbers):
-                mine = places[:, 0] == number
-                keys[mine] = numbers[places[mine, 1]]
+        keys, axis = np.empty(len(places)), self.board.axis(name)
+        for number, run in enumerate(self.board.runs):
+            mine = places[:, 0] == number
+            rows = places[mine, 1]
+            keys[mine] = (
+                np.isin(rows, run.front) if name == MARK else number if name == RUN else axis.numbers[number][rows]
+            )
         return np.where(np.isnan(keys), np.inf, -keys if descending else keys)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -73,17 +71,8 @@ class Notes:
             raise StudyError(f"a note has at most {MOST_CHARACTERS:,} characters, not {len(text):,}")
         line = msgspec.json.encode(Note(key, star=star, text=text, at=round(time.time(), 3)))
         try:
-            with _appending(self.path) as file:
-                os.write(file, b"\n" + line + b"\n")  # the first newline ends a line that another process left torn
+            with self.path.open("ab", buffering=0) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.write(b"\n" + line + b"\n")  # the first newline ends a line that another process left torn
         except OSError as error:
             raise StudyError(f"cannot write {self.path}: {error.strerror}") from error
-
-
-@contextmanager
-def _appending(path: Path) -> Iterator[int]:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
-    finally:
-        os.close(file)

@@ -62,20 +62,14 @@ def lost(table: RunTable) -> Counter[str]:
     counts = Counter(limit for r in table.ruled_out for limit in r.limits)
     reason = table.column("reason")
     if reason is not None and not reason.numeric:
-        numbers = np.bincount(reason.codes[reason.codes >= 0], minlength=len(reason.categories))
-        counts.update({name: int(n) for name, n in zip(reason.categories, numbers, strict=True) if n})
-    return counts
+        counts.update(reason.counts)
+    return +counts
 
 
 def statuses(table: RunTable) -> Counter[str]:
     """Designs by status, those that break a limit of the device included."""
     column = table.column("status")
-    counts: Counter[str] = Counter({OK: 0})
-    if column is not None:
-        numbers = np.bincount(column.codes, minlength=len(column.categories))
-        counts.update(dict(zip(column.categories, numbers.tolist(), strict=True)))
-    counts["violation"] = len(table.ruled_out)
-    return counts
+    return Counter({OK: 0, **({} if column is None else column.counts), "violation": len(table.ruled_out)})
 
 
 def _failures(table: RunTable, edges: Floats) -> dict[str, Floats]:
@@ -97,9 +91,7 @@ def _workers(table: RunTable, edges: Floats) -> dict[str, Floats]:
     at, seconds = table.numbers("at"), np.nan_to_num(table.numbers("seconds"))
     worker = table.column("worker")
     width = edges[1] - edges[0]
-    if worker is None:
-        return {"all": np.minimum(1.0, _busy(at, seconds, edges) / width)}
-    names, codes = worker.categories, worker.codes
+    names, codes = (["all"], np.zeros(len(table))) if worker is None else (worker.categories, worker.codes)
     return {
         name: np.minimum(1.0, _busy(at[codes == number], seconds[codes == number], edges) / width)
         for number, name in enumerate(names)
@@ -108,9 +100,7 @@ def _workers(table: RunTable, edges: Floats) -> dict[str, Floats]:
 
 def _busy(end: Floats, seconds: Floats, edges: Floats) -> Floats:
     """Seconds of the intervals (end - seconds, end) that fall between consecutive edges."""
-    start = end - seconds
-    done = [np.clip(edge - start, 0, seconds).sum() if len(end) else 0.0 for edge in edges]
-    return np.diff(np.array(done))
+    return np.diff([np.clip(edge - end + seconds, 0, seconds).sum() for edge in edges])
 
 
 MOST_REASONS = 3

@@ -15,6 +15,7 @@ from .table import RunTable
 
 
 _UNITS = {
+    "_gb_s": "GB/s",
     "_us": "µs",
     "_ms": "ms",
     "_ns": "ns",
@@ -26,7 +27,6 @@ _UNITS = {
     "_ghz": "GHz",
     "_w": "W",
     "_mj": "mJ",
-    "_gb_s": "GB/s",
 }
 _WHOLE = {
     "utilization": "share",
@@ -47,7 +47,11 @@ def unit(name: str) -> str:
         return "share"
     if name in _WHOLE:
         return _WHOLE[name]
-    return next((u for suffix, u in sorted(_UNITS.items(), key=lambda i: -len(i[0])) if name.endswith(suffix)), "")
+    return _UNITS.get(_suffix(name), "")
+
+
+def _suffix(name: str) -> str:
+    return next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
 
 
 def label(name: str) -> str:
@@ -57,26 +61,23 @@ def label(name: str) -> str:
         return "processing elements"  # cores of an NPU, processes of an FPGA
     if not measure:
         return name
-    plain = next((name.removesuffix(s) for s in sorted(_UNITS, key=len, reverse=True) if name.endswith(s)), name)
-    plain = {"at": "wall time", "seconds": "evaluation time", "number": "number"}.get(name, plain)
+    plain = {"at": "wall time", "seconds": "evaluation time"}.get(name, name.removesuffix(_suffix(name)))
     return f"{plain.replace('_', ' ')} ({measure})"
 
 
 def text(value: object) -> str:
     """A value: four significant digits, thousands separated, no exponent where it can be read without."""
-    if value is None:
+    if value is None or value != value:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int | float):
         return str(value)
-    if value != value:
-        return "–"
     if float(value).is_integer() and abs(value) < 1e12:
         return f"{int(value):,}"
     if 1e-3 <= abs(value) < 1e4:
         return f"{value:,.4g}"
-    return f"{value:,.0f}" if abs(value) < 1e12 and abs(value) >= 1e4 else f"{value:.3e}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.3e}"
 
 
 class Selection(Frozen):

@@ -14,7 +14,7 @@ from allo_dse.common.records import JsonObject
 from allo_dse.eval.evaluator import COST_DIGITS, is_cost
 from allo_dse.tune.search.pareto_front import ParetoFront, knee, pareto_positions
 from allo_dse.tune.store.log import sensible
-from allo_dse.tune.store.record import Entry, Record, Revaluation, Tick, Verification
+from allo_dse.tune.store.record import Record, Revaluation, Tick, Verification
 from allo_dse.tune.store.run_info import RunInfo, read_info
 from allo_dse.tune.store.rundir import LOG, running
 
@@ -91,7 +91,10 @@ class RunTable:
     def _read_on(self) -> bool:
         """Read a few megabytes that were added to the log; return whether there was something."""
         with sensible(self.log.path):
-            found = self._look()
+            try:
+                found = self.log.look()
+            except OSError as error:
+                raise StudyError(f"cannot read {self.log.path}: {error.strerror}") from error
             replaced = self.log.generation != self._generation
             if replaced:
                 self._generation = self.log.generation
@@ -102,12 +105,6 @@ class RunTable:
             for item in self._intake.items(found):
                 self._take(item)
         return replaced or bool(found)
-
-    def _look(self) -> list[tuple[Entry, Where]]:
-        try:
-            return self.log.look()
-        except OSError as error:
-            raise StudyError(f"cannot read {self.log.path}: {error.strerror}") from error
 
     @property
     def notes(self) -> list[str]:

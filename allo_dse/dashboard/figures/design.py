@@ -11,7 +11,23 @@ from allo_dse.eval.calibrate.correction import Correction
 from ..data.analysis import ColumnDifference, ResourceUse, change_text
 from ..data.columns import Floats
 from ..data.selection import label, text
-from .style import BLUE, GREEN, ORANGE, VERMILLION, Figure, Spec, Theme, axis, figure_of, layout, note, packed
+from .style import (
+    BARS,
+    BLUE,
+    CURVES,
+    GREEN,
+    ORANGE,
+    POINTS,
+    VERMILLION,
+    Figure,
+    Spec,
+    Theme,
+    axis,
+    figure_of,
+    layout,
+    note,
+    packed,
+)
 
 
 def resources_figure(found: list[ResourceUse], look: Theme) -> Figure:
@@ -21,8 +37,7 @@ def resources_figure(found: list[ResourceUse], look: Theme) -> Figure:
     found = found[::-1]
     colors = [VERMILLION if u.share > 1 else ORANGE if u.share > 0.9 else look.front for u in found]
     trace = {
-        "type": "bar",
-        "orientation": "h",
+        **BARS,
         "x": [max(_SLIVER, 100 * u.share) for u in found],
         "y": [label(u.name) for u in found],
         "marker": {"color": colors, "pattern": {"shape": ["/" if u.share > 1 else "" for u in found]}},
@@ -50,8 +65,7 @@ def bound_figure(bound: Mapping[str, float], look: Theme) -> Figure:
         return note(look, "no evaluator has said what was busy")
     colors = [look.front] * (len(shares) - 1) + [ORANGE]
     trace = {
-        "type": "bar",
-        "orientation": "h",
+        **BARS,
         "x": [100 * v for _, v in shares],
         "y": [k for k, _ in shares],
         "marker": {"color": colors},
@@ -88,8 +102,7 @@ def compare_figure(found: list[ColumnDifference], look: Theme) -> Figure:
     if not numbers:
         return note(look, "no metric differs")
     trace: Spec = {
-        "type": "bar",
-        "orientation": "h",
+        **BARS,
         "x": [min(MOST_PERCENT, 100 * (d.change or 0.0)) for d in numbers],
         "y": [label(d.name) for d in numbers],
         "marker": {
@@ -135,7 +148,7 @@ def measured_figure(correction: Correction, look: Theme) -> Figure:
     names = [pair.key[:8] for pair in correction.pairs]
     everything = np.concatenate([times, predicted, corrected])
     ends = np.array([everything.min() / MARGIN, everything.max() * MARGIN])
-    line = {"type": "scatter", "mode": "lines", "name": "as measured", "x": packed(ends), "y": packed(ends),
+    line = {**CURVES, "name": "as measured", "x": packed(ends), "y": packed(ends),
             "line": {"color": look.muted, "width": 1, "dash": "dash"}, "hoverinfo": "skip"}  # fmt: skip
     span = np.log10(ends).tolist()
     return figure_of(
@@ -153,8 +166,7 @@ def measured_figure(correction: Correction, look: Theme) -> Figure:
 def _points(name: str, designs: list[str], measured: Floats, predicted: Floats, marker: Spec) -> Spec:
     off = [f"{100 * (p / m - 1):+.1f} %" for p, m in zip(predicted, measured, strict=True)]
     return {
-        "type": "scatter",
-        "mode": "markers",
+        **POINTS,
         "name": name,
         "x": packed(measured),
         "y": packed(predicted),

@@ -13,7 +13,21 @@ from ..data.progress import why_none
 from ..data.runs import Board, ColumnAxis
 from ..data.selection import Selection, label, text
 from ..data.table import RunTable
-from .style import NO_VALUE, ORANGE, VERMILLION, Figure, Spec, Theme, axis, color_axis, figure_of, note, packed, scale
+from .style import (
+    NO_VALUE,
+    ORANGE,
+    POINTS,
+    VERMILLION,
+    Figure,
+    Spec,
+    Theme,
+    axis,
+    color_axis,
+    figure_of,
+    note,
+    packed,
+    scale,
+)
 
 MAX_LINES = 400
 """More make a grey wall; and each takes 0.6 ms to draw without a graphics card."""
@@ -195,8 +209,7 @@ def pairs_figure(run: RunTable, look: Theme) -> Figure:
     knee = np.array([] if run.knee is None else [run.knee], np.int64)
     traces: list[Spec] = [
         {
-            "type": "scatter",
-            "mode": "markers",
+            **POINTS,
             "x": packed(run.numbers(names[column])[own]),
             "y": packed(run.numbers(names[line + 1])[own]),
             "xaxis": f"x{column + 1}",

@@ -16,7 +16,22 @@ from ..data.progress import Progress, lost
 from ..data.runs import Board
 from ..data.selection import label
 from ..data.table import RunTable
-from .style import NAME, Figure, Spec, Theme, axis, figure_of, hatching, note, number_axis, packed, scale
+from .style import (
+    BARS,
+    CURVES,
+    NAME,
+    POINTS,
+    Figure,
+    Spec,
+    Theme,
+    axis,
+    figure_of,
+    hatching,
+    note,
+    number_axis,
+    packed,
+    scale,
+)
 from .thinning import Rows, thin
 
 MAX_STEPS = 2_000
@@ -108,8 +123,7 @@ def _steps(values: Floats) -> Rows:
 
 def _line(name: str, x: Floats, y: Floats, color: str) -> Spec:
     return {
-        "type": "scatter",
-        "mode": "lines" if x[0] < x[-1] else "markers",
+        **(CURVES if x[0] < x[-1] else POINTS),
         "name": name,
         "x": packed(x),
         "y": packed(y),
@@ -120,8 +134,7 @@ def _line(name: str, x: Floats, y: Floats, color: str) -> Spec:
 
 def _points(x: Floats, y: Floats, names: list[str], marker: Spec) -> Spec:
     return {
-        "type": "scatter",
-        "mode": "markers",
+        **POINTS,
         "x": packed(x),
         "y": packed(y),
         "text": names,
@@ -203,8 +216,7 @@ def _ranking(names: list[str], values: list[float], look: Theme, title: str, for
     full = ["<br>".join(own) for own in lines]
     short = ["<br>".join(shortened(line, NAME) for line in own) for own in lines]
     trace = {
-        "type": "bar",
-        "orientation": "h",
+        **BARS,
         "x": values,
         "y": full,
         "customdata": full,

@@ -21,10 +21,12 @@ from ..data.runs import Board, ColumnAxis, Ref
 from ..data.selection import Selection, label
 from ..data.table import RunTable
 from .style import (
+    CURVES,
     GREEN,
     LINE,
     NO_VALUE,
     ORANGE,
+    POINTS,
     PURPLE,
     VERMILLION,
     Figure,
@@ -262,8 +264,7 @@ class _Painter:
         color = self.look.muted if marker["color"] == COLORED else marker["color"]
         self.traces.append(
             {
-                "type": "scatter",
-                "mode": "lines",
+                **CURVES,
                 "meta": number,
                 "uid": _uid(number, f"{name} line"),
                 "legendgroup": EDGE,
@@ -435,7 +436,7 @@ class _Painter:
     def _markers(self, name: str, marker: Spec) -> Spec:
         """Return the settings common to all traces of points."""
         said = {"name": shortened(name, LINE), "legendgroup": name, "hoverinfo": "none"}
-        return {"type": "scatter", "mode": "markers", "marker": marker, **said}
+        return {**POINTS, "marker": marker, **said}
 
     def _text(self, number: int, row: int) -> str:
         ref = Ref(number, row)

@@ -42,6 +42,12 @@ Spec: TypeAlias = dict[str, Any]
 Figure: TypeAlias = Spec
 
 
+POINTS: Spec = {"type": "scatter", "mode": "markers"}
+CURVES: Spec = {"type": "scatter", "mode": "lines"}
+BARS: Spec = {"type": "bar", "orientation": "h"}
+"""Beginnings of traces."""
+
+
 class Theme(Frozen):
     """Colours of a figure's surroundings."""
 

@@ -14,10 +14,13 @@ from allo_dse.simulator.network.network import node_label
 from allo_dse.tune.store.run_info import shortened
 
 from .style import (
+    BARS,
     BLUE,
+    CURVES,
     GREEN,
     NAME,
     ORANGE,
+    POINTS,
     PURPLE,
     VERMILLION,
     Figure,
@@ -57,8 +60,7 @@ def occupancy_figure(found: Recorded, part: Part, look: Theme) -> Figure:
         start, held = held_tokens(timeline, stream)
         traces.append(
             {
-                "type": "scatter",
-                "mode": "lines",
+                **CURVES,
                 "x": packed(start / ticks_per_cycle),
                 "y": packed(held),
                 "yaxis": f"y{number}",
@@ -162,8 +164,7 @@ def _targets(at: Floats, names: list[str]) -> Spec:
     marker = {"opacity": 0, "size": 1}
     y = [names[len(names) // 2]] * len(middle)
     return {
-        "type": "scatter",
-        "mode": "markers",
+        **POINTS,
         "x": packed(middle),
         "y": y,
         "marker": marker,
@@ -228,7 +229,7 @@ def activity_traces(
 def _key(text: str, color: str) -> Spec:
     """An entry of the legend."""
     marker = {"symbol": "square", "size": 12, "color": color}
-    return {"type": "scatter", "mode": "markers", "name": text, "x": [None], "y": [None], "marker": marker}
+    return {**POINTS, "name": text, "x": [None], "y": [None], "marker": marker}
 
 
 def _discrete() -> list[list[float | str]]:
@@ -293,8 +294,7 @@ def _path(
             y += [place[node]] * 2
     return [
         {
-            "type": "scatter",
-            "mode": "lines",
+            **CURVES,
             "name": "critical path",
             "x": x,
             "y": y,
@@ -323,8 +323,7 @@ def totals_figure(totals: Sequence[Total], look: Theme) -> Figure:
         if any(v > 0 for v in values):
             traces.append(
                 {
-                    "type": "bar",
-                    "orientation": "h",
+                    **BARS,
                     "name": text,
                     "x": values,
                     "y": names,

@@ -261,16 +261,14 @@ class StudySpec:
 
     def make_evaluators(self) -> list[Evaluator]:
         """The evaluators of all rungs, the cheapest first; noisy ones repeat measurements."""
-        made = [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
-        return [self._repeating(evaluator) for evaluator in made]
-
-    def _repeating(self, evaluator: Evaluator) -> Evaluator:
-        noisy = getattr(evaluator, "noisy", False) if self.noise == "auto" else self.noise
-        if not noisy:
-            return evaluator
         from ..search.repeats import Repeating
 
-        return Repeating(evaluator, self.objectives, self.constraints)
+        made = [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
+        noisy = [getattr(one, "noisy", False) if self.noise == "auto" else self.noise for one in made]
+        return [
+            Repeating(one, self.objectives, self.constraints) if repeats else one
+            for one, repeats in zip(made, noisy, strict=True)
+        ]
 
     def check_metric_names(self, evaluators: Sequence[Evaluator]) -> None:
         """Compare the metrics that objectives and constraints read with those that evaluators report, if they say.

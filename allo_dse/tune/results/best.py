@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.files import write_whole
 from allo_dse.common.notebooks import columns_html, folded_html, table_html
 from allo_dse.common.records import Frozen, JsonObject
-from allo_dse.eval.backend import Files, Placement, Sources
+from allo_dse.eval.backend import Files, Placement, Sources, backend_of
 from allo_dse.eval.design_folder import artifacts_of, design_files, json_text, write_files
 from allo_dse.eval.equivalence.exported import PROGRAM
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
-from ..store.placements import placement_of
 from ..store.record import Record, Verification
 from .explain import explain
 
@@ -71,7 +72,7 @@ class BestDesign(Frozen, eq=False, dict=True):
 
     def _pictures(self) -> Iterator[tuple[str, str]]:
         """Yield drawings of the program; none if the study's file has changed since the run."""
-        with contextlib.suppress(AlloDseError):
+        with suppress(AlloDseError):
             yield "graph", self.design.vmg._repr_html_()
             if self.placement is not None and self.placement.placed:
                 yield "placement", self.placement.drawn()
@@ -176,3 +177,45 @@ class Front(list[BestDesign]):
 
         points = [(d.values[names[0]], d.values[names[1]]) for d in self]
         return points_svg(points, names[0], names[1], [repr(design) for design in self])
+
+
+# Placements are solved once and kept in the run directory, where run, export, page and report share them:
+#
+#     runs/<study>/placements/<key of the design>.json
+
+
+PLACEMENTS = "placements"
+VERSION = 2
+"""Version of the files and of the solver's results: placements of another version are solved again."""
+
+
+def placement_of(
+    directory: Path | None, design: Design, solve: Callable[[Design], Placement | None]
+) -> Placement | None:
+    """The placement of a design, from the run directory or solved now.
+
+    Args:
+        directory: of the run; None for designs of no run.
+        solve: finds it; None for devices without an array.
+    """
+    if directory is None:
+        return solve(design)
+    file = directory / PLACEMENTS / f"{design.key}.json"
+    known = _read(file, design)
+    if known is not None:
+        return known
+    found = solve(design)
+    if found is not None and found.proven:
+        with suppress(OSError):  # a directory that cannot be written keeps nothing
+            file.parent.mkdir(exist_ok=True)
+            write_whole(file, json.dumps({"version": VERSION, "placement": found.to_dict()}) + "\n")
+    return found
+
+
+def _read(file: Path, design: Design) -> Placement | None:
+    """Read a placement; None if there is no file, or this version did not write it."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        return backend_of(design.device).placement_from_dict(data["placement"]) if data["version"] == VERSION else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress, islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -36,6 +37,12 @@ def choices_of(record: Record) -> dict[str, object]:
 @lru_cache(maxsize=4096)
 def _known_choices(part: str, text: bytes) -> tuple[tuple[str, object], ...]:
     return tuple(mapping_choices(part, json_value(msgspec.Raw(text))))
+
+
+def by_choice(chosen: Sequence[Mapping[str, object]], absent: Hashable = None) -> dict[str, list[Any]]:
+    """Return the value of each choice in every design; `absent` in designs that do not make it."""
+    names = dict.fromkeys(name for choices in chosen for name in choices)
+    return {name: [choices.get(name, absent) for choices in chosen] for name in names}
 
 
 def mapping_choices(part: str, value: object) -> list[tuple[str, object]]:
@@ -133,8 +140,7 @@ def causes_of(records: Iterable[Record]) -> list[Cause]:
     for record in records:
         reasons.append(reasons_against(record))
         chosen.append(choices_of(record))
-    names = dict.fromkeys(name for choices in chosen for name in choices)
-    columns = {name: [choices.get(name, ABSENT) for choices in chosen] for name in names}
+    columns = by_choice(chosen, ABSENT)
     counts = Counter(name for names in reasons for name in names)
     causes = sorted(counts, key=lambda name: (-counts[name], name))
     return [_cause(cause, [cause in names for names in reasons], columns) for cause in causes]

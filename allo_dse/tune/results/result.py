@@ -27,7 +27,7 @@ from ..store.record import Measurement, PlacementNote, Record, Verification, ent
 from ..store.run_info import failures_by_kind, read_info
 from ..store.rundir import RunDirectory
 from .best import BestDesign, Front
-from .causes import Cause, causes_in, choices_of
+from .causes import Cause, by_choice, causes_in, choices_of
 from .explain import near_words
 from .importance import importances, weighed
 
@@ -143,9 +143,7 @@ class Result:
         """
         usable = self._usable
         looked_at = [usable[position] for position in weighed(len(usable))]
-        chosen = [choices_of(record) for record in looked_at]
-        names = dict.fromkeys(name for choices in chosen for name in choices)
-        columns = {name: [choices.get(name) for choices in chosen] for name in names}
+        columns = by_choice(list(map(choices_of, looked_at)))
         return importances(columns, [float(losses[0]) for losses in self._losses(looked_at)])
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,7 +60,13 @@ class StorageCopy:
         self._signs = [objective.sign for objective in study.objectives]
         self._climbs = bool(study.rungs)
         self._storage = reach_storage(url, run_dir)
-        opened = _open(url, self._storage, study.name, [objective.direction for objective in study.objectives])
+        directions = [objective.direction for objective in study.objectives]
+        opened = _patiently(
+            url,
+            lambda: optuna.create_study(
+                study_name=study.name, storage=self._storage, directions=directions, load_if_exists=True
+            ),
+        )
         self._check_identity(url, opened, identity)
         name_metrics(opened, [objective.name for objective in study.objectives])
         self._study_id = self._storage.get_study_id_from_name(study.name)
@@ -102,7 +108,6 @@ class StorageCopy:
                 try:
                     given = self._waiting.get(timeout=OPEN_TRIAL_SECONDS if self._front else None)
                 except queue.Empty:
-                    given = None
                     self._finish_old()
                     continue
                 if given is None:
@@ -110,7 +115,9 @@ class StorageCopy:
                 if isinstance(given, Record):
                     self._copy(given)
                 else:
-                    self._finish(given)
+                    state = states_of(given.values, given.wrong, given.front_keys)
+                    for record in given.records:
+                        self._add(record, state(record))
                 self._finish_old()
         except Exception as error:  # each database has its own errors; the log has everything
             first = _cause(error)
@@ -159,11 +166,6 @@ class StorageCopy:
             if one.since < old:
                 self._add(one.record, TrialState.COMPLETE)
 
-    def _finish(self, result: Result) -> None:
-        state = states_of(result.values, result.wrong, result.front_keys)
-        for record in result.records:
-            self._add(record, state(record))
-
     def close(self) -> None:
         """Copy the remaining designs."""
         self._waiting.put(None)
@@ -206,15 +208,6 @@ def reach_storage(url: str, run_dir: Path) -> optuna.storages.BaseStorage:
         StudyError: when it cannot be used.
     """
     return _patiently(url, lambda: _storage(url, run_dir))
-
-
-def _open(url: str, storage: optuna.storages.BaseStorage, name: str, directions: Sequence[str]) -> optuna.Study:
-    """Open the study; create it if there is none."""
-    ways = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
-    return _patiently(
-        url,
-        lambda: optuna.create_study(study_name=name, storage=storage, directions=ways, load_if_exists=True),
-    )
 
 
 def _storage(url: str, run_dir: Path) -> optuna.storages.BaseStorage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -79,22 +79,14 @@ class History:
         for record in self.higher:
             together = scorer.merged(tally.record(record.key), record)
             tally.add_higher(together, scorer.values(together))
-        gone = [Revaluation(key=one.key, status="infeasible", values={}) for one in self.outside]
-        return [*revaluations(tally, self.stated), *(one for one in gone if _differ(one, self.stated[one.key]))]
-
-
-def revaluations(tally: Tally, stated: Mapping[str, Stated]) -> list[Revaluation]:
-    """Return log entries for the designs whose status or values differ from those stated by key."""
-    return [
-        Revaluation(key=now.key, status=now.status, values=now.values or {})
-        for now in tally.records
-        if _differ(now, stated[now.key])
-    ]
-
-
-def _differ(now: Stated, before: Stated) -> bool:
-    """Return whether a design's status or values have changed."""
-    return now is not before and (now.status, now.values or None) != (before.status, before.values or None)
+        today: list[Stated] = [*tally.records]
+        today += [Revaluation(key=one.key, status="infeasible", values={}) for one in self.outside]
+        return [
+            Revaluation(key=now.key, status=now.status, values=now.values or {})
+            for now in today
+            if now is not (before := self.stated[now.key])
+            and (now.status, now.values or None) != (before.status, before.values or None)
+        ]
 
 
 def read_history(lines: Iterable[bytes], scorer: Scorer, screen: Screen, names: Sequence[str]) -> History:

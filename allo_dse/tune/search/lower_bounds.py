@@ -103,8 +103,11 @@ class LowerBounds(Struct, frozen=True, dict=True):
 
     def of_region(self, region: Region) -> Losses | None:
         """Return lower bounds of the losses in a region; None if no design in it can satisfy the constraints."""
+        return self._losses(self._region_bounds(region))
+
+    def _region_bounds(self, region: Region) -> Callable[[], Bounds]:
         bounding = cast(RegionBounding, self.bounding)
-        return self._losses(partial(bounding.of_region, region.draft, region.nodes, region.layout))
+        return partial(bounding.of_region, region.draft, region.nodes, region.layout)
 
     def _losses(self, bound: Callable[[], Bounds] | None) -> Losses | None:
         if bound is None:
@@ -129,8 +132,7 @@ class LowerBounds(Struct, frozen=True, dict=True):
         count = self.levels if levels is None else levels
         ask: list[Callable[[], Bounds]] = [partial(self.bounding, design, level) for level in range(count)]
         if self.knows_regions:
-            of_region = cast(RegionBounding, self.bounding).of_region
-            ask += [partial(of_region, region.draft, region.nodes, region.layout) for region in regions]
+            ask += map(self._region_bounds, regions)
         for bounds_of in ask:
             try:
                 bounds = bounds_of()

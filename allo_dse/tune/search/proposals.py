@@ -207,18 +207,15 @@ class GuidedProposer(ExactProposer):
             self._evolution.tell(number, outcome)
         elif len(self._first) < FIRST:
             self._first[number] = outcome
-            if len(self._first) == FIRST:
-                self._start_evolution_if_loose()
-
-    def _start_evolution_if_loose(self) -> None:
-        """Start evolution if the first designs show that bounds are too loose."""
-        if not self._bounds_are_tight():
-            self._evolution = self._make_evolution()
-            for number, genes in sorted(self._asked.items()):
-                self._evolution.take_over(number, genes)
-                if number in self._first:
-                    self._evolution.tell(number, self._first[number])
-        self._asked.clear()
+            if len(self._first) < FIRST:
+                return
+            if not self._bounds_are_tight():
+                self._evolution = self._make_evolution()
+                for asked, genes in sorted(self._asked.items()):
+                    self._evolution.take_over(asked, genes)
+                    if asked in self._first:
+                        self._evolution.tell(asked, self._first[asked])
+            self._asked.clear()
 
     def _bounds_are_tight(self) -> bool:
         """Return whether half of the first designs are nearer to their bounds than to any other result of them."""

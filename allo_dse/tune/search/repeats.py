@@ -58,17 +58,18 @@ class Repeating:
         """Measure one design."""
         began, limit = time.monotonic(), getattr(self._evaluator, "deadline_s", None) or math.inf
         found = [self._evaluator.evaluate(design)]
-        losses = [self._losses(found[0])]
-        if losses[0] is None:  # infeasible, or without a value
+        if (losses := self._losses(found[0])) is None:  # infeasible, or without a value
             return found[0]
-        while len(found) < MOST and self._is_worth_a_repeat([one for one in losses if one is not None]):
+        known = [losses]
+        while len(found) < MOST and self._is_worth_a_repeat(known):
             spent = time.monotonic() - began
             if spent + 2 * spent / len(found) > limit:  # all repeats share the time of the design
                 break
             found.append(self._evaluator.evaluate(design))
-            losses.append(self._losses(found[-1]))
-        known = [one for one in losses if one is not None]
-        self._learn(known)
+            if (losses := self._losses(found[-1])) is not None:
+                known.append(losses)
+        self._squares, self._freedom = self._with(known)
+        self._add_to_front(tuple(map(fmean, zip(*known, strict=True))))
         return found[0] if len(found) == 1 else self._together(found)
 
     def remember(self, metrics: Mapping[str, Any]) -> None:
@@ -127,10 +128,6 @@ class Repeating:
         squares = [s + sum(((v - m) / (abs(m) or 1.0)) ** 2 for v in column) for s, column, m in columns]
         return squares, self._freedom + len(known) - 1
 
-    def _learn(self, known: Sequence[tuple[float, ...]]) -> None:
-        self._squares, self._freedom = self._with(known)
-        self._add_to_front(tuple(map(fmean, zip(*known, strict=True))))
-
     def _add_to_front(self, mean: tuple[float, ...]) -> None:
         if not any(all(f <= m for f, m in zip(of, mean, strict=True)) for of in self._front):
             self._front = [of for of in self._front if any(f < m for f, m in zip(of, mean, strict=True))] + [mean]
@@ -138,16 +135,14 @@ class Repeating:
     def _together(self, found: Sequence[Any]) -> Metrics:
         """Mean metrics, with ranges where measurements differ."""
         metrics: dict[str, Any] = dict(found[0])
-        read = {metric_of(objective) for objective in self._objectives}
-        differ = False
+        read = set(map(metric_of, self._objectives))
         for name, first in found[0].items():
             values = [one.get(name) for one in found]
             if isinstance(first, int | float) and not isinstance(first, bool) and len(set(values)) > 1:
-                differ = True
-                metrics[name] = fmean(values)
+                metrics |= {name: fmean(values), "repeats": len(found)}
                 if name in read:
                     metrics |= {f"{name}_min": min(values), f"{name}_max": max(values)}
-        return Metrics(**metrics, **({"repeats": len(found)} if differ else {}))
+        return Metrics(**metrics)
 
 
 @cache

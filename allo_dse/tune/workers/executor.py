@@ -35,6 +35,9 @@ class Job(Struct, frozen=True):
 class Executor(Protocol):
     """Evaluates jobs in any order."""
 
+    _found: list[Measurement]
+    """Results that are ready."""
+
     def outstanding(self, rung: int | None = None) -> int:
         """Jobs submitted and not yet collected, of a rung or of all."""
         ...
@@ -54,15 +57,16 @@ class Executor(Protocol):
 
     def finished(self) -> list[Measurement]:
         """Return the measurements that were ready when an exception left `collect`."""
-        ...
+        found, self._found = self._found, []
+        return found
 
     def separate(self, rung: int) -> bool:
         """Return whether a rung has workers of its own, which would idle while only cheaper rungs are busy."""
-        ...
+        return False
 
     def messages(self) -> list[str]:
         """Return messages about the workers since the last call."""
-        ...
+        return []
 
     def stop(self) -> None:
         """Drop jobs that have not been started."""
@@ -71,13 +75,13 @@ class Executor(Protocol):
     def close(self) -> None: ...
 
 
-class InlineExecutor:
+class InlineExecutor(Executor):
     """Evaluates one design after the other, in the order of the jobs, here or in a child process."""
 
     def __init__(self, rung_evaluators: Sequence[RungEvaluator | None]) -> None:
         self._evaluators_by_rung = list(rung_evaluators)
         self._waiting: deque[Job] = deque()
-        self._found: list[Measurement] = []
+        self._found = []
         self._begun = False
 
     def outstanding(self, rung: int | None = None) -> int:
@@ -105,16 +109,6 @@ class InlineExecutor:
             self._begun = True
             self._found.append(measured)
         return self.finished()
-
-    def finished(self) -> list[Measurement]:
-        found, self._found = self._found, []
-        return found
-
-    def separate(self, rung: int) -> bool:
-        return False
-
-    def messages(self) -> list[str]:
-        return []
 
     def stop(self) -> None:
         self._waiting.clear()

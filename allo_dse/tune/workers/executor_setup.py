@@ -70,23 +70,30 @@ def set_up_executor(
     Raises:
         StudyError: if no worker can run the evaluator of every design, or the cluster cannot be reached.
     """
+    executor: Executor
     if workers in (None, 1) and address is None:
         problems = unusable_here(evaluators)
-        notes = _notes(evaluators, problems)
-        rung_evaluators = [
-            make_rung_evaluator(study, n, e, worker=INLINE_WORKER, asked=asked[n]) if not problems[n] else None
-            for n, e in enumerate(evaluators)
-        ]
-        return ExecutorSetup(InlineExecutor(rung_evaluators), [not p for p in problems], notes)
-    from .ray_executor import RayExecutor
+        executor = InlineExecutor(
+            [
+                make_rung_evaluator(study, n, e, worker=INLINE_WORKER, asked=asked[n]) if not problems[n] else None
+                for n, e in enumerate(evaluators)
+            ]
+        )
+    else:
+        from .ray_executor import RayExecutor
 
-    executor = RayExecutor(study, asked, workers, address)
-    try:
-        problems = executor.problems
-        notes = _notes(evaluators, problems)
-    except BaseException:
-        executor.close()
-        raise
+        ray_workers = RayExecutor(study, asked, workers, address)
+        executor, problems = ray_workers, ray_workers.problems
+        try:
+            _refuse_first(evaluators, problems)
+        except BaseException:
+            executor.close()
+            raise
+    notes = [
+        f"rung {n} ({full_name(evaluators[n])}) is left out: {problem}; the other rungs go on"
+        for n, problem in enumerate(problems)
+        if problem
+    ]
     return ExecutorSetup(executor, [not p for p in problems], notes)
 
 
@@ -104,13 +111,3 @@ def unusable_here(evaluators: Sequence[Evaluator]) -> list[str | None]:
 def _refuse_first(evaluators: Sequence[Evaluator], problems: Sequence[str | None]) -> None:
     if problems[0]:
         raise StudyError(f"the evaluator {full_name(evaluators[0])} cannot run: {problems[0]}")
-
-
-def _notes(evaluators: Sequence[Evaluator], problems: Sequence[str | None]) -> list[str]:
-    """Describe evaluators that cannot be used."""
-    _refuse_first(evaluators, problems)
-    return [
-        f"rung {n} ({full_name(evaluators[n])}) is left out: {problem}; the other rungs go on"
-        for n, problem in enumerate(problems)
-        if problem
-    ]

@@ -7,15 +7,16 @@ import os
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Iterable
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
+import psutil
 import ray
 from msgspec import Struct
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from allo_dse.common.processes import usable_cores
+from allo_dse.common.processes import has_not_ended, usable_cores
 from allo_dse.common.records import replace
 
 from ..store.record import Measurement
@@ -62,26 +63,12 @@ def exited_on_live_node(reference: Any) -> bool:
 def is_gone(process: int) -> bool:
     """Wait a few seconds for a process to end; return whether it has."""
     until = time.monotonic() + EXIT_SECONDS
-    while _lives(process):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
+    with suppress(psutil.NoSuchProcess):
+        while has_not_ended(psutil.Process(process)):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
     return True
-
-
-def _lives(process: int) -> bool:
-    """Return whether a process exists and is not a zombie."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return not Path("/proc/self/stat").exists()  # ended meanwhile, or a system without /proc
-    return state not in ("Z", "X")
 
 
 BATCH_SECONDS = 0.1  # work that a batch should hold

@@ -17,7 +17,6 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ray
-from msgspec import Struct
 from ray._private import ray_constants, services
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
@@ -31,22 +30,11 @@ from ..declare.spec import StudySpec
 from ..store.record import Measurement
 from ..store.run_info import first_line
 from .evaluate_one import RungEvaluator, make_rung_evaluator
-from .executor import Job
+from .executor import Executor, Job
 from .pool import ANSWER_SECONDS, Batch, Place, Pool, Task, WorkerFailure, ask_if_gone, exited_on_live_node, here
 from .ray_access import PUT_OFF_SECONDS, RayFolder, have_token, undisturbed, unreachable
 
 # The worker process: it decodes, checks and evaluates designs that the driver has proposed.
-
-
-class WorkerReport(Struct, frozen=True):
-    """Message from a worker that has started.
-
-    Attributes:
-        problems: for each rung, why its evaluator cannot run there.
-    """
-
-    place: Place
-    problems: list[str | None]
 
 
 class RayWorker:
@@ -64,10 +52,11 @@ class RayWorker:
         self._evaluators_by_rung: dict[int, RungEvaluator] = {}
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
-    def report(self) -> WorkerReport:
-        """Report the worker's place and abilities; called first, in its process."""
+    def report(self) -> tuple[Place, list[str | None]]:
+        """Return the worker's place, and for each rung why its evaluator cannot run there. Called first, in its
+        process."""
         collect_rarely()
-        return WorkerReport(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
+        return (here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
 
     def run(self, tasks: Sequence[Task], programs: Sequence[Meaning] = ()) -> list[Measurement]:
         """Evaluate designs given as genes.
@@ -106,7 +95,7 @@ KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray, for a
 MAX_STARTS = 3  # attempts for a worker that fails to start
 
 
-class RayExecutor:
+class RayExecutor(Executor):
     """Evaluates jobs in Ray actors: `workers` of them for rungs without a special resource, more for those with one.
 
     Args:
@@ -128,7 +117,7 @@ class RayExecutor:
         self._folder = RayFolder()
         # By default Ray kills a worker's child processes before they can end their own.
         self._isolates = any(need.isolate for need in self._needs)
-        self._known: list[Measurement] = []
+        self._found = []
         self._messages: list[str] = []
         self._pools: dict[str | None, Pool] = {}
         self._running: dict[Any, tuple[str | None, Batch]] = {}
@@ -200,7 +189,7 @@ class RayExecutor:
             why = self._folder.with_logs("its workers do not start: are there free CPUs in the cluster?")
             return [why] * len(self._needs)
         try:
-            report: WorkerReport = ray.get(ready[0])
+            problems: list[str | None] = ray.get(ready[0])[1]
         except RayError as error:
             cause = getattr(error, "cause", None)
             if isinstance(cause, StudyError):
@@ -210,21 +199,21 @@ class RayExecutor:
                 hint="each node needs the study file at the same path, and the same packages",
             ) from error
         self._add_started(ready[0])
-        return report.problems
+        return problems
 
     def _add_started(self, reference: Any) -> None:
         """Take a worker that has started into its pool; try again with one that could not."""
         resource, worker = self._starting.pop(reference)
         pool = self._pools[resource]
         try:
-            report: WorkerReport = ray.get(reference)
+            place: Place = ray.get(reference)[0]
         except RayError:
             pool.failures[worker] += 1
             if pool.failures[worker] < MAX_STARTS:
                 self._start(resource, pool, worker)
             return
         del pool.failures[worker]
-        pool.add_worker(worker, report.place)
+        pool.add_worker(worker, place)
 
     def _abandon_failed_pools(self) -> None:
         """Give up a rung whose workers are lost and cannot be replaced.
@@ -251,8 +240,8 @@ class RayExecutor:
     # -- work ---------------------------------------------------------------------------------------------------------
 
     def outstanding(self, rung: int | None = None) -> int:
-        known = sum(1 for o in self._known if rung in (None, o.rung))
-        return known + sum(pool.outstanding(rung) for pool in self._pools.values())
+        ready = sum(1 for o in self._found if rung in (None, o.rung))
+        return ready + sum(pool.outstanding(rung) for pool in self._pools.values())
 
     def room(self, rung: int) -> int:
         pool = self._pools.get(self._needs[rung].resource)
@@ -268,7 +257,7 @@ class RayExecutor:
     def submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             if job.known is not None:
-                self._known.append(job.known)
+                self._found.append(job.known)
             else:
                 task = Task(job.number, job.rung, job.candidate.genes)
                 self._pools[self._needs[job.rung].resource].add(task)
@@ -283,7 +272,7 @@ class RayExecutor:
                 self._running[reference] = (resource, batch)
 
     def collect(self) -> list[Measurement]:
-        timeout = 0.0 if self._known else WAIT_SECONDS
+        timeout = 0.0 if self._found else WAIT_SECONDS
         asked = {reference: pool for pool in self._pools.values() for reference in pool.pending_failures}
         references = [*self._running, *self._starting, *asked]
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
@@ -301,20 +290,16 @@ class RayExecutor:
             if reference in self._starting:
                 self._add_started(reference)
             elif reference in self._running:
-                self._known += self._finish(reference)
+                self._found += self._finish(reference)
             elif reference in asked:
-                self._known += self._retry_tasks_of(asked[reference], reference)
-        self._known += self._retry_overdue()
+                self._found += self._retry_tasks_of(asked[reference], reference)
+        self._found += self._retry_overdue()
         self._abandon_failed_pools()
         self._dispatch()
         if ready:
             for pool in self._pools.values():
                 pool.learn_handling((time.perf_counter() - started) / len(ready))
         return self.finished()
-
-    def finished(self) -> list[Measurement]:
-        found, self._known = self._known, []
-        return found
 
     def _finish(self, reference: Any) -> list[Measurement]:
         resource, batch = self._running[reference]
@@ -377,22 +362,17 @@ class RayExecutor:
             pool.clear_waiting()
 
     def close(self) -> None:
+        pools = self._pools.values()
         with undisturbed():
-            self._stop_workers()
+            idle = [pool.actors[n] for pool in pools for n in pool.ready if not pool.busy(n)]
+            if self._isolates and idle:
+                # The child of a killed worker also ends by itself, but only once it notices.
+                ray.wait([actor.close.remote() for actor in idle], num_returns=len(idle), timeout=CLOSE_SECONDS)
+            for actor in (actor for pool in pools for actor in pool.actors if actor is not None):
+                ray.kill(actor)
             if self._own:
                 ray.shutdown()
             self._folder.remove()
-
-    def _stop_workers(self) -> None:
-        if any(need.isolate for need in self._needs):
-            # The child of a killed worker also ends by itself, but only once it notices.
-            idle = [pool.actors[n] for pool in self._pools.values() for n in pool.ready if not pool.busy(n)]
-            if idle:
-                ray.wait([actor.close.remote() for actor in idle], num_returns=len(idle), timeout=CLOSE_SECONDS)
-        for pool in self._pools.values():
-            for actor in pool.actors:
-                if actor is not None:
-                    ray.kill(actor)
 
 
 @contextmanager

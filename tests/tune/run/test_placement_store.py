@@ -20,9 +20,9 @@ from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.report import write_report
 from allo_dse.mapper.violation import Violation
 from allo_dse.space.space import Space
+from allo_dse.tune.results.best import PLACEMENTS, placement_of
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.show.reporters import QuietReporter
-from allo_dse.tune.store.placements import PLACEMENTS, placement_of
 from allo_dse.tune.study import load_studies
 
 from ...support.values import present

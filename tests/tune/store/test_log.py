@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.store.log import RunLog, decode_line, decode_lines, encode_line, read_log
+from allo_dse.tune.store.log import RunLog, decode_line, encode_line, read_log
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -98,17 +98,11 @@ def test_a_full_disk_leaves_whole_records_and_says_what_to_do(tmp_path: Path, mo
     assert [e["number"] for e in read_log(path).entries] == [0, 1]
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["whole", "whole", "whole", "damaged"])), max_size=12))
-def test_many_lines_are_what_they_are_singly(lines: Any) -> None:
-    written = [encode_line({"number": n})[: -1 if state == "whole" else -3] for n, state in lines]
-    assert decode_lines(written) == [decode_line(line) for line in written]
-
-
 def test_a_line_of_two_objects_is_not_two_records() -> None:
     body = b'{"a":1},{"b":2'
     line = body + b',"crc":"%08x"}' % zlib.crc32(body)
     with pytest.raises(ValueError, match="Extra data"):
-        decode_lines([line])
+        decode_line(line)
 
 
 def test_a_disk_that_is_found_full_only_when_flushed_is_said_too(

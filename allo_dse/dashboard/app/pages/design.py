@@ -34,11 +34,11 @@ from ...data.runs import Board, Ref
 from ...data.selection import label, text
 from ...exports import exported, reproduce_text
 from ...figures.design import bound_figure, resources_figure
-from ...figures.style import Figure, Theme, theme
+from ...figures.style import Theme, theme
 from ..context import Context, page_of
 from ..control import note_controls
 from ..design_texts import unknown_text
-from ..parts import GRAPH_CONFIG, card, empty, facts, labelled, save_button, table
+from ..parts import card, empty, facts, figure_card, hint, table
 from .program import MAX_SOURCE, program_cards
 
 MAX_PRINTED = 64 << 10
@@ -149,12 +149,15 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
             [
                 card("Parameters and mapping", _decisions(board, ref)),
                 card("Metrics by evaluator", _rungs(board, ref)),
-                _plot(
+                figure_card(
                     "Resources against the device's limits",
                     "resources",
                     resources_figure(uses(run.facts.device_name, metrics), look),
+                    height_px=260,
                 ),
-                _plot("How busy what was", "bound", bound_figure(metrics.get("bound") or {}, look)),
+                figure_card(
+                    "How busy what was", "bound", bound_figure(metrics.get("bound") or {}, look), height_px=260
+                ),
             ],
             className="tiles",
         ),
@@ -193,11 +196,6 @@ def code_cards(run_dir: Path, key: str) -> list[Component]:
             card("Program", html.Pre(source[:MAX_SOURCE]), note="as written; the design folds and schedules it")
         )
     return [html.Div(cards, className="tiles beside")] if cards else []
-
-
-def _plot(title: str, name: str, figure: Figure) -> Component:
-    plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": "260px"}, className="graph")
-    return card(title, html.Div(plot, role="img", **labelled(title)), tools=[save_button(name)])
 
 
 def failure_cards(board: Board, ref: Ref) -> list[Component]:
@@ -290,9 +288,9 @@ def _export_buttons(board: Board, ref: Ref) -> list[Component]:
 
 def _against(board: Board, ref: Ref, reference: Ref | None) -> Component:
     if reference is None or reference == ref:
-        return html.P("This is the reference design.", className="hint")
+        return hint("This is the reference design.")
     if not comparable(board, ref, reference):
-        return html.P("The reference is a design of another device.", className="hint")
+        return hint("The reference is a design of another device.")
     lines = difference_lines(board, ref, reference)[1:]
     return html.Details(
         [
@@ -305,17 +303,11 @@ def _against(board: Board, ref: Ref, reference: Ref | None) -> Component:
 def _decisions(board: Board, ref: Ref) -> Component:
     """Parameters and mapping, those that the study varies first."""
     run = board.table(ref)
-    names = run.names("parameter", "mapping")
-    varying = [n for n in names if run.columns[n].varies]
-    fixed = [n for n in names if n not in varying]
-    pairs = [(n, text(run.columns[n].value(ref.row))) for n in varying]
-    return html.Div(
-        [
-            facts(pairs),
-            html.H3("The same in all designs"),
-            facts([(n, text(run.columns[n].value(ref.row))) for n in fixed]),
-        ]
+    found = {n: (run.columns[n].varies, text(run.columns[n].value(ref.row))) for n in run.names("parameter", "mapping")}
+    varying, fixed = (
+        facts([(n, said) for n, (varies, said) in found.items() if varies is own]) for own in (True, False)
     )
+    return html.Div([varying, html.H3("The same in all designs"), fixed])
 
 
 def _rungs(board: Board, ref: Ref) -> Component:
@@ -325,4 +317,4 @@ def _rungs(board: Board, ref: Ref) -> Component:
     if not rows:
         return empty("No evaluator has measured this design.")
     near = fastest_words(run, ref.row)
-    return html.Div([table(head, [list(row) for row in rows]), *([html.P(near, className="hint")] if near else [])])
+    return html.Div([table(head, [list(row) for row in rows]), *([hint(near)] if near else [])])

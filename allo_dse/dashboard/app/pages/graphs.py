@@ -15,7 +15,7 @@ from ...data.runs import Ref
 from ...figures.graph import arrangement, box_facts, elements, flow_facts, stylesheet
 from ...figures.style import Theme, theme
 from ..context import Context
-from ..parts import facts, field, labelled, of_design
+from ..parts import facts, field, hint, labelled, later, of_design
 
 if TYPE_CHECKING:
     from allo_dse.drawing.summary import Summary
@@ -91,8 +91,8 @@ def graph_controls(design: str) -> Component:
                 ],
                 className="controls",
             ),
-            dcc.Loading(html.Div(id=own("graph-box"), className="later"), type="dot"),
-            html.Div(html.P(_CLICK, className="hint"), id=own("graph-facts"), role="status", className="graph-facts"),
+            later("graph-box", design),
+            html.Div(hint(_CLICK), id=own("graph-facts"), role="status", className="graph-facts"),
         ]
     )
 
@@ -139,6 +139,6 @@ def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Compone
                 role="img",
                 **labelled(f"{what}: {counts}"),
             ),
-            html.P(" · ".join(filter(None, [counts, note])), className="hint"),
+            hint(" · ".join(filter(None, [counts, note]))),
         ]
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dash import MATCH, Dash, Input, Output, State, dcc, html
+from dash import MATCH, Dash, Input, Output, State, html
 from dash.development.base_component import Component
 
 from allo_dse.common.errors import AlloDseError
@@ -12,7 +12,7 @@ from ...data.runs import Ref
 from ...figures.style import Theme, theme
 from ...programs import svg_uri
 from ..context import Context
-from ..parts import card, labelled, of_design, table
+from ..parts import card, hint, labelled, later, of_design, table
 from .graphs import graph_controls
 
 MAX_SOURCE = 20_000
@@ -34,9 +34,6 @@ def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Component]:
         return [_offer(context, ref)]
     design = context.board.text(ref)
 
-    def later(kind: str) -> Component:
-        return dcc.Loading(html.Div(id={"type": kind, "design": design}, className="later"), type="dot")
-
     try:
         candidate = context.programs.candidate(ref).design
         words, source = context.programs.explain(ref), candidate.vmg.mapping_source()
@@ -46,8 +43,8 @@ def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Component]:
     return [
         card("In words", html.P(words)),
         card("Virtual mapping graph", graph_controls(design), wide=True, note=_GRAPH_NOTE),
-        *([card("Placement on the array", later("placement"), wide=True)] if places else []),
-        later("timeline"),
+        *([card("Placement on the array", later("placement", design), wide=True)] if places else []),
+        later("timeline", design),
         card("mapping_primitives for Allo", html.Pre(source[:MAX_SOURCE], id="mapping-source"), note=_PRIMITIVES_NOTE),
     ]
 
@@ -56,10 +53,10 @@ def _offer(context: Context, ref: Ref) -> Component:
     file = context.programs.file_of(ref.run)
     if file is None:
         words = "The run does not say which file defines its study; start the dashboard with --study FILE.py."
-        return card("Graph, placement and timeline", html.P(words, className="hint"))
+        return card("Graph, placement and timeline", hint(words))
     return card(
         "Graph, placement and timeline",
-        html.P(["These need the program: this executes ", html.Code(str(file)), "."], className="hint"),
+        hint(["These need the program: this executes ", html.Code(str(file)), "."]),
         html.Div(
             html.Button("Compile the program", id={"type": "compile", "run": ref.run}, className="primary"),
             className="buttons",

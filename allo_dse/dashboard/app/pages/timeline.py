@@ -11,7 +11,7 @@ from dash.exceptions import PreventUpdate
 from ...data.runs import Ref
 from ...figures.style import Figure, Theme, theme
 from ..context import Context
-from ..parts import GRAPH_CONFIG, card, labelled, of_design, plot, save_button, table
+from ..parts import GRAPH_CONFIG, card, figure_card, hint, labelled, later, of_design, save_button, table
 
 if TYPE_CHECKING:  # the simulator is loaded with the first program
     from allo_dse.eval.recording import Part, Recorded, Span
@@ -126,7 +126,7 @@ def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Com
             dcc.Store(id="part-of", data=design),
             card(
                 "The whole run",
-                html.P(whole_words(found), className="hint"),
+                hint(whole_words(found)),
                 html.Div(
                     dcc.Graph(
                         id="overview-plot",
@@ -146,20 +146,17 @@ def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Com
             ),
             html.Div(
                 [
-                    card(
+                    figure_card(
                         "Where the time goes",
-                        html.P(totals_words(found), className="hint"),
-                        plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
-                        tools=[save_button("totals-plot")],
+                        "totals-plot",
+                        totals_figure(found.totals, look),
+                        totals_words(found),
+                        label="Shares of the time by kind",
                     ),
-                    card(
-                        "What would help",
-                        html.P(HELP_WORDS, className="hint"),
-                        dcc.Loading(html.Div(id={"type": "helps", "design": design}, className="later"), type="dot"),
-                    ),
+                    card("What would help", hint(HELP_WORDS), later("helps", design)),
                     card(
                         "Buffers over the whole run",
-                        html.P("The most that one of them has held at a time, the fullest first.", className="hint"),
+                        hint("The most that one of them has held at a time, the fullest first."),
                         table(HELD_HEAD, held_rows(found)),
                     ),
                 ],
@@ -214,35 +211,29 @@ def part_cards(found: Recorded, part: Part, look: Theme) -> list[Component]:
     from ...figures.timeline import occupancy_figure, part_words, path_rows, path_title, path_words, timeline_figure
 
     return [
-        card(
+        figure_card(
             "Timeline",
-            html.P(part_words(found, part), className="hint"),
-            plot(
-                "timeline-plot",
-                timeline_figure(found, part, look),
-                "What each processing element does over time",
-                scrolling=True,
-            ),
-            tools=[save_button("timeline-plot")],
+            "timeline-plot",
+            timeline_figure(found, part, look),
+            part_words(found, part),
+            label="What each processing element does over time",
+            scrolling=True,
             wide=True,
         ),
         html.Div(
             [
                 card(
                     path_title(part),
-                    html.P(path_words(part), className="hint"),
+                    hint(path_words(part)),
                     table(["who", "cycles", "share"], path_rows(found, part)),
                 ),
-                card(
+                figure_card(
                     "Buffers waited for most",
-                    html.P("Tokens in each over this time, up to as many as it holds.", className="hint"),
-                    plot(
-                        "occupancy-plot",
-                        occupancy_figure(found, part, look),
-                        "Tokens in the buffers that are waited for most, over time",
-                        scrolling=True,
-                    ),
-                    tools=[save_button("occupancy-plot")],
+                    "occupancy-plot",
+                    occupancy_figure(found, part, look),
+                    "Tokens in each over this time, up to as many as it holds.",
+                    label="Tokens in the buffers that are waited for most, over time",
+                    scrolling=True,
                 ),
             ],
             className="tiles",

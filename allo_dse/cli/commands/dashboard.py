@@ -1,9 +1,7 @@
-"""The commands `allo-tune dashboard` and `allo-tune report`."""
+"""Commands that show runs: `dashboard` in the browser, `report` as a page to keep."""
 
 from __future__ import annotations
 
-import json
-import sys
 import threading
 import webbrowser
 from pathlib import Path
@@ -12,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import markup, printable
 
+from ..output import JSON, print_json, print_warnings
+
 if TYPE_CHECKING:
-    from .data.runs import Board, Ref
+    from allo_dse.dashboard.data.runs import Board, Ref
+    from allo_dse.dashboard.programs import Programs
 
 DEFAULT_PORT = 8050
 
@@ -44,22 +45,18 @@ def dashboard(
     reference: Reference = None,
 ) -> None:
     """Show runs, live or finished, in the browser."""
-    from .app.context import Context
-    from .app.factory import make_app
-    from .app.server import LOCAL, bind, server_on, url_of
-    from .data.runs import Board
-    from .programs import Programs
+    from allo_dse.dashboard.app.context import Context
+    from allo_dse.dashboard.app.factory import make_app
+    from allo_dse.dashboard.app.server import LOCAL, bind, server_on, url_of
+    from allo_dse.dashboard.data.runs import Board
 
     runs = [*(runs or []), *(named_runs or [])]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with bind(host, port) as listening:  # before runs are read, which may take seconds
         board = Board() if not runs and _only_networks() else Board.open(_paths(runs))
-        _warn(board, console)
-        programs = Programs(board, study)
+        print_warnings([note for run in board.runs for note in run.notes])
+        programs = _programs(board, study)
         context = Context(board, programs, _reference(board, reference), local=host in LOCAL)
-        if study is not None:
-            for number in range(len(board.runs)):
-                programs.load(number)
         url = url_of(listening)
         if host not in LOCAL:
             console.print(
@@ -75,51 +72,51 @@ def dashboard(
         server.serve_forever()
 
 
-def _warn(board: Board, console: Console) -> None:
-    for note in (note for run in board.runs for note in run.notes):
-        console.print(f"[bold yellow]warning:[/] {markup(note)}")
-
-
 def report(
     runs: Runs = None,
     named_runs: NamedRuns = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("report.html"),
     study: StudyFile = None,
     reference: Reference = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Write one self-contained HTML file about runs."""
-    from .data.runs import Board
-    from .programs import Programs
-    from .report import write_report
+    from allo_dse.dashboard.data.runs import Board
+    from allo_dse.dashboard.report import write_report
 
     board = Board.open(_paths([*(runs or []), *(named_runs or [])]))
-    _warn(board, Console(stderr=True, highlight=False, soft_wrap=True))
-    programs = Programs(board, study)
-    if study is not None:
-        for number in range(len(board.runs)):
-            programs.load(number)
+    print_warnings([note for run in board.runs for note in run.notes])
+    programs = _programs(board, study)
     size = write_report(board, programs, output, reference=_reference(board, reference))
     if as_json:
-        print(json.dumps({"file": str(output), "bytes": size, "runs": [str(run.path) for run in board.runs]}))
+        print_json({"file": str(output), "bytes": size, "runs": [str(run.path) for run in board.runs]})
         return
     print(f"{printable(str(output))}: {size / 1e6:.1f} MB, opens without a network")
     if study is None:
         print("with --study FILE.py it also has each design's graphs, placement and timeline; that executes the file")
 
 
+def _programs(board: Board, study: Path | None) -> Programs:
+    """The programs of the runs; those of a study file that is named are loaded at once, which executes it."""
+    from allo_dse.dashboard.programs import Programs
+
+    programs = Programs(board, study)
+    for number in range(len(board.runs) if study else 0):
+        programs.load(number)
+    return programs
+
+
 def _paths(runs: list[Path] | None) -> list[Path]:
     """The run directories that were named, or the newest one."""
     from allo_dse.tune.store.rundir import find_run
 
-    return [find_run(path) for path in runs] if runs else [find_run(None)]
+    return [find_run(path) for path in runs or (None,)]
 
 
 def _only_networks() -> bool:
     """Return whether networks were mapped here, but no study has run."""
+    from allo_dse.dashboard.app.networks import KEPT
     from allo_dse.tune.store.run_info import MARKER
-
-    from .app.networks import KEPT
 
     return any(Path("runs").glob(f"{KEPT}/*/composition.json")) and not any(Path("runs").glob(f"*/{MARKER}"))
 
@@ -132,19 +129,3 @@ def _reference(board: Board, key: str | None) -> Ref | None:
     if found is None:
         raise StudyError(f"no design {key!r} in {', '.join(board.names)}", hint="keys stand in pareto.csv")
     return found
-
-
-def main() -> None:
-    """These commands alone, for `python -m allo_dse.dashboard.cli`."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    for command in (dashboard, report):
-        app.command()(command)
-    try:
-        app()
-    except AlloDseError as error:
-        print(printable(f"error: {error}"), file=sys.stderr)
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()
