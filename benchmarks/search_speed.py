@@ -26,7 +26,7 @@ from typing import Any
 from unittest.mock import patch
 
 from allo_dse.lang import install
-from allo_dse.space.programs import CompiledPrograms
+from allo_dse.space.choices.parameters import CompiledPrograms
 from allo_dse.space.space import Candidate, Space
 from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.result import Result

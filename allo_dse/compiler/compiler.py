@@ -84,7 +84,7 @@ def _rounds_of(task: Task, nest: Nest, site: int) -> IntArray | None:
 LONGEST_PATH = 24
 
 
-def compile_kernel(source: RegionSource, kernel: KernelSource, watch: Watch | None = None) -> tuple[Kernel, list[Task]]:
+def compile_kernel(source: RegionSource, kernel: KernelSource, watch: Watch | None) -> tuple[Kernel, list[Task]]:
     """Compile a kernel; the result's classes and the compiled task sets correspond one to one.
 
     Raises:

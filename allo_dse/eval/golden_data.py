@@ -9,7 +9,7 @@ import numpy as np
 
 from allo_dse.common.records import Array, array_text, once
 from allo_dse.compiler.model.arguments import Arguments
-from allo_dse.lang.storage import is_wide, numpy_dtype, stored
+from allo_dse.lang.storage import is_wide, stored
 from allo_dse.mapper.program import Program
 
 from .execute.observation import Inputs, arrays_of
@@ -56,7 +56,10 @@ def golden_data(program: Program, reference: Reference | None = None, sets: Sequ
         SimulationError: when the program cannot be run on these numbers.
     """
     if not sets:
-        return _golden_set(program, reference, inputs_of(program, reference), DATA)
+        # Random inputs, the same in every run, and zeros for outputs and where no machine type holds an element.
+        wide = {tensor.name for tensor in program.tensors if is_wide(tensor.dtype)}
+        drawn = [name for name in asked(program, reference) if name not in wide]
+        return _golden_set(program, reference, random_arrays(program, drawn, SEED), DATA)
     files: dict[str, bytes] = {}
     for number, given in enumerate(sets, 1):
         arrays = Arguments(program, arrays_of(program, given)).by_name
@@ -101,15 +104,6 @@ def _told(program: Program, reference: Reference, before: Arrays, outputs: Seque
             value = value.astype(np.int64)  # values that do not fit wrap from int64
         told[name] = value.astype(own.dtype).reshape(own.shape)
     return told
-
-
-def inputs_of(program: Program, reference: Reference | None) -> Arrays:
-    """Random inputs, the same in every run, and outputs of zero; zeros too where no machine type holds an element."""
-    wide = [tensor.name for tensor in program.tensors if is_wide(tensor.dtype)]
-    inputs = [name for name in asked(program, reference) if name not in wide]
-    return random_arrays(program, inputs, SEED) | {
-        t.name: np.zeros(t.shape, numpy_dtype(t.dtype)) for t in program.tensors if t.name in wide
-    }
 
 
 def _files(program: Program, arrays: Arrays) -> dict[str, bytes]:

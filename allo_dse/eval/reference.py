@@ -50,7 +50,10 @@ def difference_from(
             if dtype.is_fixed and wanted.dtype.kind == "f":
                 wrong, why = _steps_apart(exact, wanted, dtype, _steps(dtype, program, outputs))
             else:
-                wrong, why = _unlike(exact, wanted)
+                why = f", which was computed in {wanted.dtype}" if wanted.dtype.kind == "f" else ""
+                with np.errstate(invalid="ignore"):
+                    whole = wanted.astype(np.int64) if why else wanted  # floats do not wrap
+                    wrong = exact != whole.astype(exact.dtype)
         if wrong.sum() > (0 if decided is analysis else decided.undecided):
             raw = _RAW if any(other.is_fixed for other in types.values()) else ""
             return f"{name} differs from the reference in {share(wrong)}{why}{raw}"
@@ -91,14 +94,6 @@ def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: BoolArray) -
     index = np.unravel_index(int(np.argmax(off)), off.shape)
     place = f" at [{', '.join(map(str, index))}]" if index else ""
     return f", most{place} by {off[index]:.2g} where {allowed[index]:.2g} is allowed"
-
-
-def _unlike(value: Array, wanted: Array) -> tuple[BoolArray, str]:
-    """Return a mask of integers that differ from a reference, and a reason why the reference may be at fault."""
-    with np.errstate(invalid="ignore"):
-        if wanted.dtype.kind == "f":  # floats do not wrap
-            return value != wanted.astype(np.int64).astype(value.dtype), f", which was computed in {wanted.dtype}"
-        return value != wanted.astype(value.dtype), ""
 
 
 def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:

@@ -72,9 +72,6 @@ class _ForeignLoader(Loader):
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return None
-
     def exec_module(self, module: ModuleType) -> None:
         def named(name: str) -> _Foreign:
             if name.startswith("__"):
@@ -86,9 +83,6 @@ class _ForeignLoader(Loader):
 
 class _Loader(Loader):
     """Fills a fresh module with the public names of this package's module."""
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return None
 
     def exec_module(self, module: ModuleType) -> None:
         for name in MODULES:
@@ -105,7 +99,18 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == "allo.library":
-            return _from_sources(fullname)
+            # The library in Allo's sources, whose modules are ordinary programs. Search Python's path, and around the
+            # program and the current folder: these may lie in a checkout.
+            around = [folder for start in (sys.argv[0], "here") for folder in Path(start).absolute().parents]
+            folders = [str(folder / "allo" / "library") for folder in (*map(Path, sys.path), *around)]
+            folders = [folder for folder in dict.fromkeys(folders) if Path(folder).is_dir()]
+            if not folders:
+                raise UnknownModule(
+                    fullname, hint="it is part of Allo's sources: run the program in a checkout of them"
+                )
+            spec = ModuleSpec(fullname, None, is_package=True)
+            spec.submodule_search_locations = folders
+            return spec
         if fullname not in MODULES and fullname.startswith("allo.") and not fullname.startswith("allo.library."):
             reasons = (word for name, word in FOREIGN.items() if f"{fullname}.".startswith(f"{name}."))
             if reason := next(reasons, ""):
@@ -130,29 +135,9 @@ def install() -> bool:
     """
     if is_installed():
         return True
-    if "allo" in sys.modules or _allo_is_installed():
-        return False
+    spec = None if "allo" in sys.modules else importlib.util.find_spec("allo")
+    folders = (spec.submodule_search_locations if spec is not None else None) or ()
+    if "allo" in sys.modules or any((Path(folder) / "_mlir").is_dir() for folder in folders):
+        return False  # a runnable Allo: its sources need its compiled part
     sys.meta_path.insert(0, _Finder())  # before the program's own folder, which may hold Allo's sources
     return True
-
-
-def _from_sources(fullname: str) -> ModuleSpec:
-    """Return the spec of the library in Allo's sources, whose modules are ordinary programs.
-
-    Sources are searched on Python's path, and around the program and the current folder: these may lie in a checkout.
-    """
-    around = [folder for start in (sys.argv[0], "here") for folder in Path(start).absolute().parents]
-    folders = [str(folder / "allo" / "library") for folder in (*map(Path, sys.path), *around)]
-    folders = [folder for folder in dict.fromkeys(folders) if Path(folder).is_dir()]
-    if not folders:
-        raise UnknownModule(fullname, hint="it is part of Allo's sources: run the program in a checkout of them")
-    spec = ModuleSpec(fullname, None, is_package=True)
-    spec.submodule_search_locations = folders
-    return spec
-
-
-def _allo_is_installed() -> bool:
-    """Return whether a runnable Allo is installed: its sources need its compiled part."""
-    spec = importlib.util.find_spec("allo")
-    folders = (spec.submodule_search_locations if spec is not None else None) or ()
-    return any((Path(folder) / "_mlir").is_dir() for folder in folders)

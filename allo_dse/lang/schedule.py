@@ -354,17 +354,13 @@ class Schedule:
         """`s.A` is the array `A` of the outermost function, as in `s.partition(s.A, dim=1)`."""
         if name.startswith("_"):
             raise AttributeError(name)
-        if self._has_array(name):
+        code = getattr(self.region, "function", self.region).__code__
+        if name in code.co_varnames[: code.co_argcount] or self.session.has_array(name):
             return Array(self.top_func_name, name)
         raise UnknownArray(
             f"`{self.top_func_name}` has no array `{name}`, and there is no schedule primitive of that name",
             hint=f"primitives: {', '.join(_PRIMITIVES)}",
         )
-
-    def _has_array(self, name: str) -> bool:
-        function = getattr(self.region, "function", self.region)
-        code = function.__code__
-        return name in code.co_varnames[: code.co_argcount] or self.session.has_array(name)
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:

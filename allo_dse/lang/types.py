@@ -80,7 +80,7 @@ class DType:
         return {"bfloat16": 8, "float16": 5, "float32": 8, "float64": 11}.get(self.name, 0)
 
     def __getitem__(self, shape: Shape) -> Any:
-        if _names_type_parameter(shape):
+        if any(isinstance(extent, TypeVar) for extent in (shape if isinstance(shape, tuple) else (shape,))):
             return GenericType()
         extents = _extents(shape, "a tensor")
         current_rules().allow("elements", math.prod(extents), "a tensor")
@@ -155,10 +155,6 @@ class GenericType:
 
     def __matmul__(self, layout: object) -> GenericType:
         return self
-
-
-def _names_type_parameter(shape: object) -> builtins.bool:
-    return any(isinstance(extent, TypeVar) for extent in (shape if isinstance(shape, tuple) else (shape,)))
 
 
 class Stream:

@@ -284,8 +284,9 @@ def _peers_at_same_place(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) 
         there = peer.port.index
         if peer.computed or not there.is_affine:
             return set()
-        if not _can_meet(index, there):
-            continue
+        rows = zip(index.matrix, there.matrix, index.offset, there.offset, strict=True)
+        if not all(any(a) or any(b) or mine == other for a, b, mine, other in rows):
+            continue  # they differ in a dimension in which both are constant
         axes = [a for a, factor in enumerate(there.matrix[dim]) if factor]
         same = len(axes) == 1 and there.matrix[dim][axes[0]] == index.matrix[dim][axis]
         if not same or there.offset[dim] != index.offset[dim]:
@@ -326,12 +327,6 @@ def separate_axes(program: CompiledProgram, rules: Sequence[Sequence[AxisRule]],
             for kernel, axis in axes.items():
                 found[kernel] += (axis,)
     return tuple(found)
-
-
-def _can_meet(first: IndexMap, second: IndexMap) -> bool:
-    """Return whether two indices agree in every dimension in which both are constant."""
-    rows = zip(first.matrix, second.matrix, first.offset, second.offset, strict=True)
-    return all(any(a) or any(b) or here == there for a, b, here, there in rows)
 
 
 def _is_one_task(program: CompiledProgram, ends: Sequence[_Endpoint]) -> bool:

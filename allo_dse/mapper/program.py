@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType
@@ -103,7 +104,13 @@ def load_watched(region: Callable[..., object], params: Mapping[str, object], wa
     Raises:
         Hopeless: when it says that it need not be compiled.
     """
-    return Program.of(_compiled(region, _with_defaults(region, dict(params)), watch=watch), region)
+    params = dict(params)
+    if isinstance(region, FunctionType):
+        with suppress(TypeError):  # compilation reports parameters that do not fit
+            bound = inspect.signature(region).bind(**params)
+            bound.apply_defaults()
+            params = dict(bound.arguments)
+    return Program.of(_compiled(region, params, watch=watch), region)
 
 
 def _compiled(
@@ -112,15 +119,3 @@ def _compiled(
     from allo_dse.compiler.compiler import compile_region  # lazy: workers may get compiled programs
 
     return compile_region(source, params, apart=apart, watch=watch)
-
-
-def _with_defaults(region: Callable[..., object], params: dict[str, object]) -> dict[str, object]:
-    """The parameters together with the defaults of those not given; as given where they do not fit the function."""
-    if not isinstance(region, FunctionType):
-        return params
-    try:
-        bound = inspect.signature(region).bind(**params)
-    except TypeError:
-        return params
-    bound.apply_defaults()
-    return dict(bound.arguments)

@@ -9,11 +9,10 @@ from allo_dse.compiler.program.compiled import Watch
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.program import Program
 from allo_dse.space.choice import Choice
-from allo_dse.space.choices.parameters import ParameterChoice
+from allo_dse.space.choices.parameters import CompiledPrograms, ParameterChoice
 from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.design import Draft
 from allo_dse.space.params import Assignment, ParameterSpace
-from allo_dse.space.programs import CompiledPrograms
 from allo_dse.space.space import Space
 
 NPU = NpuDevice.load("npu1_4col")

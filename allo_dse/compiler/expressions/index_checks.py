@@ -93,18 +93,14 @@ def wrong_index(task: Task, value: Value, extent: int) -> Wrong | None:
     for bound, largest in ((form.low, False), (form.high, True)):
         if bound is None:
             continue
-        found = index_forms.worst(form, _extreme_task(task, bound, largest), largest=largest, around=around)
+        shape = np.broadcast_shapes(np.shape(bound) or (1,) * task.mask.ndim, task.mask.shape)
+        signed = np.broadcast_to(np.asarray(bound) if largest else -np.asarray(bound), shape)
+        where = np.where(np.broadcast_to(task.mask, shape), signed, np.iinfo(np.int64).min)
+        pid = [int(i) for i in np.unravel_index(int(where.argmax()), shape)]  # the task where the bound is extreme
+        found = index_forms.worst(form, pid, largest=largest, around=around)
         if found is not None and not 0 <= found[0] < extent:
             return Wrong(*found)
     return None
-
-
-def _extreme_task(task: Task, bound: Number, largest: bool) -> tuple[int, ...]:
-    """The task where a bound is largest or smallest."""
-    shape = np.broadcast_shapes(np.shape(bound) or (1,) * task.mask.ndim, task.mask.shape)
-    signed = np.broadcast_to(np.asarray(bound) if largest else -np.asarray(bound), shape)
-    where = np.where(np.broadcast_to(task.mask, shape), signed, np.iinfo(np.int64).min)
-    return tuple(int(i) for i in np.unravel_index(int(where.argmax()), shape))
 
 
 def is_flat(task: Task, value: Value, extent: int) -> bool:

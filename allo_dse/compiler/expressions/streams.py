@@ -50,27 +50,25 @@ def element(task: Task, ref: StreamRef, indices: Sequence[Value], node: ast.AST)
             node, f"stream `{stream.name}` has {len(stream.shape)} dimensions, {len(all_indices)} indices are given"
         )
     for dimension, value in enumerate(indices, len(ref.indices)):
-        _check_range(task, stream.name, dimension, stream.shape[dimension], value, node)
+        if isinstance(value, Const) and integer_of(value) is None:
+            task.fail(node, f"a stream index must be an integer, not {value.value!r}")
+        kind = value.dtype if isinstance(value, Scalar) else value.array.dtype if isinstance(value, Meta) else None
+        if (isinstance(kind, DType) and not kind.is_integer) or (isinstance(kind, np.dtype) and kind.kind not in "iu"):
+            task.fail(node, f"a stream index must be an integer, not {kind}")
+        extent = stream.shape[dimension]
+        wrong = wrong_index(task, value, extent)
+        if wrong is None:
+            continue
+        hint = wrong.where
+        if isinstance(value, Meta):  # name a task whose index is out of range
+            shape = np.broadcast_shapes(value.array.shape, task.mask.shape)
+            outside = (value.array < 0) | (value.array >= extent)
+            bad = np.broadcast_to(task.mask, shape) & np.broadcast_to(outside, shape)
+            pid = "_".join(str(int(i)) for i in np.argwhere(bad)[0])
+            hint = f"at task {task.kernel.name}_{pid}; guard the edge of the mesh with allo.meta_if"
+        text = f"index {wrong.value} is out of range for dimension {dimension} of stream array `{stream.name}`"
+        task.fail(node, f"{text}, of size {extent}", hint)
     return StreamRef(stream, all_indices, node)
-
-
-def _check_range(task: Task, name: str, dimension: int, extent: int, value: Value, node: ast.AST) -> None:
-    if isinstance(value, Const) and integer_of(value) is None:
-        task.fail(node, f"a stream index must be an integer, not {value.value!r}")
-    kind = value.dtype if isinstance(value, Scalar) else value.array.dtype if isinstance(value, Meta) else None
-    if (isinstance(kind, DType) and not kind.is_integer) or (isinstance(kind, np.dtype) and kind.kind not in "iu"):
-        task.fail(node, f"a stream index must be an integer, not {kind}")
-    wrong = wrong_index(task, value, extent)
-    if wrong is None:
-        return
-    hint = wrong.where
-    if isinstance(value, Meta):  # name a task whose index is out of range
-        shape = np.broadcast_shapes(value.array.shape, task.mask.shape)
-        bad = np.broadcast_to(task.mask, shape) & np.broadcast_to((value.array < 0) | (value.array >= extent), shape)
-        pid = "_".join(str(int(i)) for i in np.argwhere(bad)[0])
-        hint = f"at task {task.kernel.name}_{pid}; guard the edge of the mesh with allo.meta_if"
-    text = f"index {wrong.value} is out of range for dimension {dimension} of stream array `{name}`, of size {extent}"
-    task.fail(node, text, hint)
 
 
 def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> str:
@@ -93,7 +91,20 @@ def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> st
         port.add(task.count, node)
         return port.ssa
     task.notice("stream index", ref.node)
-    _count_parts(task, port, ref, choices, node)
+    # Note which streams the index reaches. If all run-time indices move with loops, it is known how often each is used.
+    walks = [value.walk if isinstance(value, Scalar) else None for value in indices]
+    exact = not task.guards and not any(
+        isinstance(value, Scalar) and walk is None for value, walk in zip(indices, walks, strict=True)
+    )
+    loops = {walk.loop: len(walk.values) for walk in walks if walk is not None} if exact else {}
+    each = None if not exact or task.count is None else task.count // math.prod(loops.values())
+    for index_ in _positions(choices, walks, loops) if exact else itertools.product(*choices):
+        name = _key(index_)
+        if name not in port.parts:
+            port.parts[name] = PortUse(stream, direction, port.ssa, index_, node, certain=exact)
+        port.parts[name].certain &= exact
+        port.parts[name].add(each, node)
+    port.tokens = None
     linear: Scalar | None = None
     for value, extent in zip(indices, stream.shape, strict=True):
         position = convert(task, as_scalar(task, value, node, like=index), index)
@@ -126,26 +137,6 @@ def _choices(task: Task, value: Value, extent: int) -> list[Meta]:
     values = range(max(0, low), min(extent, high + 1)) if walk is None else walk.values
     found = [meta.constant(i, rank) for i in values]
     return found if walk is None or walk.base is None else [meta.combine("+", walk.base, one) for one in found]
-
-
-def _count_parts(task: Task, port: PortUse, ref: StreamRef, choices: Sequence[Sequence[Meta]], node: ast.AST) -> None:
-    """Note which streams a computed index reaches.
-
-    Where all run-time indices move with loops, it is known how often each stream is used.
-    """
-    walks = [value.walk if isinstance(value, Scalar) else None for value in ref.indices]
-    exact = not task.guards and not any(
-        isinstance(value, Scalar) and walk is None for value, walk in zip(ref.indices, walks, strict=True)
-    )
-    loops = {walk.loop: len(walk.values) for walk in walks if walk is not None} if exact else {}
-    each = None if not exact or task.count is None else task.count // math.prod(loops.values())
-    for index_ in _positions(choices, walks, loops) if exact else itertools.product(*choices):
-        name = _key(index_)
-        if name not in port.parts:
-            port.parts[name] = PortUse(ref.stream, port.direction, port.ssa, index_, node, certain=exact)
-        port.parts[name].certain &= exact
-        port.parts[name].add(each, node)
-    port.tokens = None
 
 
 def _positions(
@@ -238,20 +229,6 @@ def _check_type(task: Task, stream: StreamArray, given: DType, node: ast.AST) ->
 # -- operations that do not wait -------------------------------------------------------------------------------------
 
 
-def _try_get(task: Task, ref: StreamRef, node: ast.AST) -> Value:
-    """`value, ok = stream.try_get()`: a token if there is one; else `ok` is false and the value undefined."""
-    stream = ref.stream
-    number, attribute = _use(task, ref, "get", node, None)
-    if stream.block:
-        target = task.new_buffer(stream.dtype, stream.block)
-        text = f'"df.try_get_block"({number}, {target.ssa}) {attribute} : (index, {target.type}) -> i1'
-        return Tuple((target, task.emit(text, bool_)))
-    value, ok = task.text.name(), task.text.name()
-    text = f'"df.try_get"({number}) {attribute} : (index) -> ({element_type(stream.dtype)}, i1)'
-    task.text.line(f"{value}, {ok} = {text}")
-    return Tuple((Scalar(value, stream.dtype), Scalar(ok, bool_)))
-
-
 _METHODS = {"get": 0, "put": 1, "try_get": 0, "try_put": 1, "empty": 0, "full": 0}
 """Methods of streams, each with the number of its arguments."""
 
@@ -271,8 +248,17 @@ def method(task: Task, ref: StreamRef, name: str, node: ast.Call) -> Value:
     if name == "put":
         put(task, ref, task.lower(node.args[0]), node)
         return Const(None)
-    if name == "try_get":
-        return _try_get(task, ref, node)
+    if name == "try_get":  # a token if there is one; else `ok` is false and the value undefined
+        stream = ref.stream
+        number, attribute = _use(task, ref, "get", node, None)
+        if stream.block:
+            target = task.new_buffer(stream.dtype, stream.block)
+            text = f'"df.try_get_block"({number}, {target.ssa}) {attribute} : (index, {target.type}) -> i1'
+            return Tuple((target, task.emit(text, bool_)))
+        value, ok = task.text.name(), task.text.name()
+        text = f'"df.try_get"({number}) {attribute} : (index) -> ({element_type(stream.dtype)}, i1)'
+        task.text.line(f"{value}, {ok} = {text}")
+        return Tuple((Scalar(value, stream.dtype), Scalar(ok, bool_)))
     if name == "try_put":
         token, type_, suffix = _token(task, ref, task.lower(node.args[0]), node)
         number, attribute = _use(task, ref, "put", node, None)

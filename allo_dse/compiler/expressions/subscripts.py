@@ -36,14 +36,10 @@ def constant_difference(task: Task, low: ast.expr | None, high: ast.expr) -> int
         constant = difference.pop("", 0)
         if not any(difference.values()):
             return constant
-    return _compile_time(task, low, high)
-
-
-def _compile_time(task: Task, low: ast.expr | None, high: ast.expr) -> int | None:
     values = [Const(0) if low is None else task.lower(low), task.lower(high)]
-    first, last = (meta.as_meta(value, len(task.kernel.mesh)) for value in values)
-    if isinstance(first, Meta) and isinstance(last, Meta):
-        return int(task.uniform(meta.combine("-", last, first)))
+    begin, end = (meta.as_meta(value, len(task.kernel.mesh)) for value in values)
+    if isinstance(begin, Meta) and isinstance(end, Meta):
+        return int(task.uniform(meta.combine("-", end, begin)))
     return None
 
 
@@ -234,29 +230,25 @@ def position(task: Task, base: Buffer, values: Sequence[Value], nodes: Sequence[
     """The element of an array at an index per dimension."""
     indices = tuple(_index(task, value, node) for value, node in zip(values, nodes, strict=True))
     if any(is_flat(task, value, extent) for value, extent in zip(values, base.shape, strict=True)):
-        return _flat_position(task, base, indices, nodes)
+        # The element at the row-major position of the indices; checked at run time to be in the array.
+        size = math.prod(base.shape)
+        flat = task.text.constant(0, index)
+        for at, extent in zip(indices, base.shape, strict=True):
+            row = task.text.op(f"arith.muli {flat}, {task.text.constant(extent, index)} : index")
+            flat = task.text.op(f"arith.addi {row}, {at} : index")
+        whole = ast.copy_location(ast.Tuple(list(nodes), ast.Load()), nodes[0])
+        check = check_attribute(task, [Limit(0, Scalar(flat, index), size, whole, f"an array of {size} elements")])
+        rest = task.text.op(f"arith.addi {task.text.constant(0, index)}, {flat}{check} : index")
+        places = []
+        for extent in reversed(base.shape):
+            places.append(task.text.op(f"arith.remui {rest}, {task.text.constant(extent, index)} : index"))
+            rest = task.text.op(f"arith.divui {rest}, {task.text.constant(extent, index)} : index")
+        return Position(tuple(reversed(places)))
     limits = [
         Limit(dimension, value, extent, node, f"dimension {dimension} of size {extent}")
         for dimension, (value, extent, node) in enumerate(zip(values, base.shape, nodes, strict=True))
     ]
     return Position(indices, check_attribute(task, limits))
-
-
-def _flat_position(task: Task, base: Buffer, indices: Sequence[str], nodes: Sequence[ast.expr]) -> Position:
-    """The element at the row-major position of the indices; checked at run time to be in the array."""
-    size = math.prod(base.shape)
-    flat = task.text.constant(0, index)
-    for value, extent in zip(indices, base.shape, strict=True):
-        row = task.text.op(f"arith.muli {flat}, {task.text.constant(extent, index)} : index")
-        flat = task.text.op(f"arith.addi {row}, {value} : index")
-    whole = ast.copy_location(ast.Tuple(list(nodes), ast.Load()), nodes[0])
-    check = check_attribute(task, [Limit(0, Scalar(flat, index), size, whole, f"an array of {size} elements")])
-    rest = task.text.op(f"arith.addi {task.text.constant(0, index)}, {flat}{check} : index")
-    places = []
-    for extent in reversed(base.shape):
-        places.append(task.text.op(f"arith.remui {rest}, {task.text.constant(extent, index)} : index"))
-        rest = task.text.op(f"arith.divui {rest}, {task.text.constant(extent, index)} : index")
-    return Position(tuple(reversed(places)))
 
 
 def _index(task: Task, value: Value, node: ast.AST) -> str:

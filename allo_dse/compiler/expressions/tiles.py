@@ -69,20 +69,16 @@ def spread_of(task: Task, value: Value) -> Spread:
     if isinstance(value, PendingGet):
         return Spread((None,) * len(value.shape), complete=True)
     if isinstance(value, Buffer):
-        return _of_buffer(task, value)
+        known = task.spreads.get(value.root)
+        if known is None and value.arg is not None:
+            known = Spread(task.parameter(value.arg).layout)
+        unknown: Axes = (None,) * len(value.shape)
+        if known is None:
+            return Spread(unknown)
+        return Spread(known.axes if len(known.axes) == len(unknown) else unknown, known.pending, known.complete)
     if isinstance(value, TileExpr):
         return _of_expression(task, value)
     return Spread(())
-
-
-def _of_buffer(task: Task, buffer: Buffer) -> Spread:
-    known = task.spreads.get(buffer.root)
-    if known is None and buffer.arg is not None:
-        known = Spread(task.parameter(buffer.arg).layout)
-    if known is None:
-        return Spread((None,) * len(buffer.shape))
-    axes = known.axes if len(known.axes) == len(buffer.shape) else (None,) * len(buffer.shape)
-    return Spread(axes, known.pending, known.complete)
 
 
 def _of_expression(task: Task, expr: TileExpr) -> Spread:
@@ -94,10 +90,16 @@ def _of_expression(task: Task, expr: TileExpr) -> Spread:
         _nonlinear(task, expr, pending)
     if expr.op == "div" and operands[1].pending:
         _nonlinear(task, expr, operands[1].pending)
-    if expr.op in PRODUCTS:
-        return _of_product(task, expr, operands, pending)
     complete = any(o.complete for o in operands)
     axes: Axes = (None,) * len(expr.shape)
+    if expr.op in PRODUCTS:
+        if expr.op in ("matmul", "bmm"):
+            left, right = operands[0].axes, operands[1].axes
+            inner = left[-1] if left[-1] == right[-2] else None
+            if inner is not None and task.kernel.mesh[inner] > 1:
+                pending |= {inner}
+            axes = (*left[:-1], right[-1])
+        return Spread(axes, pending, complete)
     if expr.op == "transpose":
         axes = tuple(operands[0].axes[a] for a in expr.options)
     elif all(len(o.axes) in (0, len(expr.shape)) for o in operands):
@@ -105,17 +107,6 @@ def _of_expression(task: Task, expr: TileExpr) -> Spread:
     is_updated = any(isinstance(o, Buffer) and o.arg is not None and o.is_updated for o in expr.operands)
     adds = expr.op in ("add", "sub") and (complete or is_updated)
     return Spread(axes, frozenset() if adds else pending, complete)
-
-
-def _of_product(task: Task, expr: TileExpr, operands: Sequence[Spread], pending: frozenset[int]) -> Spread:
-    axes: Axes = (None,) * len(expr.shape)
-    if expr.op in ("matmul", "bmm"):
-        left, right = operands[0].axes, operands[1].axes
-        inner = left[-1] if left[-1] == right[-2] else None
-        if inner is not None and task.kernel.mesh[inner] > 1:
-            pending |= {inner}
-        axes = (*left[:-1], right[-1])
-    return Spread(axes, pending, any(o.complete for o in operands))
 
 
 def _joined(task: Task, expr: TileExpr, all_axes: Sequence[Axes]) -> Axes:

@@ -312,7 +312,20 @@ class LinearForms:
         if op.name == "arith.cmpi":
             return self._compare(op)
         if op.name in ("arith.andi", "arith.ori", "arith.xori", "arith.select") and str(op.results[0].type) == "i1":
-            return self._combine(op)
+            tests = [self.test(v) for v in op.operands]
+            first, second = tests[0], tests[1]
+            if first is None or second is None or tests[-1] is None:
+                return False
+            if op.name == "arith.select":
+                found = Choice(first, second, tests[-1])
+            elif op.name == "arith.andi":
+                found = Choice(first, second, False)
+            elif op.name == "arith.ori":
+                found = Choice(first, True, second)
+            else:
+                found = Choice(first, Choice(second, False, True), second)
+            self._tests[op.results[0]] = found
+            return True
         operands = [self._read(op, v) for v in op.operands]
         if op.name == "affine.apply":
             form = _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
@@ -353,22 +366,6 @@ class LinearForms:
         if left is None or right is None:
             return False
         self._tests[op.results[0]] = Compare(predicate, left + right.scaled(-1))
-        return True
-
-    def _combine(self, op: Operation) -> bool:
-        tests = [self.test(v) for v in op.operands]
-        first, second = tests[0], tests[1]
-        if first is None or second is None or tests[-1] is None:
-            return False
-        if op.name == "arith.select":
-            found = Choice(first, second, tests[-1])
-        elif op.name == "arith.andi":
-            found = Choice(first, second, False)
-        elif op.name == "arith.ori":
-            found = Choice(first, True, second)
-        else:
-            found = Choice(first, Choice(second, False, True), second)
-        self._tests[op.results[0]] = found
         return True
 
     def bounds(self, op: Operation) -> tuple[Linear | None, Linear | None, int]:

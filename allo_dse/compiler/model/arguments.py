@@ -61,7 +61,14 @@ class Arguments:
         in_place = given.dtype == expected and given.flags.c_contiguous and given.ndim
         if in_place and is_stored_as_given(tensor.dtype):
             return given.reshape(tensor.shape)
-        _require_range(tensor, given)
+        if given.dtype.kind in "iu" and given.dtype.itemsize > expected.itemsize and given.size:
+            low, high = tensor.dtype.limits  # integers of another size are converted, never truncated
+            for value in (int(given.min()), int(given.max())):
+                if not low <= value < high:
+                    raise SimulationError(
+                        f"argument {tensor.name}: {value} does not fit {tensor.dtype}",
+                        hint=f"{tensor.dtype} holds {low} to {high - 1}",
+                    )
         used = stored(given, tensor.dtype).reshape(tensor.shape or (1,))
         if given.flags.writeable:
             self._copied.append((given, used, tensor.dtype))
@@ -81,20 +88,3 @@ def _compatible(given: np.dtype[np.generic], expected: np.dtype[np.generic], dty
     if dtype.is_float:
         return given.kind == "f" and expected.kind in "fV" and given.itemsize >= expected.itemsize
     return given.kind in "iub" or (given.kind == "V" and given.itemsize == expected.itemsize)
-
-
-def _require_range(tensor: Tensor, given: NDArray[np.generic]) -> None:
-    """Check that integers fit: those of another size are converted, never truncated.
-
-    Raises:
-        SimulationError: when a value does not fit the tensor's element type.
-    """
-    dtype = tensor.dtype
-    if given.dtype.kind not in "iu" or given.dtype.itemsize <= numpy_dtype(dtype).itemsize or not given.size:
-        return
-    low, high = dtype.limits
-    for value in (int(given.min()), int(given.max())):
-        if not low <= value < high:
-            raise SimulationError(
-                f"argument {tensor.name}: {value} does not fit {dtype}", hint=f"{dtype} holds {low} to {high - 1}"
-            )

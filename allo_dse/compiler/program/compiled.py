@@ -199,7 +199,11 @@ class TaskClass(Frozen):
     @property
     def loop_names(self) -> tuple[str, ...]:
         """A name for each loop that no loop of another place has: `t`, or `t@1` and `t@2` for two loops `t`."""
-        return _unique_names(self.loops)
+        alike: dict[str, dict[tuple[object, ...], int]] = {}
+        places = [(loop.name, (loop.location, loop.function, loop.call, loop.band)) for loop in self.loops]
+        for name, place in places:
+            alike.setdefault(name, {}).setdefault(place, len(alike[name]) + 1)
+        return tuple(f"{name}@{alike[name][place]}" if len(alike[name]) > 1 else name for name, place in places)
 
     def called(self, name: str) -> list[int]:
         """Return the positions of the loops that a directive's name refers to."""
@@ -210,14 +214,6 @@ class TaskClass(Frozen):
     def polls(self) -> bool:
         """Return whether tasks react to the fill level of streams: a recorded run cannot be re-timed then."""
         return any(not op.blocking for op in self.stream_ops)
-
-
-def _unique_names(loops: tuple[SourceLoop, ...]) -> tuple[str, ...]:
-    alike: dict[str, dict[tuple[object, ...], int]] = {}
-    places = [(loop.name, (loop.location, loop.function, loop.call, loop.band)) for loop in loops]
-    for name, place in places:
-        alike.setdefault(name, {}).setdefault(place, len(alike[name]) + 1)
-    return tuple(f"{name}@{alike[name][place]}" if len(alike[name]) > 1 else name for name, place in places)
 
 
 @dataclass(frozen=True)

@@ -36,33 +36,21 @@ class Endpoint(Frozen, eq=False):
 
 
 def endpoint(kernel: Kernel, task: Task, port: PortUse) -> Endpoint:
-    """The endpoint of a port with a known index."""
-    passed = _passed_on(task, port)
-    users, tokens = _scatter(task, port, passed)
-    return Endpoint(kernel, task, port, users, tokens if port.tokens is not None else None)
+    """The endpoint of a port with a known index: users and tokens are counted per stream.
 
-
-def _passed_on(task: Task, port: PortUse) -> dict[int, int]:
-    """Mesh axes that a dimension of the array just follows from end to end: {axis: dimension}."""
+    Along a mesh axis that a dimension of the array just follows from end to end, one task and stream stand for all.
+    """
     assert port.index is not None
-    passed: dict[int, int] = {}
-    for axis, extent in enumerate(task.kernel.mesh):
+    mesh, tokens = task.kernel.mesh, np.asarray(0 if port.tokens is None else port.tokens)
+    passed: dict[int, int] = {}  # such axes, with the dimension
+    for axis, extent in enumerate(mesh):
         varying = [d for d, value in enumerate(port.index) if value.array.shape[axis] > 1]
-        counted = isinstance(port.tokens, np.ndarray) and port.tokens.shape[axis] > 1
-        if task.mask.shape[axis] > 1 or counted or len(varying) != 1:
+        if task.mask.shape[axis] > 1 or (tokens.ndim and tokens.shape[axis] > 1) or len(varying) != 1:
             continue
         (dimension,) = varying
-        unit = tuple(int(a == axis) for a in range(len(task.kernel.mesh)))
+        unit = tuple(int(a == axis) for a in range(len(mesh)))
         if port.index[dimension].affine == (unit, 0) and port.stream.shape[dimension] == extent:
             passed[axis] = dimension
-    return passed
-
-
-def _scatter(task: Task, port: PortUse, passed: dict[int, int]) -> tuple[IntArray, IntArray]:
-    """Count users and tokens per stream over the axes that are not passed on."""
-    assert port.index is not None
-    mesh = task.kernel.mesh
-    tokens = np.asarray(0 if port.tokens is None else port.tokens)
     arrays = [task.mask, *(v.array for v in port.index)] + ([tokens] if tokens.ndim else [])
     shape = tuple(1 if a in passed else max(x.shape[a] for x in arrays) for a in range(len(mesh)))
     same = math.prod(n for a, n in enumerate(mesh) if shape[a] == 1 and a not in passed)
@@ -74,17 +62,7 @@ def _scatter(task: Task, port: PortUse, passed: dict[int, int]) -> tuple[IntArra
     users, moved = np.zeros(grid, np.int64), np.zeros(grid, np.int64)
     np.add.at(users, index, same)
     np.add.at(moved, index, same * (np.broadcast_to(tokens, shape)[where] if tokens.ndim else tokens))
-    return users, moved
-
-
-def tasks_on(end: Endpoint, stream: Ints) -> list[Ints]:
-    """The pids of the tasks of an endpoint that use one stream (expands the mesh: for messages only)."""
-    assert end.port.index is not None
-    mesh = end.task.kernel.mesh
-    hit = np.broadcast_to(end.task.mask, mesh).copy()
-    for value, position in zip(end.port.index, stream, strict=True):
-        hit &= np.broadcast_to(value.array == position, mesh)
-    return [tuple(int(i) for i in pid) for pid in np.argwhere(hit)]
+    return Endpoint(kernel, task, port, users, moved if port.tokens is not None else None)
 
 
 def at(array: IntArray, stream: Ints) -> int:
@@ -137,7 +115,12 @@ def _check_single(source: RegionSource, stream: StreamArray, ends: Sequence[Endp
         found: dict[str, Endpoint] = {}
         for end in ends:
             if end.port.certain and at(end.users, index):
-                for pid in tasks_on(end, index)[:2]:
+                assert end.port.index is not None
+                mesh = end.kernel.mesh
+                hit = np.broadcast_to(end.task.mask, mesh).copy()  # expands the mesh: for the message only
+                for value, position in zip(end.port.index, index, strict=True):
+                    hit &= np.broadcast_to(value.array == position, mesh)
+                for pid in np.argwhere(hit)[:2].tolist():
                     found[end.kernel.task_name(pid)] = end
         if len(found) > 1:
             first, second = list(found)[:2]

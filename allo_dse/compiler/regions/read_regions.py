@@ -169,7 +169,15 @@ def _read_kernel(source: RegionSource, node: ast.FunctionDef) -> None:
     mesh = _mesh(source, options["mapping"])
     arguments = plain_arguments(file, node)
     if "args" in options:
-        tensors = _kernel_tensors(source, options["args"])
+        listed = options["args"]
+        if not isinstance(listed, (ast.List, ast.Tuple)):
+            file.fail(listed, "args must be a list of the region's arguments")
+        tensors = []
+        for item in listed.elts:
+            if not isinstance(item, ast.Name) or item.id not in source.parts:
+                known = ", ".join(source.parts) or "none"
+                file.fail(item, "args may only name arguments of the region", f"its arguments are: {known}")
+            tensors.append(source.parts[item.id])
     else:  # its own parameters become arguments of the region, those with the same name one
         for argument in arguments:
             type_ = tensor_type(source, argument)
@@ -209,16 +217,6 @@ def _mesh(source: RegionSource, node: ast.expr) -> Ints:
     except ProgramError as error:
         source.file.fail(node, error.message, error.hint)
     return mesh
-
-
-def _kernel_tensors(source: RegionSource, node: ast.expr) -> list[Part]:
-    if not isinstance(node, (ast.List, ast.Tuple)):
-        source.file.fail(node, "args must be a list of the region's arguments")
-    for item in node.elts:
-        if not isinstance(item, ast.Name) or item.id not in source.parts:
-            known = ", ".join(source.parts) or "none"
-            source.file.fail(item, "args may only name arguments of the region", f"its arguments are: {known}")
-    return [source.parts[item.id] for item in node.elts if isinstance(item, ast.Name)]
 
 
 def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: Ints) -> Parameter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 
 from msgspec import Struct
@@ -104,8 +104,19 @@ class Body(Struct, eq=False):
 
     def text(self) -> str:
         """The body as MLIR text, with the names of its parameters."""
+
+        def renamed(match: re.Match[str]) -> str:
+            # MLIR prints parameters as `%arg0`; here they get their names back, and what might be called so another.
+            name = match[1]
+            if name.isdigit():
+                return f"%{name}"
+            position = re.fullmatch(r"arg(\d+)", name)
+            if position is not None and int(position[1]) < len(self.parameters):
+                return f"%{self.parameters[int(position[1])]}"
+            return f"%${name}" if name in self.parameters else f"%{name}"
+
         parts = [op.operation.get_asm(use_local_scope=True) for op in self.module.body.operations]
-        return "\n".join(_with_names(part, self.parameters) for part in parts) + "\n"
+        return re.sub(r"%(\w+)", renamed, "\n".join(parts)) + "\n"
 
     def finished(self) -> TaskClass:
         """The task class with the body as it is now."""
@@ -142,21 +153,6 @@ def around(op: Operation) -> Iterator[Operation]:
 def nest_down_to(loop: Operation) -> list[Operation]:
     """The loops that stand in each other down to one, outermost first."""
     return [*reversed([*takewhile(lambda op: op.name == "scf.for", around(loop))]), loop]
-
-
-def _with_names(text: str, parameters: Sequence[str]) -> str:
-    """MLIR prints parameters as `%arg0`; here they get their names back, and what might be called so another."""
-
-    def renamed(match: re.Match[str]) -> str:
-        name = match[1]
-        if name.isdigit():
-            return f"%{name}"
-        position = re.fullmatch(r"arg(\d+)", name)
-        if position is not None and int(position[1]) < len(parameters):
-            return f"%{parameters[int(position[1])]}"
-        return f"%${name}" if name in parameters else f"%{name}"
-
-    return re.sub(r"%(\w+)", renamed, text)
 
 
 def is_pure(op: Operation) -> bool:

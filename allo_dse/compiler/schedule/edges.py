@@ -139,19 +139,15 @@ def with_edges(program: CompiledProgram, names: frozenset[str]) -> Edged:
         stream = StreamArray(unique, edge.tensor.dtype, (), EDGE_DEPTH, ())
         streams[name] = stream
         at = next(number for number, kernel in enumerate(kernels) if kernel.name == edge.kernel)
-        kernels[at] = _with_stream(kernels[at], edge, stream)
+        classes = []
+        for task_class in kernels[at].classes:
+            port = next((p for p in task_class.used_ports if p.tensor == edge.tensor), None)
+            classes.append(task_class if port is None else _replaced(kernels[at], task_class, port, edge, stream))
+        kernels[at] = replace(kernels[at], classes=tuple(classes))
     if not streams:
         return Edged(program, {}, {})
     changed = {"streams": (*program.streams, *streams.values()), "kernels": tuple(kernels)}
     return Edged(CompiledProgram(**program.compiled_fields | changed), streams, edges)
-
-
-def _with_stream(kernel: Kernel, edge: EdgeTensor, stream: StreamArray) -> Kernel:
-    classes = []
-    for task_class in kernel.classes:
-        port = next((p for p in task_class.used_ports if p.tensor == edge.tensor), None)
-        classes.append(task_class if port is None else _replaced(kernel, task_class, port, edge, stream))
-    return replace(kernel, classes=tuple(classes))
 
 
 def _replaced(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from allo_dse.common.errors import ProgramError
 from allo_dse.common.mlir.bindings import Operation, Value
@@ -36,18 +36,12 @@ def name_bands(body: Body) -> None:
             band = outer.band
         else:
             key = (source.function, source.call)
-            band = source.grid or "_".join(["S", *_same_statement(body, loop), str(counts[key])])
+            place = (source.location, *key)
+            every = map(body.source, body.loops())
+            names = [own.name for own in every if (own.location, own.function, own.call) == place]
+            band = source.grid or "_".join(["S", *names, str(counts[key])])  # the variables that one `for` opens
             counts[key] += 1
         body.sources[number_of(loop)] = replace(source, band=band)
-
-
-def _same_statement(body: Body, loop: Operation) -> Iterator[str]:
-    """The variables of the nest that one `for` opens."""
-    own = body.source(loop)
-    for other in body.loops():
-        source = body.source(other)
-        if (source.location, source.function, source.call) == (own.location, own.function, own.call):
-            yield source.name
 
 
 def functions(bodies: Iterable[Body]) -> list[str]:
@@ -66,7 +60,13 @@ def loops(bodies: Sequence[Body], axis: object, top: str, *, several: bool = Fal
     Raises:
         ProgramError: if there is none, or if a name refers to loops of several nests.
     """
-    function, band, name = _axis(axis, top)
+    if isinstance(axis, Axis):
+        function, band, name = axis.function, axis.band, axis.name
+    elif isinstance(axis, str):
+        function, _, name = axis.rpartition(":")
+        function, band = function or top, ""
+    else:
+        raise ProgramError(f"a loop is meant by its name, not by {axis!r}", hint='s.pipeline("j"), or of s.get_loops()')
     every = [Found(body, op) for body in bodies for op in body.loops()]
     own = [one for one in every if one.body.source(one.op).function == function]
     if not own:
@@ -87,16 +87,6 @@ def loops(bodies: Sequence[Body], axis: object, top: str, *, several: bool = Fal
     if not several and len(first) != len({(id(one.body), one.body.source(one.op).call) for one in first}):
         raise ProgramError(f"`{function}` has several loops `{name}` in {bands.pop()}", hint="give them other names")
     return first
-
-
-def _axis(axis: object, top: str) -> tuple[str, str, str]:
-    """Function, band (empty where none is said) and name of a loop."""
-    if isinstance(axis, Axis):
-        return axis.function, axis.band, axis.name
-    if not isinstance(axis, str):
-        raise ProgramError(f"a loop is meant by its name, not by {axis!r}", hint='s.pipeline("j"), or of s.get_loops()')
-    function, _, name = axis.rpartition(":")
-    return function or top, "", name
 
 
 def band(bodies: Sequence[Body], name: str, top: str) -> list[list[Found]]:

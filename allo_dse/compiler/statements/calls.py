@@ -172,17 +172,6 @@ def _identity(node: ast.FunctionDef, arguments: tuple[object, ...]) -> tuple[tup
     return arguments, ""
 
 
-def call_local(
-    task: Task, function: LocalFunction, args: Sequence[Value], options: dict[str, Value], node: ast.Call
-) -> Value:
-    """The value that a function defined inside a kernel returns; it sees the names around its definition."""
-    definition = function.node
-    _check_recursion(task, definition.name, node)
-    bound = _arguments(task, task.source, definition, args, options, node)
-    scopes = [*function.scopes, Scope(hidden=own_names(definition))]
-    return _inlined(task, task.source, definition, definition.name, bound, scopes, node)
-
-
 def _check_recursion(task: Task, name: str, node: ast.AST) -> None:
     if name in task.calls:
         task.fail(node, f"recursion is not supported: {' -> '.join([*task.calls, name])}", "write a loop")
@@ -290,24 +279,6 @@ def _returned(task: Task, value: Value, type_: object, node: ast.FunctionDef) ->
 #
 # If the call is in a loop, or depends on data, the region's tasks wait for the next call. Their last token says that
 # there will be none.
-
-
-def start_and_wait(task: Task, call: RegionCall) -> None:
-    """Write the tokens that a task exchanges with the tasks of a region it calls."""
-    node, first = call.node, np.argwhere(np.broadcast_to(task.mask, task.kernel.mesh))[0]
-    parts = [task.parameter(position).part(first) for position in call.arguments]
-    count = read_region(call.region, "", parts).task_count
-    name = f"{task.kernel.name}_{''.join(task.path) or 'all'}_call{len(task.region_calls)}"
-    shape = (*task.kernel.mesh, count)
-    start, done = (
-        StreamArray(f"{name}_{what}", bool_, (), 1, shape, task.location(node)) for what in ("start", "done")
-    )
-    once = isinstance(task.count, int) and task.count == 1
-    sync = Sync(start, done, repeated=not once, node=node)
-    task.handovers.append(sync)
-    _tell(task, sync, True)
-    with _each(task, count) as which:
-        streams.get(task, StreamRef(done, (*task.pids, which), node), node)
 
 
 def stop_called(task: Task) -> None:
@@ -458,7 +429,11 @@ def call(task: Task, callee: Value, node: ast.Call) -> Value:
     options = {str(k.arg): task.lower(k.value) for k in node.keywords}
     if isinstance(callee, LocalFunction):
         task.notice("call", node)
-        return call_local(task, callee, args, options, node)
+        definition = callee.node
+        _check_recursion(task, definition.name, node)
+        bound = _arguments(task, task.source, definition, args, options, node)
+        scopes = [*callee.scopes, Scope(hidden=own_names(definition))]  # it sees the names around its definition
+        return _inlined(task, task.source, definition, definition.name, bound, scopes, node)
     function, constant = callee.value, all(isinstance(a, Const) for a in args)
     if (region := as_region(function)) is not None:
         task.notice("region call", node)
@@ -499,10 +474,21 @@ def _call_region(task: Task, region: Region, args: Sequence[Value], node: ast.Ca
             task.fail(part, "a region takes arguments of the kernel and arrays that it declares with their type")
     if len(positions) < len(args):
         return Const(None)  # compiled again, with these arrays shared
-    call_ = RegionCall(region, tuple(positions), node)
-    if task.does_more:
-        start_and_wait(task, call_)
-    task.region_calls.append(call_)
+    if task.does_more:  # it exchanges tokens with the tasks of the region
+        first = np.argwhere(np.broadcast_to(task.mask, task.kernel.mesh))[0]
+        count = read_region(region, "", [task.parameter(position).part(first) for position in positions]).task_count
+        name = f"{task.kernel.name}_{''.join(task.path) or 'all'}_call{len(task.region_calls)}"
+        shape = (*task.kernel.mesh, count)
+        start, done = (
+            StreamArray(f"{name}_{what}", bool_, (), 1, shape, task.location(node)) for what in ("start", "done")
+        )
+        once = isinstance(task.count, int) and task.count == 1
+        sync = Sync(start, done, repeated=not once, node=node)
+        task.handovers.append(sync)
+        _tell(task, sync, True)
+        with _each(task, count) as which:
+            streams.get(task, StreamRef(done, (*task.pids, which), node), node)
+    task.region_calls.append(RegionCall(region, tuple(positions), node))
     return Const(None)
 
 

@@ -129,30 +129,26 @@ def return_(task: Task, value: Value | None, node: ast.Return) -> None:
         task.returned = True
         return
     if value is not None:
-        _store_result(task, frame, value, node)
+        # Store the result until the end of the function, because other paths may return another one.
+        values = _flat(value)
+        if frame.slots is None:
+            types = frame.returns if isinstance(frame.returns, tuple) else (frame.returns,)
+            if frame.returns is None:
+                frame.slots = tuple(_slot(task, _type_of(task, item, node)) for item in values)
+            else:
+                frame.slots = tuple(_slot(task, type_) for type_ in types)
+        if len(frame.slots) != len(values):
+            task.fail(node, f"{len(values)} values are returned here, {len(frame.slots)} elsewhere")
+        for slot, item in zip(frame.slots, values, strict=True):
+            if isinstance(slot, Buffer):
+                tiles.assign(task, slot, item, node)
+            else:
+                task.set(slot, tiles.element(task, item, slot.dtype, node))
     for inner in reversed(task.frames):
         _raise(task, inner, stop=True)
         if inner is frame:
             break
     task.dead = True
-
-
-def _store_result(task: Task, frame: Frame, value: Value, node: ast.Return) -> None:
-    """Store a result until the end of the function, because other paths may return another one."""
-    values = _flat(value)
-    if frame.slots is None:
-        types = frame.returns if isinstance(frame.returns, tuple) else (frame.returns,)
-        if frame.returns is None:
-            frame.slots = tuple(_slot(task, _type_of(task, item, node)) for item in values)
-        else:
-            frame.slots = tuple(_slot(task, type_) for type_ in types)
-    if len(frame.slots) != len(values):
-        task.fail(node, f"{len(values)} values are returned here, {len(frame.slots)} elsewhere")
-    for slot, item in zip(frame.slots, values, strict=True):
-        if isinstance(slot, Buffer):
-            tiles.assign(task, slot, item, node)
-        else:
-            task.set(slot, tiles.element(task, item, slot.dtype, node))
 
 
 def _flat(value: Value) -> list[Any]:

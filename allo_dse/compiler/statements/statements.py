@@ -65,7 +65,17 @@ def declaration(task: Task, node: ast.AnnAssign) -> None:
             else:
                 _declare_scalar(task, name, dtype, None if given is None else tiles.element(task, given, dtype, node))
         case TensorType() as tensor:
-            _declare_tile(task, name, tensor, node)
+            initial = None if node.value is None else task.lower(node.value)
+            if node in task.shares:
+                buffer = task.shared_buffer(name, tensor.dtype, np.zeros(tensor.shape), node)
+            else:
+                buffer = task.new_buffer(tensor.dtype, tensor.shape, name)
+                task.declared_at[buffer.ssa] = node
+                if tensor.memory is not None:
+                    task.memories[buffer.ssa] = tensor.memory
+            if initial is not None:
+                initialise(task, buffer, initial, node)
+            task.declare(name, buffer)
         case _:
             task.fail(node.annotation, f"`{name}` must have an element or tensor type, not {type_!r}")
 
@@ -109,20 +119,6 @@ def _declare_state(task: Task, name: str, type_: TensorType, node: ast.AnnAssign
     task.declare(name, Buffer(ssa, type_.dtype, type_.shape, memref_type(type_.dtype, type_.shape, strided=True), ssa))
 
 
-def _declare_tile(task: Task, name: str, type_: TensorType, node: ast.AnnAssign) -> None:
-    value = None if node.value is None else task.lower(node.value)
-    if node in task.shares:
-        buffer = task.shared_buffer(name, type_.dtype, np.zeros(type_.shape), node)
-    else:
-        buffer = task.new_buffer(type_.dtype, type_.shape, name)
-        task.declared_at[buffer.ssa] = node
-        if type_.memory is not None:
-            task.memories[buffer.ssa] = type_.memory
-    if value is not None:
-        initialise(task, buffer, value, node)
-    task.declare(name, buffer)
-
-
 def initialise(task: Task, buffer: Buffer, value: Value, node: ast.stmt) -> None:
     """Set a whole tile: from a scalar, a list, a NumPy array or another tile."""
     if isinstance(value, Const) and isinstance(value.value, (list, tuple, np.ndarray)):
@@ -141,17 +137,6 @@ def _declare_scalar(task: Task, name: str, dtype: DType, value: Scalar | None) -
     if value is not None:
         task.set(variable, value)
     task.declare(name, variable)
-
-
-def declare_untyped(task: Task, name: str, value: Value, node: ast.stmt) -> None:
-    """The first assignment to a name without a type: it takes the type of the value."""
-    value = tiles.settled(task, value)
-    constant = isinstance(value, Const) and scalars.is_number(value.value)
-    if task.is_mutable(name) and (constant or isinstance(value, (Scalar, Meta))):
-        scalar = as_scalar(task, value, node)
-        _declare_scalar(task, name, scalar.dtype, scalar)
-    else:
-        task.declare(name, value)
 
 
 def lower_block(task: Task, body: Sequence[ast.stmt], chain: _Chain | None = None) -> None:
@@ -185,7 +170,17 @@ def _lower(task: Task, node: ast.stmt) -> None:
             for target in targets:
                 _assign(task, target, value, node)
         case ast.AugAssign():
-            _augmented(task, node)
+            op = OPERATORS.get(type(node.op))
+            if op is None:
+                task.fail(node, "this operator is not supported in an assignment")
+            place = _place(task, node.target, node)
+            if place.in_array:
+                value = task.lower(node.value)
+                old = place.load()
+            else:
+                old = place.load()
+                value = task.lower(node.value)
+            place.store(apply(task, op, old, value, node))
         case ast.AnnAssign():
             declaration(task, node)
         case ast.Expr(right):
@@ -360,7 +355,14 @@ def _assign_name(task: Task, target: ast.Name, value: Value, node: ast.stmt) -> 
     elif isinstance(known, Buffer):
         _place_in_array(task, known, None if known.shape else Position(), target, node).store(value)
     else:
-        declare_untyped(task, target.id, value, node)
+        # The first assignment to a name without a type: it takes the type of the value.
+        value = tiles.settled(task, value)
+        constant = isinstance(value, Const) and scalars.is_number(value.value)
+        if task.is_mutable(target.id) and (constant or isinstance(value, (Scalar, Meta))):
+            scalar = as_scalar(task, value, node)
+            _declare_scalar(task, target.id, scalar.dtype, scalar)
+        else:
+            task.declare(target.id, value)
 
 
 def _set_variable(task: Task, variable: Variable, value: Value, node: ast.stmt) -> None:
@@ -386,21 +388,6 @@ def _store_element(task: Task, buffer: Buffer, where: Position, value: Value, no
     note_elements(task, buffer)
     task.scalar_op()
     task.text.line(f"memref.store {scalar.ssa}, {where.of(buffer)}")
-
-
-def _augmented(task: Task, node: ast.AugAssign) -> None:
-    """`target op= value`."""
-    op = OPERATORS.get(type(node.op))
-    if op is None:
-        task.fail(node, "this operator is not supported in an assignment")
-    place = _place(task, node.target, node)
-    if place.in_array:
-        value = task.lower(node.value)
-        old = place.load()
-    else:
-        old = place.load()
-        value = task.lower(node.value)
-    place.store(apply(task, op, old, value, node))
 
 
 # -- control ---------------------------------------------------------------------------------------------------------

@@ -194,6 +194,13 @@ def _minimum(
     """
     from scipy.optimize import least_squares  # takes a second to import: only for runs that fit
 
+    def cauchy(squares: Vector) -> Matrix:
+        # SciPy asks for the loss of squares and two derivatives. Rows beyond the measurements keep their squares.
+        result = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
+        weight = 1 / (1 + squares[: len(now)])
+        result[:, : len(now)] = -np.log(weight), weight, -(weight**2)
+        return result
+
     at = start
     for _ in range(rounds if len(start) else 0):
         now = residuals_at(at)
@@ -220,26 +227,13 @@ def _minimum(
             return np.vstack([slopes / unit, prior * np.eye(len(z))])
 
         found = least_squares(
-            rows_at, at, jacobian_at, bounds, loss=_cauchy(len(now)), xtol=SMALL_STEP / 4, ftol=1e-3, max_nfev=TRIES
+            rows_at, at, jacobian_at, bounds, loss=cauchy, xtol=SMALL_STEP / 4, ftol=1e-3, max_nfev=TRIES
         ).x
         is_small = np.abs(found - at).max() < SMALL_STEP
         at = found
         if is_small:
             break
     return at
-
-
-def _cauchy(measurements: int) -> Callable[[Vector], Matrix]:
-    """Return Cauchy's loss for SciPy: of squares its values and two derivatives; rows beyond the measurements keep
-    theirs."""
-
-    def loss_of(squares: Vector) -> Matrix:
-        result = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
-        weight = 1 / (1 + squares[:measurements])
-        result[:, :measurements] = -np.log(weight), weight, -(weight**2)
-        return result
-
-    return loss_of
 
 
 def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[int]) -> Selection:

@@ -91,10 +91,21 @@ class Side(Frozen, dict=True):
             TooMuchWork: if it exceeds the limit.
             EndedEarly: if it does not reach its end.
         """
-        program = self.vmg.program
-        state = _initial_state(
-            self.vmg, log or domain, (key, 0, 0 if log is None else log.address, domain.mode), undefined
-        )
+        program, constants = self.vmg.program, log or domain
+        # Variables as they are before the first call, as words, and behind them each task's own words.
+        variables: dict[tuple[str, str], list[Array]] = {}
+        rng = np.random.default_rng([key, undefined])
+        for kernel in program.kernels:
+            for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
+                rows = [words_of(np.asarray(v.initial), v.dtype, constants) for v in task_class.state]
+                words = np.array([key, 0, 0 if log is None else log.address, domain.mode], np.int64)
+                last = np.tile(words, (count, 1))
+                if not domain.mode:  # not in runs that count degrees
+                    last[:, 1] = rng.integers(1 << 62, size=count)
+                states = (np.tile(row, (count, *(1,) * row.ndim)) for row in rows)
+                variables[kernel.name, task_class.name] = [*states, last]
+        shared = {t.tensor.name: words_of(np.asarray(t.initial), t.tensor.dtype, constants) for t in program.shared}
+        state = State(variables, dict(shared))
         named = {t.name: words for t, words in zip(program.tensors, tensors, strict=True)}
         with compile_places(program):
             engine = _engine(program, domain.compiled, self.allow_reassociation)
@@ -126,23 +137,6 @@ def _counted(own: Sequence[Array]) -> tuple[int, int]:
     """The sums of the first two words of all tasks."""
     first, second, *_ = np.concatenate(own).sum(axis=0, dtype=object).tolist()
     return first, second
-
-
-def _initial_state(vmg: VMG, domain: Constants, words: Ints, undefined: int) -> State:
-    """Variables as they are before the first call, as words, and behind them each task's own words."""
-    variables: dict[tuple[str, str], list[Array]] = {}
-    rng, counts_degrees = np.random.default_rng([words[0], undefined]), bool(words[3])
-    for kernel in vmg.program.kernels:
-        for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
-            rows = [words_of(np.asarray(v.initial), v.dtype, domain) for v in task_class.state]
-            own = np.tile(np.array(words, np.int64), (count, 1))
-            if not counts_degrees:
-                own[:, 1] = rng.integers(1 << 62, size=count)
-            variables[kernel.name, task_class.name] = [*(np.tile(row, (count, *(1,) * row.ndim)) for row in rows), own]
-    shared = {
-        one.tensor.name: words_of(np.asarray(one.initial), one.tensor.dtype, domain) for one in vmg.program.shared
-    }
-    return State(variables, dict(shared))
 
 
 def words_of(values: Array, dtype: DType, domain: Constants) -> IntArray:
@@ -464,8 +458,15 @@ def _require_defined(side: Side, found: list[IntArray], again: list[IntArray]) -
 
 
 def _undefined(side: Side, what: str) -> Undecidable:
-    program = side.vmg.program
-    variables = "; ".join(undefined_reads(program)) or "a local variable"
+    program, found = side.vmg.program, dict[str, None]()
+    for task_class in program.task_classes:
+        place = task_class.location
+        with suppress(OSError, SyntaxError, ValueError):
+            if place is not None:
+                for node in ast.walk(ast.parse(Path(place.file).read_text())):
+                    if isinstance(node, ast.FunctionDef) and node.lineno == place.line:
+                        found |= dict.fromkeys(_of_function(node, place.file))
+    variables = "; ".join(found) or "a local variable"
     return Undecidable(
         f"{what} of {program.name} depends on memory that was never written: {variables}",
         hint="give the variable a value where it is declared, or write it before it is read",
@@ -550,19 +551,6 @@ def _sees_signed_zeros(mlir: str) -> bool:
 
 
 # Variables that are declared without a value, and the places that read them.
-
-
-def undefined_reads(program: CompiledProgram) -> list[str]:
-    """Return a text for each local variable of a program's kernels that has no initial value."""
-    found: dict[str, None] = {}
-    for task_class in program.task_classes:
-        place = task_class.location
-        with suppress(OSError, SyntaxError, ValueError):
-            if place is not None:
-                for node in ast.walk(ast.parse(Path(place.file).read_text())):
-                    if isinstance(node, ast.FunctionDef) and node.lineno == place.line:
-                        found |= dict.fromkeys(_of_function(node, place.file))
-    return list(found)
 
 
 def _of_function(function: ast.FunctionDef, file: str) -> list[str]:

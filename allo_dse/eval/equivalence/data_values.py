@@ -98,20 +98,16 @@ class DataValues:
         if op.name == "scf.while":
             return [op.regions[0].blocks[0].arguments[k]]
         if op.name in ("scf.yield", "affine.yield", "scf.condition"):
-            return self._carried(op, k)
+            parent = op.block.owner.operation
+            if op.name == "scf.condition":
+                return [parent.results[k - 1], parent.regions[1].blocks[0].arguments[k - 1]] if k else []
+            if parent.name == "scf.while":
+                return [parent.regions[0].blocks[0].arguments[k]]
+            carried = [parent.regions[0].blocks[0].arguments[k + 1]] if parent.name == "scf.for" else []
+            return [parent.results[k], *carried]
         if op.regions or op.name.startswith("df."):
             return []
         return [r for r in op.results if not (self._by_path and isinstance(r.type, ir.IndexType))]
-
-    def _carried(self, op: Operation, k: int) -> list[Value]:
-        """Return the values that receive operand k of a region's terminator."""
-        parent = op.block.owner.operation
-        if op.name == "scf.condition":
-            return [parent.results[k - 1], parent.regions[1].blocks[0].arguments[k - 1]] if k else []
-        if parent.name == "scf.while":
-            return [parent.regions[0].blocks[0].arguments[k]]
-        carried = [parent.regions[0].blocks[0].arguments[k + 1]] if parent.name == "scf.for" else []
-        return [parent.results[k], *carried]
 
     def _require_control(self) -> None:
         """Check that no data decides on control, and that branches on data have no stream operations."""

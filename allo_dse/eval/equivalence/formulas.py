@@ -200,7 +200,17 @@ class _Texts:
         own = [self._known[o] for o in operands]
         kind, _, rest = name.partition(" ")
         if name == "mul" or kind in _SIGNS:
-            return _infix(name, "*" if name == "mul" else _SIGNS[kind], own)
+            # From left to right, the longer one first where the order says nothing.
+            sign = "*" if name == "mul" else _SIGNS[kind]
+            binds, neutral = (1, ("0", "0.0")) if sign == "+" else (2, ("1", "1.0"))
+            if sign in "+*":
+                own = [term for term in own if term.text not in neutral] or own[:1]
+                own.sort(key=lambda term: (term.binds != binds, term.text))
+            if len(own) == 1:
+                return own[0]
+            keys = sorted(term.key for term in own) if sign in "+*" else [term.key for term in own]
+            text = f"{own[0].within(binds - 1)} {sign} {own[1].within(binds)}"
+            return _Term(_short(text), binds, hash((name, *keys)))
         if name == "choose":
             condition, yes, no = (term.within(0) for term in own)
             text, binds = f"{yes} if {condition} else {no}", 0
@@ -211,18 +221,6 @@ class _Texts:
         else:
             text, binds = f"{kind.rpartition('.')[2]}({', '.join(term.text for term in own)})", 3
         return _Term(_short(text), binds, hash((name, *(term.key for term in own))))
-
-
-def _infix(name: str, sign: str, own: list[_Term]) -> _Term:
-    """An operation between two values: from left to right, the longer one first where the order says nothing."""
-    binds, neutral = (1, ("0", "0.0")) if sign == "+" else (2, ("1", "1.0"))
-    if sign in "+*":
-        own = [term for term in own if term.text not in neutral] or own[:1]
-        own.sort(key=lambda term: (term.binds != binds, term.text))
-    if len(own) == 1:
-        return own[0]
-    keys = sorted(term.key for term in own) if sign in "+*" else [term.key for term in own]
-    return _Term(_short(f"{own[0].within(binds - 1)} {sign} {own[1].within(binds)}"), binds, hash((name, *keys)))
 
 
 def joined(terms: Counter[_Term]) -> str:

@@ -22,6 +22,7 @@ from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import find
 
+from ..execute.rounding import FLOAT_PREDICATES
 from .data_values import HINT, MEMORY, DataValues, Undecidable
 from .domains import WORDS_TYPE, Code
 from .path_comparison import NUMBER_BITS, PathDomain, as_bits, from_bits
@@ -145,10 +146,7 @@ _SAME = ("arith.trunci", "arith.extf")
 _EQUALITIES = ("eq", "ne", "oeq", "une")
 _PREDICATES = {
     "arith.cmpi": ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"),
-    "arith.cmpf": (
-        *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
-        *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
-    ),
+    "arith.cmpf": FLOAT_PREDICATES,
 }
 
 
@@ -212,7 +210,11 @@ class _Rewriter:
         data, widths = self._known.data, Widths(self._known.data)
         plans = [self._planned(op, widths) for op in find(self._main, lambda name: name != "func.func")]
         for value in data:
-            value.set_type(self._data_type(value.type))
+            type_: ir.Type = self._word
+            if isinstance(value.type, ir.MemRefType):
+                array = ir.MemRefType(value.type)
+                type_ = ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
+            value.set_type(type_)
         for plan in plans:
             with plan.op.location, ir.InsertionPoint(plan.op):
                 self._follow(plan)
@@ -244,12 +246,6 @@ class _Rewriter:
             for k in _moved(op):
                 if plan.places[k]:
                     op.operands[k] = self._lifted(op.operands[k], plan.operands[k])
-
-    def _data_type(self, type_: ir.Type) -> ir.Type:
-        if not isinstance(type_, ir.MemRefType):
-            return self._word
-        array = ir.MemRefType(type_)
-        return ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
 
     def _leave_undefined(self, memory: Operation) -> None:
         """Fill new memory with distinct unknown values."""
@@ -304,27 +300,24 @@ class _Rewriter:
         if known is not None:
             return self._constant(Fraction(known))
         if isinstance(type_, ir.IntegerType):
-            return self._lifted_integer(value)
+            # Beyond 64 bits, by the values it is computed from.
+            width = width_of(value.type)
+            if width <= _WORD_BITS:
+                extend = arith.ExtUIOp if width == 1 else arith.ExtSIOp
+                return self._call("integer", value if width == _WORD_BITS else extend(self._word, value).result)
+            op = None if isinstance(value, ir.BlockArgument) else value.owner
+            if op is not None and op.name in (*_RING, "arith.extsi", "arith.trunci"):
+                words = [self._lifted(operand, _Operand(False, operand.type)) for operand in op.operands]
+                return self._call(_RING[op.name], *words) if op.name in _RING else words[0]
+            if op is not None and op.name == "arith.extui" and width_of(op.operands[0].type) < _WORD_BITS:
+                return self._call("integer", arith.ExtUIOp(self._word, op.operands[0]).result)
+            if op is not None and op.name == "arith.index_cast":
+                return self._call("integer", arith.IndexCastOp(self._word, op.operands[0]).result)
+            raise Undecidable(f"integers of {width} bits are computed from what is not data", hint=HINT)
         if not isinstance(value, ir.BlockArgument) and value.owner.name == "arith.constant":
             return self._constant(ir.FloatAttr(value.owner.attributes["value"]).value)
         double = ir.F64Type.get()
         return self._call("real", value if type_ == double else arith.ExtFOp(double, value).result)
-
-    def _lifted_integer(self, value: Value) -> Value:
-        """Return an integer as a word; beyond 64 bits, by the values it is computed from."""
-        width = width_of(value.type)
-        if width <= _WORD_BITS:
-            extend = arith.ExtUIOp if width == 1 else arith.ExtSIOp
-            return self._call("integer", value if width == _WORD_BITS else extend(self._word, value).result)
-        op = None if isinstance(value, ir.BlockArgument) else value.owner
-        if op is not None and op.name in (*_RING, "arith.extsi", "arith.trunci"):
-            words = [self._lifted(operand, _Operand(False, operand.type)) for operand in op.operands]
-            return self._call(_RING[op.name], *words) if op.name in _RING else words[0]
-        if op is not None and op.name == "arith.extui" and width_of(op.operands[0].type) < _WORD_BITS:
-            return self._call("integer", arith.ExtUIOp(self._word, op.operands[0]).result)
-        if op is not None and op.name == "arith.index_cast":
-            return self._call("integer", arith.IndexCastOp(self._word, op.operands[0]).result)
-        raise Undecidable(f"integers of {width} bits are computed from what is not data", hint=HINT)
 
     # -- operations --------------------------------------------------------------------------------------------------
 
@@ -369,11 +362,8 @@ class _Rewriter:
             )
         if name == "arith.divf" and self._real_ring:
             return self._call("mul", words[0], self._call("apply1", self._code("reciprocal"), words[1]))
-        return self._hashed(op, words, source, target)
-
-    def _hashed(self, op: Operation, words: list[Value], source: ir.Type, target: ir.Type) -> Value:
-        """Return a hash of the operation's name, types and operands."""
-        name, commutes = op.name, op.name in _COMMUTATIVE
+        # A hash of the operation's name, types and operands.
+        commutes = name in _COMMUTATIVE
         if name in _PREDICATES:
             predicate = _PREDICATES[name][ir.IntegerAttr(op.attributes["predicate"]).value]
             if predicate[-2] == "g":  # a > b is b < a

@@ -371,7 +371,14 @@ class _FloatWidener:
                 self._constant(op, results[0])
         elif name == "memref.load" and op.operands[0] in self._constant_arrays:
             if isinstance(results[0], ir.FloatType):
-                self._lift(op, results[0])
+                # An element of a constant array: of the digits that the source has, those of its type are left.
+                op.results[0].set_type(results[0])
+                with ir.InsertionPoint(op):
+                    copy = op.clone()
+                function = f"df_lift_{results[0]}"
+                if function not in self.helpers:
+                    self.helpers[function] = _Helper(function, [str(results[0])]).lift(str(results[0]))
+                self._replace(op, self._call(function, [self._word], copy.results[0])[0])
         elif name == "arith.select":
             self._select(op, before)
         elif name.startswith(("arith.", "math.")) and any(isinstance(t, ir.FloatType) for t in [*before, *results]):
@@ -393,16 +400,6 @@ class _FloatWidener:
         attribute = ir.Attribute.parse(f"{number - (1 << 320) if number >> 319 else number} : {_WORD}")
         self._replace(op, arith.ConstantOp(self._word, attribute).result)
 
-    def _lift(self, op: Operation, type_: ir.Type) -> None:
-        """An element of a constant array: of the digits that the source has, those of its type are left."""
-        op.results[0].set_type(type_)
-        with ir.InsertionPoint(op):
-            copy = op.clone()
-        name = f"df_lift_{type_}"
-        if name not in self.helpers:
-            self.helpers[name] = _Helper(name, [str(type_)]).lift(str(type_))
-        self._replace(op, self._call(name, [self._word], copy.results[0])[0])
-
     def _select(self, op: Operation, before: list[ir.Type]) -> None:
         if not isinstance(before[1], ir.FloatType):
             return
@@ -422,7 +419,7 @@ class _FloatWidener:
         short = op.name.partition(".")[2]
         predicate = ""
         if op.name == "arith.cmpf":
-            predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
+            predicate = FLOAT_PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
         types = [str(one) for one in before]
         name = "_".join(["df", short, *filter(None, [predicate]), *types, str(result)])
         if name not in self.helpers:
@@ -462,10 +459,11 @@ def _name(function: Operation) -> str:
     return ir.StringAttr(function.attributes["sym_name"]).value
 
 
-_PREDICATES = (
+FLOAT_PREDICATES = (
     *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
     *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
 )
+"""Comparisons of floats, by their number in MLIR."""
 _MOVES = ("arith.negf", "math.absf")
 _COMPARED = 3
 """Results of a comparison: the decision, that of exact values, and whether it is undecided."""
@@ -596,15 +594,10 @@ class _Helper:
             found = [(ea + z * eb) / left, (va + z * z * vb) / (y * y), (ua + z * ub) / y]
             is_exact = self._do(f"arith.cmpf oeq, {ea + eb + (ua + ub)}, {zero} : f64")
             return [self.double(f"arith.select {is_exact}, {zero}, {one}") for one in found]
-        return self._by_differences(op, known, w)
-
-    def _by_differences(self, op: str, known: list[list[_Double]], w: _Double) -> list[_Double]:
-        """Return the error of a function by the change of its result when its arguments change.
-
-        The three parts are a worst-case bound, a variance, and the unit error for arguments off by single roundings.
-        """
+        # The change of the result when the arguments change: a worst-case bound, a variance, and the unit error for
+        # arguments off by single roundings.
         single = self._number(SINGLE)
-        bound = spread = unit = self._number(0.0)
+        bound = spread = unit = zero
         for k, (_, _, e, v, u) in enumerate(known):
             bound = bound + self._moved(op, known, k, e, w)
             off = self._moved(op, known, k, self.double(f"math.sqrt {v}"), w)

@@ -123,7 +123,11 @@ def wiring_of(vmg: VMG, depths: Mapping[str, int]) -> Wiring:
     computed = any(isinstance(s, StreamArray) for c in program.task_classes for s in c.body.streams)
     if computed:
         numbers = np.arange(program.stream_count)
-        return Wiring(numbers, array_of_stream(program), _numbered_depths(vmg, wanted), numbers)
+        if vmg.node_count != vmg.task_count:  # a FIFO inside a node holds all tokens of a task
+            edges = vmg.graph.edges
+            streams = edges.stream[vmg.node_of_task[edges.source] == vmg.node_of_task[edges.target]]
+            np.maximum.at(wanted, streams, tokens_of(program)[streams])
+        return Wiring(numbers, array_of_stream(program), wanted, numbers)
     fifos = vmg.uses.fifos
     depth = np.where(fifos.held > 0, fifos.held, wanted[fifos.stream])
     return Wiring(fifos.fifo, array_of_stream(program)[fifos.stream], depth, fifos.stream)
@@ -141,16 +145,6 @@ def stream_depths(program: CompiledProgram, depths: Mapping[str, int]) -> IntArr
 def array_of_stream(program: CompiledProgram) -> IntArray:
     """Per stream the position of its array in `compiler.program.tensors`."""
     return np.repeat(np.arange(len(program.streams)), [array.count for array in program.streams])
-
-
-def _numbered_depths(vmg: VMG, depths: IntArray) -> IntArray:
-    """Depths of FIFOs whose numbers bodies compute: inside a node one holds all tokens of a task."""
-    if vmg.node_count == vmg.task_count:
-        return depths
-    edges = vmg.graph.edges
-    streams = edges.stream[vmg.node_of_task[edges.source] == vmg.node_of_task[edges.target]]
-    np.maximum.at(depths, streams, tokens_of(vmg.program)[streams])
-    return depths
 
 
 # Vendor kernels in a run: compiled code calls back into the study's definitions.

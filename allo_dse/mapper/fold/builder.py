@@ -165,7 +165,13 @@ class Builder:
             path = find_path(self.out, self.inn, self.types, {b: 0}, {a: 1})
             if path:
                 there = find_path(self.out, self.inn, self.types, {a: 0}, {b: 1})
-                self._refuse_chain(first, second, path, goes_back=there is None)
+                message = f"a path leads back from the second to the first: {self._show(path)}"
+                hint = "the second would wait for the first, and the first for the second"
+                if len(path) == 2:
+                    message = f"{second} feeds {first}"
+                    if there is None:  # the second may run before the first
+                        hint = f"chain them the other way round: chain({second!r}, {first!r})"
+                raise IllegalFold(f"chain of {_shorten(first)} and {_shorten(second)}: {message}", hint=hint)
         name = f"{first}-{second}"
         del self.node[first], self.node[second]
         # Merge the smaller node into the larger one: over a whole sequence a task moves at most log(tasks) times.
@@ -209,7 +215,18 @@ class Builder:
                 f"{self._show(path)}",
                 hint="nodes that run in turn on one processing element cannot wait for each other; chain them instead",
             )
-        self._check_peers(nodes)
+        # Every bundled node must have the same peers, where nodes of its own tuple count by position.
+        expected = self._signature(nodes[0])
+        for row in nodes[1:]:
+            found = self._signature(row)
+            if found != expected:
+                position = next(i for i, pair in enumerate(zip(expected, found, strict=True)) if pair[0] != pair[1])
+                a, b = nodes[0][position], row[position]
+                raise IllegalFold(
+                    f"bundle of {self.label[a]} and {self.label[b]}: their streams lead to different nodes, "
+                    f"{self._peers(a)} and {self._peers(b)}",
+                    hint="fold the peers first, or bundle whole subgraphs: give tuples of corresponding nodes",
+                )
         return tuple(self._merge_column([row[position] for row in nodes]) for position in range(width))
 
     def finish(self) -> tuple[tuple[NodeGroup, ...], tuple[str, ...]]:
@@ -261,20 +278,13 @@ class Builder:
                     theirs[key] = theirs.get(key, 0) + count
                     if ranks and (ranks[peer] - rank) * sign <= 0:
                         fits = False
-        if not fits:
-            self._rerank(keep, drop)
-
-    def _rerank(self, keep: int, drop: int) -> None:
-        """Try the rank of `drop` for the merged node; if that does not fit either, do without ranks from now on.
-
-        Ranks only ever spare searches, and keeping them up must not cost more than looking at neighbours.
-        """
-        ranks, types = self.ranks, self.types
-        assert ranks is not None
-        rank = ranks[keep] = ranks[drop]
-        before = all(ranks[key // types] < rank for key in self.inn[keep])
-        if not (before and all(ranks[key // types] > rank for key in self.out[keep])):
-            self.ranks = None
+        if ranks and not fits:
+            # Try the rank of `drop`; if that does not fit either, do without ranks from now on. Ranks only ever spare
+            # searches, and keeping them up must not cost more than looking at neighbours.
+            rank = ranks[keep] = ranks[drop]
+            before = all(ranks[key // types] < rank for key in self.inn[keep])
+            if not (before and all(ranks[key // types] > rank for key in self.out[keep])):
+                self.ranks = None
 
     def _merge_column(self, column: Sequence[int]) -> str:
         """Merge bundled nodes into the first of them."""
@@ -291,21 +301,6 @@ class Builder:
         self._trees[first] = tree
         self._rename(first, name)
         return name
-
-    def _check_peers(self, rows: Sequence[Sequence[int]]) -> None:
-        """Every bundled node must have the same peers, where nodes of its own tuple count by position."""
-        expected = self._signature(rows[0])
-        for row in rows[1:]:
-            found = self._signature(row)
-            if found == expected:
-                continue
-            position = next(i for i, pair in enumerate(zip(expected, found, strict=True)) if pair[0] != pair[1])
-            a, b = rows[0][position], row[position]
-            raise IllegalFold(
-                f"bundle of {self.label[a]} and {self.label[b]}: their streams lead to different nodes, "
-                f"{self._peers(a)} and {self._peers(b)}",
-                hint="fold the peers first, or bundle whole subgraphs: give tuples of corresponding nodes",
-            )
 
     def _signature(self, row: Sequence[int]) -> list[tuple[dict[tuple[bool, int, int], int], ...]]:
         """Return the inputs and outputs of each node of a tuple: the number and type of streams by peer."""
@@ -339,20 +334,6 @@ class Builder:
         parts = [self._describe(child) for child in tree.children]
         shown = parts if len(parts) <= SHOWN else [*parts[: SHOWN - 1], f"… {len(parts) - SHOWN} more …", parts[-1]]
         return f"[{'; '.join(shown)}]"
-
-    def _refuse_chain(self, first: str, second: str, path: Sequence[int], *, goes_back: bool) -> None:
-        """
-        Args:
-            goes_back: whether the second may be done before the first.
-        """
-        if len(path) == 2:
-            message = f"{second} feeds {first}"
-        else:
-            message = f"a path leads back from the second to the first: {self._show(path)}"
-        hint = "the second would wait for the first, and the first for the second"
-        if goes_back and len(path) == 2:
-            hint = f"chain them the other way round: chain({second!r}, {first!r})"
-        raise IllegalFold(f"chain of {_shorten(first)} and {_shorten(second)}: {message}", hint=hint)
 
     def _show(self, path: Sequence[int]) -> str:
         names = [_shorten(self.label[node]) for node in path]

@@ -301,14 +301,6 @@ class JointFold(Frozen, dict=True):
         """Yield the ways in which kernels break the rules of their axes, and disagree with each other."""
         for kernel, rules in zip(self.fold.kernels, self.graph.rules, strict=True):
             yield from (f"{kernel.kernel}: {reason}" for reason in violations(kernel, rules))
-        yield from self._unlike_links()
-        for a, b in self.graph.kernels.connected:
-            if not in_step(self.loops[a], self.loops[b]):
-                names = " and ".join(self.graph.program.kernels[k].name for k in (a, b))
-                yield f"{names} exchange tokens: the loops that they share must be outermost, and in the same order"
-        yield from self._chain_violations()
-
-    def _unlike_links(self) -> Iterator[str]:
         first: dict[int, tuple[str, tuple[int, str]]] = {}
         for kernel, rules in zip(self.fold.kernels, self.graph.rules, strict=True):
             for number, (axis, rule) in enumerate(zip(kernel.axes, rules, strict=True)):
@@ -318,17 +310,19 @@ class JointFold(Frozen, dict=True):
                 other, nodes = first.setdefault(rule.link, (where, (axis.spatial, axis.pattern)))
                 if nodes != (axis.spatial, axis.pattern):
                     yield f"{where}, exchanges tokens with {other}, task by task: they must be folded alike"
-
-    def _chain_violations(self) -> Iterator[str]:
         names = [kernel.name for kernel in self.graph.program.kernels]
+        for a, b in self.graph.kernels.connected:
+            if not in_step(self.loops[a], self.loops[b]):
+                pair = f"{names[a]} and {names[b]}"
+                yield f"{pair} exchange tokens: the loops that they share must be outermost, and in the same order"
         for members in self.chains:
             grids = [grid_of(self.fold.kernels[k], self.graph.rules[k]) for k in members]
             if None in grids or len(set(grids)) > 1:
                 yield f"chain of {', '.join(names[k] for k in members)}: their nodes do not correspond one to one"
         refused = self.graph.kernels.refusal(self.chains)
         if refused:
-            first, second = (names[k] for k in refused)
-            yield f"chain of {first} and {second}: a path of streams leads from the second back to the first"
+            head, member = (names[k] for k in refused)
+            yield f"chain of {head} and {member}: a path of streams leads from the second back to the first"
         elif self.steps is None:
             yield "chains and bundles need each other: kernels of a chain must share the loops of their neighbours"
 

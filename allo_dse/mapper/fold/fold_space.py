@@ -85,19 +85,6 @@ def add_needs(first: Needs, second: Needs) -> Needs:
     return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
-def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> list[tuple[Ints, Chains]]:
-    """Kernels in parts that fold independently of each other, with the chains of each part."""
-    first: dict[int, int] = {}
-    ties = list(itertools.chain.from_iterable(itertools.pairwise(members) for members in chains))
-    links = [(rule.link, kernel) for kernel, axes in enumerate(rules) for rule in axes if rule.link is not None]
-    ties += [(first.setdefault(link, kernel), kernel) for link, kernel in links]
-    sets = DisjointSets(range(len(rules)))
-    for a, b in ties:
-        sets.join(a, b)
-    parts = map(tuple, sets.groups())
-    return [(kernels, tuple(members for members in chains if members[0] in kernels)) for kernels in parts]
-
-
 class _Variable(Frozen):
     """An axis whose number of nodes is chosen by itself, and all places that follow the choice."""
 
@@ -470,7 +457,18 @@ class FoldSpace(Frozen, eq=False, dict=True):
         return map(self._parts, self.graph.partitions())
 
     def _parts(self, chains: Chains) -> list[FoldUnit]:
-        parts = independent_parts(self.rules, chains)
+        """Kernels in parts that fold independently of each other, with the chains of each part."""
+        first: dict[int, int] = {}
+        ties = list(itertools.chain.from_iterable(itertools.pairwise(members) for members in chains))
+        links = [
+            (rule.link, kernel) for kernel, axes in enumerate(self.rules) for rule in axes if rule.link is not None
+        ]
+        ties += [(first.setdefault(link, kernel), kernel) for link, kernel in links]
+        sets = DisjointSets(range(len(self.rules)))
+        for a, b in ties:
+            sets.join(a, b)
+        groups = map(tuple, sets.groups())
+        parts = [(kernels, tuple(members for members in chains if members[0] in kernels)) for kernels in groups]
         for part in parts:
             if part not in self._units:
                 self._units[part] = FoldUnit(self.graph, self.rules, self.kernels, *part)

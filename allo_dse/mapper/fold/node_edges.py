@@ -118,26 +118,6 @@ def edge_fifos(
     return order, np.cumsum(new | split) - 1
 
 
-def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray, merges: bool) -> FoldFifos:
-    """The FIFOs of a graph.
-
-    Args:
-        position: of each task in its node's schedule.
-        merges: whether streams may share one.
-    """
-    edges = graph.edges
-    if not merges or not len(edges):
-        numbers = np.arange(graph.program.stream_count)
-        return FoldFifos(numbers, numbers, np.zeros_like(numbers), np.isin(numbers, edges.stream))
-    order, of_edge = edge_fifos(graph, position, node_of_task, merges)
-    source, target = edges.source[order], edges.target[order]
-    inside = node_of_task[source] == node_of_task[target]
-    # In half tasks: puts come after the task's gets, which make room, unless the task puts first.
-    put = 2 * position[source] + 1 - 2 * graph.early_puts[edges.stream[order]]
-    turns = np.concatenate([put[inside], 2 * position[target][inside]])
-    return _joined(graph, edges.stream[order], of_edge, inside, turns)
-
-
 def _joined(graph: ProgramGraph, streams: IntArray, of_edge: IntArray, inside: BoolArray, turns: IntArray) -> FoldFifos:
     """FIFOs numbered by the edges they carry; streams without an edge, which nothing uses, have the last ones.
 
@@ -268,20 +248,16 @@ class FoldUses:
         """Different tiles that a node of a group uses of the tensor of a port, which is one of the class's."""
         key = (group, (task_class.kernel, task_class.name), port.arg)
         if key not in self._tiles:
-            self._tiles[key] = self._count_tiles(self._groups[group], port)
+            program, tasks, tile = self._program, self._groups[group].first_tasks, port.tile
+            kernels = [n for n, k in enumerate(program.kernels) if any(a.name == port.tensor.name for a in k.args)]
+            rank = len(tile.matrix[0]) if tile.matrix else 0 if tile.table is None else tile.table.ndim  # mesh axes
+            found: set[int] = set()
+            for kernel in kernels:
+                own = tasks[(tasks >= program.first_task[kernel]) & (tasks < program.first_task[kernel + 1])]
+                if len(own) and tile.grid and len(program.kernels[kernel].mesh) == rank:
+                    found.update(tile.linear(program.pids(kernel, own)).tolist())
+            self._tiles[key] = max(1, len(found))
         return self._tiles[key]
-
-    def _count_tiles(self, group: NodeGroup, port: TensorPort) -> int:
-        program, tasks = self._program, group.first_tasks
-        kernels = [n for n, k in enumerate(program.kernels) if any(a.name == port.tensor.name for a in k.args)]
-        found: set[int] = set()
-        for kernel in kernels:
-            own = tasks[(tasks >= program.first_task[kernel]) & (tasks < program.first_task[kernel + 1])]
-            tile = port.tile  # a function of as many mesh axes as:
-            rank = len(tile.matrix[0]) if tile.matrix else 0 if tile.table is None else tile.table.ndim
-            if len(own) and tile.grid and len(program.kernels[kernel].mesh) == rank:
-                found.update(port.tile.linear(program.pids(kernel, own)).tolist())
-        return max(1, len(found))
 
     @property
     def turns(self) -> IntArray:
@@ -334,7 +310,18 @@ class FoldUses:
     @cached_property
     def fifos(self) -> FoldFifos:
         """The FIFO of every stream."""
-        return fold_fifos(self._graph, self.position, self._node, self._merges)
+        graph, position, node = self._graph, self.position, self._node
+        edges = graph.edges
+        if not self._merges or not len(edges):
+            numbers = np.arange(graph.program.stream_count)
+            return FoldFifos(numbers, numbers, np.zeros_like(numbers), np.isin(numbers, edges.stream))
+        order, of_edge = edge_fifos(graph, position, node, self._merges)
+        source, target = edges.source[order], edges.target[order]
+        inside = node[source] == node[target]
+        # In half tasks: puts come after the task's gets, which make room, unless the task puts first.
+        put = 2 * position[source] + 1 - 2 * graph.early_puts[edges.stream[order]]
+        turns = np.concatenate([put[inside], 2 * position[target][inside]])
+        return _joined(graph, edges.stream[order], of_edge, inside, turns)
 
     @cached_property
     def position(self) -> IntArray:

@@ -307,7 +307,21 @@ class VMG(Pictured):
     @cached_property
     def key(self) -> str:
         """Hash of the folded graph: equal exactly for equal graphs, whatever sequence made them. Order-free."""
-        return graph_key(self.program, self.groups)
+        # What is hashed is stated per task (the first task of its node, its place in that node, its node's schedule
+        # tree), so that the order of nodes and groups plays no role.
+        trees = [text(group.tree) for group in self.groups]
+        rank = {tree: number for number, tree in enumerate(sorted(set(trees)))}
+        form = np.empty((3, self.program.task_count), np.int32)
+        for group, tree in zip(self.groups, trees, strict=True):
+            tasks = group.leaves.tasks()
+            form[0, tasks] = tasks[:, :1]
+            form[1, tasks] = np.arange(tasks.shape[1])
+            form[2, tasks] = rank[tree]
+        kernels = [[k.name, list(k.mesh), [c.name for c in k.classes]] for k in self.program.kernels]
+        digest = hashlib.blake2b(json.dumps([self.program.name, kernels]).encode(), digest_size=16)
+        digest.update(json.dumps(sorted(rank)).encode())
+        digest.update(form.tobytes())
+        return digest.hexdigest()
 
     @property
     def mapping_primitives(self) -> Primitives:
@@ -423,24 +437,3 @@ def _named_leaves(group: NodeGroup) -> IntArray:
     """The tasks that appear in the nodes' names: those of the first iteration of a bundle."""
     tree = group.tree
     return group.leaves.tasks(0, tree.child.leaf_count if isinstance(tree, Repeat) else tree.leaf_count)
-
-
-def graph_key(program: CompiledProgram, groups: Sequence[NodeGroup]) -> str:
-    """Hash of the folded graph; equal exactly for equal graphs, however they were folded and in whatever order.
-
-    What is hashed is stated per task (the first task of its node, its place in that node, its node's schedule tree), so
-    that the order of nodes and groups plays no role.
-    """
-    trees = [text(group.tree) for group in groups]
-    rank = {tree: number for number, tree in enumerate(sorted(set(trees)))}
-    form = np.empty((3, program.task_count), np.int32)
-    for group, tree in zip(groups, trees, strict=True):
-        tasks = group.leaves.tasks()
-        form[0, tasks] = tasks[:, :1]
-        form[1, tasks] = np.arange(tasks.shape[1])
-        form[2, tasks] = rank[tree]
-    kernels = [[k.name, list(k.mesh), [c.name for c in k.classes]] for k in program.kernels]
-    digest = hashlib.blake2b(json.dumps([program.name, kernels]).encode(), digest_size=16)
-    digest.update(json.dumps(sorted(rank)).encode())
-    digest.update(form.tobytes())
-    return digest.hexdigest()

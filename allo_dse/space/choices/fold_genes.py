@@ -113,7 +113,12 @@ def decode_folds(
     for k in kernels:
         for n, axis in enumerate(k.axes):
             if axis not in wanted:
-                wanted[axis] = _wanted_axis(f"fold.{k.kernel}.{n}", axis, suggest, max_nodes)
+                name, spatial = f"fold.{k.kernel}.{n}", axis.spatial[0]
+                if "spatial" in axis.varies:
+                    spatial = suggest(f"{name}.spatial", Gene(1, max(2, max_nodes), "log"))
+                how = HOW[suggest(f"{name}.how", _HOW_GENE)] if "how" in axis.varies else None
+                pattern = PATTERN[suggest(f"{name}.pattern", _PATTERN_GENE)] if "pattern" in axis.varies else None
+                wanted[axis] = WantedAxis(spatial, how, pattern)
     wants = [_joined(kernel, position, suggest) for position, kernel in enumerate(kernels)]
     joined = separated([_first(wants, number) for number in range(len(kernels))])
     sizes = {axis: axis.nearest(want.spatial) for axis, want in wanted.items()}
@@ -172,15 +177,6 @@ def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) 
     return genes
 
 
-def _wanted_axis(name: str, axis: AxisOptions, suggest: Suggest, max_nodes: int) -> WantedAxis:
-    spatial = axis.spatial[0]
-    if "spatial" in axis.varies:
-        spatial = suggest(f"{name}.spatial", Gene(1, max(2, max_nodes), "log"))
-    how = HOW[suggest(f"{name}.how", _HOW_GENE)] if "how" in axis.varies else None
-    pattern = PATTERN[suggest(f"{name}.pattern", _PATTERN_GENE)] if "pattern" in axis.varies else None
-    return WantedAxis(spatial, how, pattern)
-
-
 def _fit_budget(
     sizes: dict[AxisOptions, int], kernels: Sequence[KernelOptions], joined: Sequence[int | None], max_nodes: int
 ) -> None:
@@ -210,14 +206,10 @@ def _order(kernel: KernelOptions, suggest: Suggest) -> tuple[int, ...]:
     rank = len(kernel.axes)
     if rank < 2:
         return tuple(range(rank))
-    return _orders(rank)[suggest(f"fold.{kernel.kernel}.order", _order_gene(rank))]
+    labels = tuple(" ".join(map(str, order)) for order in _orders(rank))
+    return _orders(rank)[suggest(f"fold.{kernel.kernel}.order", Gene(0, len(labels) - 1, "categorical", labels))]
 
 
 def _orders(rank: int) -> list[tuple[int, ...]]:
     """Return all orders of a kernel's axes; a gene holds the position of one."""
     return list(itertools.permutations(range(rank)))
-
-
-def _order_gene(rank: int) -> Gene:
-    labels = tuple(" ".join(map(str, order)) for order in _orders(rank))
-    return Gene(0, len(labels) - 1, "categorical", labels)

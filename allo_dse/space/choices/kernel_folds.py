@@ -58,21 +58,18 @@ class KernelFolds(FoldChoice):
                     f"has {self.max_nodes}",
                     hint="; ".join(space.reasons[:3]),
                 )
-            self._options[program] = self._kernel_options(space)
+            linked: dict[int, AxisOptions] = {}
+            result = []
+            for kernel, rules, heads in zip(space.kernels, space.rules, space.heads, strict=True):
+                axes = []
+                for axis, rule in zip(kernel.axes, rules, strict=True):
+                    own = AxisOptions(axis.options(self.max_nodes)) if rule.link not in linked else linked[rule.link]
+                    if rule.link is not None:
+                        linked[rule.link] = own
+                    axes.append(own)
+                result.append(KernelOptions(kernel.kernel, tuple(axes), heads))
+            self._options[program] = tuple(result)
         return self._options[program]
-
-    def _kernel_options(self, space: FoldSpace) -> tuple[KernelOptions, ...]:
-        linked: dict[int, AxisOptions] = {}
-        result = []
-        for kernel, rules, heads in zip(space.kernels, space.rules, space.heads, strict=True):
-            axes = []
-            for axis, rule in zip(kernel.axes, rules, strict=True):
-                own = AxisOptions(axis.options(self.max_nodes)) if rule.link not in linked else linked[rule.link]
-                if rule.link is not None:
-                    linked[rule.link] = own
-                axes.append(own)
-            result.append(KernelOptions(kernel.kernel, tuple(axes), heads))
-        return tuple(result)
 
     def space(self, program: Program) -> FoldSpace:
         """Return the legal folds of a program; cached."""

@@ -300,7 +300,12 @@ class Evolution:
                 offspring = self._offspring(variation, np.zeros(TRIED, int), rng)
                 offspring = offspring[variation.present(offspring).any(1)]
                 return self._ranked(model, _unique(offspring, known), pending, rng, by_gain=False)
-            rows = _unique(self._candidates(variation, rng), known)
+            # Candidates: neighbours of parents, children, and random designs.
+            near = variation.neighbours(self._state.rows[:NEAR], VALUES, rng)
+            near = near[rng.permutation(len(near))[:MOST_NEAR]]
+            offspring = self._offspring(variation, np.arange(CHILDREN) % 40, rng)
+            offspring = offspring[variation.present(offspring).any(1)]
+            rows = _unique(np.vstack((near, offspring, self._immigrants(variation, IMMIGRANTS, rng))), known)
             if not len(rows):
                 return nothing
             # Candidates are few: look again near the best of them.
@@ -330,15 +335,6 @@ class Evolution:
             found.believe(chosen[-1])
         found_order: Integers = rows[np.array([*chosen, *left.tolist()], int)]
         return found_order
-
-    def _candidates(self, variation: Variation, rng: np.random.Generator) -> Integers:
-        """Return candidates: neighbours of parents, children, and random designs."""
-        rows = self._state.rows
-        near = variation.neighbours(rows[:NEAR], VALUES, rng)
-        near = near[rng.permutation(len(near))[:MOST_NEAR]]
-        offspring = self._offspring(variation, np.arange(CHILDREN) % 40, rng)
-        offspring = offspring[variation.present(offspring).any(1)]
-        return np.vstack((near, offspring, self._immigrants(variation, IMMIGRANTS, rng)))
 
     def _immigrants(self, variation: Variation, count: int, rng: np.random.Generator) -> Integers:
         """Return random designs with the same sets of genes as parents."""

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from allo_dse.mapper.program import Program
     from allo_dse.space.choice import Choice
     from allo_dse.space.choices.folds import FoldChoice
+    from allo_dse.space.choices.parameters import Programs
     from allo_dse.space.design import Design
     from allo_dse.space.genes import Genes
-    from allo_dse.space.programs import Programs
 
 MOST_REBUILT = 64
 """Designs of a log that a study keeps rebuilt: more than fronts usually have."""
@@ -159,7 +159,7 @@ class StudySpec:
     @cached_property
     def programs(self) -> Programs:
         """The programs of all parameters."""
-        from allo_dse.space.programs import CompiledPrograms
+        from allo_dse.space.choices.parameters import CompiledPrograms
 
         if self._programs is not None:
             return self._programs
