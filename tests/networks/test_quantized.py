@@ -10,6 +10,8 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from onnx import helper
 
 import allo_dse as dse
@@ -107,14 +109,42 @@ def test_tensors_quantized_at_run_time_multiply_codes() -> None:
 
 
 def test_what_products_of_codes_cannot_express_is_computed_in_floats() -> None:
-    """Scales along the depth, and codes of weights that are not symmetric."""
+    """Scales along the depth."""
     w = Writer()
     x = _quantized(w, "x", 0.03, 2, np.int8)
-    one = w("MatMul", x, _weights(w, 6, 4, axis=0))
-    zero = w.const(100, np.uint8)
-    other = w("DequantizeLinear", w.const(w.rng.integers(0, 256, (6, 4)), np.uint8), w.const(0.01), zero)
-    network = computed(w.model(w("Add", one, w("MatMul", x, other)), (4, 6), 21))
+    network = computed(w.model(w("MatMul", x, _weights(w, 6, 4, axis=0)), (4, 6), 21))
     assert not any(work.params["Ty"] == int8 for step, work in network.worked if step.work.kind == "gemm")
+
+
+ZEROS = st.sampled_from([0, 1, 100, 127, 128, 255])
+"""Above the lowest code."""
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(st.integers(1, 3), st.integers(2, 9), st.integers(1, 9), ZEROS, ZEROS, st.booleans(), st.booleans())
+@example(1, 5, 7, 0, 0, False, True)
+@example(2, 5, 7, 255, 0, True, False)
+def test_products_of_codes_with_zeros_are_exact(
+    batch: int, size: int, depth: int, zero: int, other: int, signed: bool, known: bool
+) -> None:
+    """All codes, as integers: of known weights, some of nine bits less their zero, and of two activations."""
+    w, dtype, low = Writer(), np.int8 if signed else np.uint8, -128 if signed else 0
+    x = w.rng.integers(-255, 256, (batch, size, depth))
+    x[0, :2, 0] = 255, -255
+    codes = [np.clip(x + one, 0, 255) for one in (zero, other)]
+    right = codes[1][0].T if known else codes[1].swapaxes(1, 2)
+    if known:
+        numbers = w.const(1), w.const(other + low, dtype)
+        factor = w("DequantizeLinear", w.const(right + low, dtype), *numbers)
+    else:
+        factor = w("Transpose", _quantized(w, "x", 1, other + low, dtype), perm=[0, 2, 1])
+    model = w.model(w("MatMul", _quantized(w, "x", 1, zero + low, dtype), factor), x.shape, 21)
+    network = dse.from_onnx(model, element="f32", host="never")
+    assert not network.widened
+    products = [work for step, work in network.worked if step.work.kind.startswith("gem")]
+    assert {work.params["Ty"] for work in products} == {int8}
+    made = network.run({"x": x.astype(np.float32)}, simulated=False)[network.outputs[0]]
+    np.testing.assert_array_equal(made.reshape(batch, size, size), (codes[0] - zero) @ (right - other))
 
 
 @pytest.mark.parametrize("work", [gemm_work(32, 32, 64, int8), gemv_work(32, 1024, int8)])
@@ -157,15 +187,15 @@ def test_weights_of_four_bits_in_blocks_stay_narrow(rows: int, zeros: bool) -> N
 
 @pytest.mark.parametrize(("shape", "zero"), [((2, 6, 5), 0), ((1, 6, 5), 0), ((2, 6, 5), 4)])
 def test_products_of_two_quantized_tensors_multiply_codes(shape: tuple[int, ...], zero: int) -> None:
-    """As attention's products; codes with a zero are named instead."""
+    """As attention's products; what zeros add is a row and a column."""
     w = Writer()
-    x = _quantized(w, "x", 0.03, 0, np.int8)
+    x = _quantized(w, "x", 0.03, -zero, np.int8)
     turned = w("Transpose", _quantized(w, w("Relu", "x"), 0.02, zero, np.int8), perm=[0, 2, 1])
     model = w.model(w("MatMul", x, turned), shape, 21)
     network = computed(model)
-    (product,) = (work for step, work in network.worked if step.work.kind.startswith("gemm"))
-    assert (product.params["Ty"] == int8) == (zero == 0)
-    assert bool(network.widened) == (zero != 0)
+    products = [work for step, work in network.worked if step.work.kind.startswith("gem")]
+    assert [work.params["Ty"] for work in products] == [int8] * (3 if zero else 1)
+    assert not network.widened
     given = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
     assert all(one.ok for one in network.check({"x": given}))
 

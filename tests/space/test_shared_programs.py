@@ -10,7 +10,7 @@ import pytest
 
 from allo_dse.eval.evaluator import needs
 from allo_dse.lang import install
-from allo_dse.space import programs
+from allo_dse.space.choices import parameters
 from allo_dse.space.choices.parameters import SharedPrograms, learn, meanings
 from allo_dse.space.genes import Genes, random_suggest
 from allo_dse.space.space import Space
@@ -49,7 +49,7 @@ def test_what_was_compiled_elsewhere_is_the_same_program(name: str, monkeypatch:
     assert found
     assert not meanings(first.space)
     learn(second.space, pickle.loads(pickle.dumps(found)))
-    monkeypatch.setattr(programs, "load_watched", refuse)
+    monkeypatch.setattr(parameters, "load_watched", refuse)
     for genes in designs:
         one, other = first.space.decode_genes(genes), second.space.decode_genes(genes)
         assert one is not None
@@ -84,7 +84,7 @@ def test_a_worker_compiles_nothing_that_another_has_compiled(monkeypatch: Any) -
         worker._evaluator, worker.reload = Instant, None
     asked = [needs(study.make_evaluator())]
     alone = RayWorker(PickledStudy.of(workers[0]), asked).run(tasks)
-    monkeypatch.setattr(programs, "load_watched", refuse)
+    monkeypatch.setattr(parameters, "load_watched", refuse)
     found = RayWorker(PickledStudy.of(workers[1]), asked).run(tasks, told)
     assert [one.metrics for one in found] == [one.metrics for one in alone]
     assert not any(one.error for one in found)
