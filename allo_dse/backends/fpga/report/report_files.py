@@ -186,22 +186,18 @@ def _resources(element: Element | None) -> Resources:
 
 def _violations(element: Element | None, module: str) -> list[Violation]:
     """Return the report's notes on violations of a module and its loops, kept or not."""
-    if element is None:
-        return []
-    loops = element.iterfind("SummaryOfLoopViolations/*")
-    return [_violation(element, module, ""), *(_violation(e, module, text(e, "Name") or e.tag) for e in loops)]
-
-
-def _violation(element: Element, module: str, loop: str) -> Violation:
-    reason = text(element, "ViolationType")
-    return Violation(
-        kind=text(element, "IssueType"),
-        reason="" if reason in _NO_VIOLATION else reason,
-        module=module,
-        loop=loop,
-        distance=whole(text(element, "IterationDistance")),
-        source=text(element, "SourceLocation"),
-    )
+    every = [] if element is None else [element, *element.iterfind("SummaryOfLoopViolations/*")]
+    return [
+        Violation(
+            kind=text(one, "IssueType"),
+            reason=text(one, "ViolationType").removeprefix("-"),
+            module=module,
+            loop="" if one is element else text(one, "Name") or one.tag,
+            distance=whole(text(one, "IterationDistance")),
+            source=text(one, "SourceLocation"),
+        )
+        for one in every
+    ]
 
 
 def _instances(root: Element) -> dict[str, tuple[Instance, ...]]:
@@ -223,7 +219,11 @@ def _fifos(root: Element) -> tuple[tuple[HlsFifo, ...], tuple[HlsFifo, ...]]:
     """The design's FIFOs, with what the storage table says about them, and those that only that table has."""
     parents = {instance.name: instance.module for inside in _instances(root).values() for instance in inside}
     top = text(root, "UserAssignments/TopModelName")
-    storage = _storage(root)
+    storage = {
+        (name, node.get("RTLNAME", "")): node
+        for name, node in _nodes(root)
+        if node.get("BINDTYPE") == "storage" and node.get("OPTYPE") == "fifo"
+    }
     fifos, designed = [], set()
     for element in root.iterfind("FIFOInformation/FIFOInst"):
         name, parent = text(element, "Name"), text(element, "ParentInst")
@@ -252,15 +252,6 @@ def _nodes(root: Element) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield what modules bind, by the module's name."""
     for module in root.iterfind("ModuleInformation/Module"):
         yield from ((text(module, "Name"), dict(node.attrib)) for node in module.iterfind("BindNodes/BindNode"))
-
-
-def _storage(root: Element) -> dict[tuple[str, str], dict[str, str]]:
-    """Attributes of the storage nodes that are FIFOs, by module and instance name."""
-    return {
-        (name, node.get("RTLNAME", "")): node
-        for name, node in _nodes(root)
-        if node.get("BINDTYPE") == "storage" and node.get("OPTYPE") == "fifo"
-    }
 
 
 _OUTCOME = {"pass": True, "fail": False}
@@ -359,7 +350,15 @@ def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
     for detail in details:
         for module in detail.modules:
             known = modules.get(module.name)
-            modules[module.name] = module if known is None else _merged_module(known, module)
+            modules[module.name] = (
+                module
+                if known is None
+                else replace(
+                    completed(known, module, "estimated_ns"),
+                    loops=_merged_loops(known.loops, module.loops) if known.loops else module.loops,
+                    instances=module.instances or known.instances,
+                )
+            )
     own = next((detail for detail in details if detail.top == report.top), report)
     return replace(
         completed(report, own, "clock_ns", "uncertainty_ns", "estimated_ns"),
@@ -367,14 +366,6 @@ def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
         fifos=tuple(_merged_fifo(fifo, fifos) for fifo in report.fifos) or tuple(fifos.values()),
         operators=merged_operators(report.operators, (one for detail in details for one in detail.operators)),
         available=report.available if report.available.lut is not None else own.available,
-    )
-
-
-def _merged_module(known: Module, other: Module) -> Module:
-    return replace(
-        completed(known, other, "estimated_ns"),
-        loops=_merged_loops(known.loops, other.loops) if known.loops else other.loops,
-        instances=other.instances or known.instances,
     )
 
 

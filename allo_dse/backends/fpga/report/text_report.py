@@ -78,17 +78,25 @@ def read_text_report(path: Path, text: str) -> HlsReport:
         if parsed.table(section) is None:
             raise HlsReportError(f"{path}: truncated: has no table of section `{section}`", hint="copy it again")
     name = parsed.title.split("'")[1] if parsed.title.count("'") == 2 else parsed.title.split()[-1]
-    latency, interval, kind = _overall(parsed)
+    overall = next(_records(parsed, "Performance Estimates", "Latency", "Summary"), {})
     clock = next(_records(parsed, "Performance Estimates", "Timing", "Summary"), {})
     module = Module(
         name=name,
-        kind=kind,
-        latency=latency,
-        interval=interval,
+        kind=overall.get("pipeline type", ""),
+        latency=_between(overall, "latency (cycles)", "latency"),
+        interval=_between(overall, "interval"),
         estimated_ns=real(clock.get("estimated")),
         resources=_total(parsed, "total"),
         loops=_loops(parsed, name),
-        instances=_instances(parsed),
+        instances=tuple(
+            Instance(row["instance"].strip(), row["module"])
+            for row in _records(parsed, "Performance Estimates", "Latency", "Detail", "Instance")
+            if row.get("instance") and row.get("module")
+        ),
+    )
+    operators = (
+        named_operator(row.get("instance", "").strip(), row.get("module", ""), name, amounts_of(row))
+        for row in _records(parsed, "Utilization Estimates", "Detail", "Instance")
     )
     return _report(
         path,
@@ -98,8 +106,18 @@ def read_text_report(path: Path, text: str) -> HlsReport:
         uncertainty_ns=real(clock.get("uncertainty")),
         estimated_ns=module.estimated_ns,
         available=_total(parsed, "available"),
-        fifos=_fifos(parsed, name),
-        operators=tuple(_operators(parsed, name)),
+        fifos=tuple(
+            HlsFifo(
+                name=row["name"].strip(),
+                module=name,
+                depth=whole(row.get("depth")),
+                width=whole(row.get("bits")),
+                resources=amounts_of(row),
+            )
+            for row in _records(parsed, "Utilization Estimates", "Detail", "FIFO")
+            if row.get("name", "").strip() not in ("", "Total")
+        ),
+        operators=tuple(filter(None, operators)),
     )
 
 
@@ -108,7 +126,7 @@ def _report(path: Path, parsed: TextReport, modules: tuple[Module, ...], **more:
     top = modules[0]
     return HlsReport(
         files=(str(path),),
-        tool=_tool(parsed),
+        tool=parsed.header.get("Version", "").split(" ")[0],
         top=top.name,
         part=parsed.header.get("Target device", ""),
         family=parsed.header.get("Product family", ""),
@@ -121,18 +139,9 @@ def _report(path: Path, parsed: TextReport, modules: tuple[Module, ...], **more:
     )
 
 
-def _tool(parsed: TextReport) -> str:
-    return parsed.header.get("Version", "").split(" ")[0]
-
-
 def _records(parsed: TextReport, *headings: str) -> Iterator[dict[str, str]]:
     table = parsed.table(*headings)
     return iter(()) if table is None else table.records()
-
-
-def _overall(parsed: TextReport) -> tuple[Cycles, Cycles, str]:
-    row = next(_records(parsed, "Performance Estimates", "Latency", "Summary"), {})
-    return _between(row, "latency (cycles)", "latency"), _between(row, "interval"), row.get("pipeline type", "")
 
 
 def _between(row: dict[str, str], *names: str) -> Cycles:
@@ -154,14 +163,6 @@ def amounts_of(row: Mapping[str, str]) -> Resources:
     return Resources(whole(row.get("bram_18k")), dsp, *(whole(row.get(name)) for name in ("ff", "lut", "uram")))
 
 
-def _instances(parsed: TextReport) -> tuple[Instance, ...]:
-    return tuple(
-        Instance(row["instance"].strip(), row["module"])
-        for row in _records(parsed, "Performance Estimates", "Latency", "Detail", "Instance")
-        if row.get("instance") and row.get("module")
-    )
-
-
 def _loops(parsed: TextReport, module: str) -> tuple[HlsLoop, ...]:
     """Loops as a tree: the names of inner ones begin with one `+` more than those around them."""
     rows = []
@@ -170,7 +171,7 @@ def _loops(parsed: TextReport, module: str) -> tuple[HlsLoop, ...]:
         name = mark.lstrip("-+ ")
         if not name:
             continue
-        level = len(mark) - len(mark.lstrip("+")) if mark.startswith("+") else 0
+        level = len(mark) - len(mark.lstrip("+"))
         latency = _between(row, "latency (cycles)", "latency")
         rows.append((level, _loop(row, name, module, latency, "initiation interval achieved")))
     return nested(rows)
@@ -199,27 +200,6 @@ def nested(rows: Sequence[tuple[int, HlsLoop]]) -> tuple[HlsLoop, ...]:
         outer.append(replace(loop, loops=nested(inside)))
         at += 1 + len(inside)
     return tuple(outer)
-
-
-def _fifos(parsed: TextReport, module: str) -> tuple[HlsFifo, ...]:
-    return tuple(
-        HlsFifo(
-            name=row["name"].strip(),
-            module=module,
-            depth=whole(row.get("depth")),
-            width=whole(row.get("bits")),
-            resources=amounts_of(row),
-        )
-        for row in _records(parsed, "Utilization Estimates", "Detail", "FIFO")
-        if row.get("name", "").strip() and row["name"].strip() != "Total"
-    )
-
-
-def _operators(parsed: TextReport, module: str) -> Iterator[HlsOperator]:
-    for row in _records(parsed, "Utilization Estimates", "Detail", "Instance"):
-        found = named_operator(row.get("instance", "").strip(), row.get("module", ""), module, amounts_of(row))
-        if found is not None:
-            yield found
 
 
 # `csynth.rpt` of Vitis HLS: one table of all modules and loops, indented as they are nested.
@@ -252,7 +232,7 @@ def read_summary_report(path: Path, text: str) -> HlsReport:
     table = parsed.table("Performance & Resource Estimates")
     if "Synthesis Summary Report" not in parsed.title or table is None:
         raise HlsReportError(f"{path}: not a synthesis summary, or truncated", hint="give csynth.rpt or csynth.xml")
-    tool = _tool(parsed)
+    tool = parsed.header.get("Version", "")
     has_interfaces = not tool or tool >= _INTERFACES_SINCE
     if has_interfaces and parsed.table("HW Interfaces") is None:
         raise HlsReportError(f"{path}: truncated: has no table of section `HW Interfaces`", hint="copy it again")
@@ -262,7 +242,23 @@ def read_summary_report(path: Path, text: str) -> HlsReport:
     return _report(
         path,
         parsed,
-        tuple(map(_module, rows)),
+        tuple(
+            Module(
+                name=row.name,
+                kind=row.kind,
+                latency=cycles(row.cells.get("latency (cycles)")),
+                interval=cycles(row.cells.get("interval")),
+                resources=Resources(  # `39 (17%)`; `-` is none
+                    *(
+                        0 if cell == "-" else whole((cell or "").split(" ")[0])
+                        for cell in map(row.cells.get, ("bram", "dsp", "ff", "lut", "uram"))
+                    )
+                ),
+                loops=nested(row.loops),
+                instances=tuple(row.instances),
+            )
+            for row in rows
+        ),
         clock_ns=real(parsed.header.get("Target clock")),
         violations=tuple(violations),
         notes=("the summary rounds: amounts of the whole device are not in it",),
@@ -296,20 +292,3 @@ def _rows(records: list[dict[str, str]]) -> tuple[list[_Row], list[Violation]]:
             where = name.removesuffix("*") if mark == "o" else ""
             violations.append(Violation(_ISSUES.get(issue, issue), "", around[-1].name, where))
     return modules, violations
-
-
-def _module(row: _Row) -> Module:
-    return Module(
-        name=row.name,
-        kind=row.kind,
-        latency=cycles(row.cells.get("latency (cycles)")),
-        interval=cycles(row.cells.get("interval")),
-        resources=Resources(*(_amount(row.cells.get(name)) for name in ("bram", "dsp", "ff", "lut", "uram"))),
-        loops=nested(row.loops),
-        instances=tuple(row.instances),
-    )
-
-
-def _amount(cell: str | None) -> int | None:
-    """`39 (17%)`; `-` stands for none here. None where the column is missing or what it says is no amount."""
-    return 0 if cell == "-" else whole((cell or "").split(" ")[0])
