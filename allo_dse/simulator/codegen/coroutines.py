@@ -15,7 +15,7 @@ the coroutine's frame. The clock is a stack slot, which LLVM promotes to a regis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from allo_dse.common.mlir.bindings import Op, async_dialect, ir, memref, nested_ops
@@ -214,7 +214,7 @@ def _fault(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     e.store(0, c.header, Header.BUDGET)
 
 
-_PLAIN_OPS = {
+_PLAIN_OPS: Mapping[str, Callable[[Coroutine, Emitter, ir.Operation], None]] = {
     "df.cost": lambda c, e, op: _advance(c, e, e.load(c.costs, site(op, "site"))),
     "df.cost_times": lambda c, e, op: _advance(
         c, e, e.mul(e.load(c.costs, site(op, "site")), e.from_index(op.operands[0]))
@@ -318,4 +318,9 @@ def _record(c: Coroutine, e: Emitter, number: ir.Value) -> ir.Value:
     return fifo.record(e, c.streams, number)
 
 
-_LOWERED = _PLAIN_OPS | dict.fromkeys(("df.take", "df.offer"), _lower_stream_op) | dict.fromkeys(POLLS, _lower_poll)
+_LOWERED = {
+    **_PLAIN_OPS,
+    "df.take": _lower_stream_op,
+    "df.offer": _lower_stream_op,
+    **dict.fromkeys(POLLS, _lower_poll),
+}
