@@ -223,7 +223,11 @@ def _fifos(root: Element) -> tuple[tuple[HlsFifo, ...], tuple[HlsFifo, ...]]:
     """The design's FIFOs, with what the storage table says about them, and those that only that table has."""
     parents = {instance.name: instance.module for inside in _instances(root).values() for instance in inside}
     top = text(root, "UserAssignments/TopModelName")
-    storage = _storage(root)
+    storage = {
+        (module, node.get("RTLNAME", "")): node
+        for module, node in _nodes(root)
+        if node.get("BINDTYPE") == "storage" and node.get("OPTYPE") == "fifo"
+    }
     fifos, designed = [], set()
     for element in root.iterfind("FIFOInformation/FIFOInst"):
         name, parent = text(element, "Name"), text(element, "ParentInst")
@@ -252,15 +256,6 @@ def _nodes(root: Element) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield what modules bind, by the module's name."""
     for module in root.iterfind("ModuleInformation/Module"):
         yield from ((text(module, "Name"), dict(node.attrib)) for node in module.iterfind("BindNodes/BindNode"))
-
-
-def _storage(root: Element) -> dict[tuple[str, str], dict[str, str]]:
-    """Attributes of the storage nodes that are FIFOs, by module and instance name."""
-    return {
-        (name, node.get("RTLNAME", "")): node
-        for name, node in _nodes(root)
-        if node.get("BINDTYPE") == "storage" and node.get("OPTYPE") == "fifo"
-    }
 
 
 _OUTCOME = {"pass": True, "fail": False}
@@ -315,7 +310,13 @@ def _read_project(path: Path) -> HlsReport:
     if syntheses:
         report = _with_details(_read(syntheses[0]), modules)
     elif modules:
-        report = _with_details(_top_of(path, modules), modules)
+        inside = {instance.module for one in modules for module in one.modules for instance in module.instances}
+        tops = [one for one in modules if one.top not in inside]
+        if len(tops) != 1:
+            names = ", ".join(one.top for one in tops) or "none"
+            hint = "give one solution's csynth.xml"
+            raise HlsReportError(f"{path}: cannot tell the top function ({names})", hint=hint)
+        report = _with_details(tops[0], modules)
     elif cosims or exports:
         report = (*cosims, *exports)[0]
     else:
@@ -342,16 +343,6 @@ def _files(path: Path, pattern: str) -> list[Path]:
     )
 
 
-def _top_of(path: Path, reports: list[HlsReport]) -> HlsReport:
-    """The report of the module that no other one has an instance of."""
-    inside = {instance.module for report in reports for module in report.modules for instance in module.instances}
-    tops = [report for report in reports if report.top not in inside]
-    if len(tops) != 1:
-        names = ", ".join(report.top for report in tops) or "none"
-        raise HlsReportError(f"{path}: cannot tell the top function ({names})", hint="give one solution's csynth.xml")
-    return tops[0]
-
-
 def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
     """Return a report, completed from other reports of its modules."""
     modules = {module.name: module for module in report.modules}
@@ -359,7 +350,13 @@ def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
     for detail in details:
         for module in detail.modules:
             known = modules.get(module.name)
-            modules[module.name] = module if known is None else _merged_module(known, module)
+            if known is not None:
+                module = replace(
+                    completed(known, module, "estimated_ns"),
+                    loops=_merged_loops(known.loops, module.loops) if known.loops else module.loops,
+                    instances=module.instances or known.instances,
+                )
+            modules[module.name] = module
     own = next((detail for detail in details if detail.top == report.top), report)
     return replace(
         completed(report, own, "clock_ns", "uncertainty_ns", "estimated_ns"),
@@ -367,14 +364,6 @@ def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
         fifos=tuple(_merged_fifo(fifo, fifos) for fifo in report.fifos) or tuple(fifos.values()),
         operators=merged_operators(report.operators, (one for detail in details for one in detail.operators)),
         available=report.available if report.available.lut is not None else own.available,
-    )
-
-
-def _merged_module(known: Module, other: Module) -> Module:
-    return replace(
-        completed(known, other, "estimated_ns"),
-        loops=_merged_loops(known.loops, other.loops) if known.loops else other.loops,
-        instances=other.instances or known.instances,
     )
 
 

@@ -31,15 +31,6 @@ _UNIT = re.compile(r"(?:^|_)([a-z]+)(?:_\d+n?s?)*_\d+_(\d+)_(full|max|med|no)_ds
 _IMPLEMENTATIONS = {"full": "fulldsp", "max": "maxdsp", "med": "meddsp", "no": "fabric"}
 
 
-def named_operator(unit: str, rtl_module: str, module: str, resources: Resources) -> HlsOperator | None:
-    """Return the operator of an RTL module's instance; None if it is no floating-point one."""
-    found = _UNIT.search(rtl_module)
-    if found is None:
-        return None
-    operation, stages, dsps = found.groups()
-    return HlsOperator(unit, module, operation, _IMPLEMENTATIONS[dsps], int(stages) - 1, resources)
-
-
 def merged_operators(known: Iterable[HlsOperator], others: Iterable[HlsOperator]) -> tuple[HlsOperator, ...]:
     """Return the units of either report: XML lacks flip-flops and LUTs, and text lacks some units."""
     found = {(one.module, one.name): one for one in known}
@@ -78,17 +69,21 @@ def read_text_report(path: Path, text: str) -> HlsReport:
         if parsed.table(section) is None:
             raise HlsReportError(f"{path}: truncated: has no table of section `{section}`", hint="copy it again")
     name = parsed.title.split("'")[1] if parsed.title.count("'") == 2 else parsed.title.split()[-1]
-    latency, interval, kind = _overall(parsed)
+    overall = next(_records(parsed, "Performance Estimates", "Latency", "Summary"), {})
     clock = next(_records(parsed, "Performance Estimates", "Timing", "Summary"), {})
     module = Module(
         name=name,
-        kind=kind,
-        latency=latency,
-        interval=interval,
+        kind=overall.get("pipeline type", ""),
+        latency=_between(overall, "latency (cycles)", "latency"),
+        interval=_between(overall, "interval"),
         estimated_ns=real(clock.get("estimated")),
         resources=_total(parsed, "total"),
         loops=_loops(parsed, name),
-        instances=_instances(parsed),
+        instances=tuple(
+            Instance(row["instance"].strip(), row["module"])
+            for row in _records(parsed, "Performance Estimates", "Latency", "Detail", "Instance")
+            if row.get("instance") and row.get("module")
+        ),
     )
     return _report(
         path,
@@ -130,11 +125,6 @@ def _records(parsed: TextReport, *headings: str) -> Iterator[dict[str, str]]:
     return iter(()) if table is None else table.records()
 
 
-def _overall(parsed: TextReport) -> tuple[Cycles, Cycles, str]:
-    row = next(_records(parsed, "Performance Estimates", "Latency", "Summary"), {})
-    return _between(row, "latency (cycles)", "latency"), _between(row, "interval"), row.get("pipeline type", "")
-
-
 def _between(row: dict[str, str], *names: str) -> Cycles:
     """A range whose columns are called `NAME min` and `NAME max`; reports before 2020 say `latency` only."""
     for name in names:
@@ -152,14 +142,6 @@ def amounts_of(row: Mapping[str, str]) -> Resources:
     """Return the resources in cells by the tool's names of them, in lower case."""
     dsp = whole(row.get("dsp") or row.get("dsp48e"))
     return Resources(whole(row.get("bram_18k")), dsp, *(whole(row.get(name)) for name in ("ff", "lut", "uram")))
-
-
-def _instances(parsed: TextReport) -> tuple[Instance, ...]:
-    return tuple(
-        Instance(row["instance"].strip(), row["module"])
-        for row in _records(parsed, "Performance Estimates", "Latency", "Detail", "Instance")
-        if row.get("instance") and row.get("module")
-    )
 
 
 def _loops(parsed: TextReport, module: str) -> tuple[HlsLoop, ...]:
@@ -211,15 +193,17 @@ def _fifos(parsed: TextReport, module: str) -> tuple[HlsFifo, ...]:
             resources=amounts_of(row),
         )
         for row in _records(parsed, "Utilization Estimates", "Detail", "FIFO")
-        if row.get("name", "").strip() and row["name"].strip() != "Total"
+        if row.get("name", "").strip() not in ("", "Total")
     )
 
 
 def _operators(parsed: TextReport, module: str) -> Iterator[HlsOperator]:
+    """Yield the floating-point units among the instances of RTL modules."""
     for row in _records(parsed, "Utilization Estimates", "Detail", "Instance"):
-        found = named_operator(row.get("instance", "").strip(), row.get("module", ""), module, amounts_of(row))
-        if found is not None:
-            yield found
+        if found := _UNIT.search(row.get("module", "")):
+            operation, stages, dsps = found.groups()
+            unit, kind = row.get("instance", "").strip(), _IMPLEMENTATIONS[dsps]
+            yield HlsOperator(unit, module, operation, kind, int(stages) - 1, amounts_of(row))
 
 
 # `csynth.rpt` of Vitis HLS: one table of all modules and loops, indented as they are nested.
@@ -236,7 +220,6 @@ class _Row:
 
     level: int
     name: str
-    kind: str
     cells: dict[str, str]
     loops: list[tuple[int, HlsLoop]] = field(default_factory=list)
     instances: list[Instance] = field(default_factory=list)
@@ -284,7 +267,7 @@ def _rows(records: list[dict[str, str]]) -> tuple[list[_Row], list[Violation]]:
         around = [row for row in around if row.level < level]
         issue = cells.get("issue type", "-")
         if mark == "+":
-            row = _Row(level, name.removesuffix("*"), cells.get("pipelined", ""), cells)
+            row = _Row(level, name.removesuffix("*"), cells)
             if around:
                 around[-1].instances.append(Instance("", row.name))
             around.append(row)
@@ -301,7 +284,7 @@ def _rows(records: list[dict[str, str]]) -> tuple[list[_Row], list[Violation]]:
 def _module(row: _Row) -> Module:
     return Module(
         name=row.name,
-        kind=row.kind,
+        kind=row.cells.get("pipelined", ""),
         latency=cycles(row.cells.get("latency (cycles)")),
         interval=cycles(row.cells.get("interval")),
         resources=Resources(*(_amount(row.cells.get(name)) for name in ("bram", "dsp", "ff", "lut", "uram"))),
