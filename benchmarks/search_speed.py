@@ -54,7 +54,7 @@ PARTS: dict[tuple[object, str], str] = {
     (StudySpec, "check"): "check (fold, data movement, limits, rules)",
     (InProcessEvaluator, "run"): "evaluate (network, run)",
     (Ledger, "add"): "write the log",
-    (session, "write_tables"): "tables at the end",
+    (Result, "written"): "tables at the end",
     (session, "write_best"): "folders to build from at the end",
 }
 """What of the package does which part of the work; a part does not count what it has another one do."""

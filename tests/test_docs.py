@@ -10,9 +10,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import allo_dse as dse
 from allo_dse.mapper.violation import CONSTRAINTS, TARGET_CONSTRAINTS
 
 from .support.commands import allo_tune
@@ -103,6 +105,17 @@ def test_the_tutorials_commands_show_what_it_says(tmp_path: Path) -> None:
     front = csv.DictReader(run("pareto", "runs/dense", "--csv").splitlines())
     assert [(f"{float(row['latency_us']):.1f}", row["pe_count"]) for row in front] == table
     assert "on the front" in run("best", "runs/dense")
+
+
+def test_a_front_is_verified_later_as_the_guide_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    names: dict[str, Any] = {}
+    exec(_code("tuning.md")[-1], names)
+    result = names["result"]
+    assert result.unverified == 0
+    assert (tmp_path / "scale" / "mapping.py").is_file()
+    assert dse.open_run(tmp_path / "runs/scale", study=names["study"](schedules=())).verified == result.verified
 
 
 def test_troubleshooting_names_every_limit() -> None:

@@ -100,6 +100,11 @@ def once(known: dict[K, V], key: K, made: Callable[[], V], most: int = MOST_KEPT
 # Texts of data for hashing: equal in every process.
 
 
+def array_text(array: Array) -> str:
+    """Return type, shape and digest of an array."""
+    return f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
+
+
 def collection_text(value: Any, text: Callable[[Any], str]) -> str | None:
     """Return the text of an array, a mapping or a sequence; None for anything else.
 
@@ -108,7 +113,7 @@ def collection_text(value: Any, text: Callable[[Any], str]) -> str | None:
     """
     numpy = sys.modules.get("numpy")  # without it there are no arrays
     if numpy is not None and isinstance(value, numpy.ndarray):
-        return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+        return array_text(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{text(key)}: {text(one)}" for key, one in value.items()) + "}"
     if isinstance(value, (tuple, list)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from weakref import WeakKeyDictionary
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from .inputs import Smaller, asked, directions, positive_arrays, random_arrays, 
 MOST_ELEMENTS = 20_000_000
 """Most loop iterations of an analysis: less than a second."""
 _SECONDS = 60.0
+_KEPT = 64
 _LEAST = 4
 """Unit roundoffs of its type that a result may always be off."""
 
@@ -46,21 +47,13 @@ class Tolerance(Frozen):
         return Tolerance(max(self.largest, other.largest), max(self.rms, other.rms))
 
 
-_KNOWN: WeakKeyDictionary[Program, dict[str, Tolerance]] = WeakKeyDictionary()
-
-
+@lru_cache(_KEPT)
 def tolerances_of(program: Program, verify_with: Smaller | None = None) -> Mapping[str, Tolerance]:
     """Return the tolerance of each floating-point tensor that a program writes.
 
     Args:
         verify_with: maps the parameters to the changes for a smaller instance.
     """
-    if program not in _KNOWN:
-        _KNOWN[program] = _tolerances(program, verify_with)
-    return _KNOWN[program]
-
-
-def _tolerances(program: Program, verify_with: Smaller | None) -> dict[str, Tolerance]:
     written = _written_floats(program)
     if not written:
         return {}

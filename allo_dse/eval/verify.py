@@ -11,7 +11,6 @@ on random inputs, or on the study's own. Messages distinguish two statements:
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from allo_dse.common.errors import IndexRangeError, SimulationError, StudyError, of_the_study
-from allo_dse.common.records import Array, Frozen, replace
+from allo_dse.common.records import Array, Frozen, array_text, once, replace
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import BoolArray, Tensor
@@ -279,8 +278,9 @@ class _Expected(Frozen):
     largest: Mapping[str, Largest]
 
 
-_EXPECTED: WeakKeyDictionary[Program, dict[tuple[object, bytes], _Expected]] = WeakKeyDictionary()
-"""Results by program, its reference and the digest of the inputs."""
+_EXPECTED: WeakKeyDictionary[Program, dict[tuple[object, ...], _Expected]] = WeakKeyDictionary()
+"""Results by program, its reference and the texts of the inputs."""
+_IGNORED: WeakKeyDictionary[Program, dict[Reference, list[str]]] = WeakKeyDictionary()
 
 
 def _expected(
@@ -294,10 +294,7 @@ def _expected(
     seconds: float,
 ) -> _Expected:
     """Return the results that all designs with this program share, computed once."""
-    digest = hashlib.sha256()
-    for array in arrays.values():
-        digest.update(array.tobytes())
-    known, key = _EXPECTED.setdefault(program, {}), (reference, digest.digest())
+    known, key = _EXPECTED.setdefault(program, {}), (reference, *map(array_text, arrays.values()))
     if key in known:
         return known[key]
     outputs = _outputs(vmg, arrays, written, seconds, depths)
@@ -333,11 +330,11 @@ def _largest(tensor: Tensor, one: Analysed) -> Largest:
 
 def _ignored(program: Program, reference: Reference, sets: list[dict[str, Array]], read: list[str]) -> list[str]:
     """Return the tensors that a reference ignores: they change its results on no set of inputs."""
-    known = _EXPECTED.setdefault(program, {})
-    if (reference, b"") not in known:
+
+    def ignored() -> list[str]:
         first, other = sets[0], sets[-1]
         before = _asked_of(reference, [first[name] for name in read])
-        names = [
+        return [
             name
             for name in read
             if all(
@@ -347,8 +344,8 @@ def _ignored(program: Program, reference: Reference, sets: list[dict[str, Array]
                 )
             )
         ]
-        known[reference, b""] = _Expected([], ",".join(names), {})
-    return [name for name in known[reference, b""].wrong.split(",") if name]
+
+    return once(_IGNORED.setdefault(program, {}), reference, ignored)
 
 
 def _asked_of(reference: Reference, arrays: list[Array]) -> Arrays:

@@ -268,8 +268,7 @@ class Composition:
                 f"a session on {on!r} in the folder {folder}",
                 hint=f"on= is one of {', '.join(PLACES)}; folder= is where a network for a board is exported",
             )
-        predicted = {run.step.name: run.point.latency_us for run in self.runs}
-        predicted |= self.host_us
+        predicted = {run.step.name: run.point.latency_us for run in self.runs} | self.moves_us
         if folder is not None:
             return Session(self.network, partial(_on_board, Path(folder), python), predicted)
         if on == "host":

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -160,12 +161,13 @@ class Exporter(ModuleType):
 
     def __init__(self, model: Path) -> None:
         super().__init__("torch")
-        self.onnx = SimpleNamespace(export=self.export)
-        self.model, self.training = model, True
+        self.onnx, self.ops = SimpleNamespace(export=self.export), SimpleNamespace(transformers=SimpleNamespace())
+        self.model, self.training, self.options = model, True, dict[str, Any]()
 
-    def export(self, module: Exporter, inputs: Sequence[object], path: str) -> None:
+    def export(self, module: Exporter, inputs: Sequence[object], path: str, **options: Any) -> None:
         assert not module.training
         assert inputs == (1,)
+        self.options = options
         shutil.copy(self.model, path)
 
     def train(self, mode: bool) -> None:
@@ -182,7 +184,12 @@ def test_a_module_of_this_interpreter(tmp_path: Path, monkeypatch: pytest.Monkey
     network = dse.from_torch(exporter, [1])
     assert network.name == "Exporter"
     assert exporter.training
+    assert exporter.options == {}
     assert _kinds(network) == _kinds(dse.from_onnx(models.mlp()))
+    # Transformers registers an operator for experts, which PyTorch's exporter does not know.
+    exporter.ops.transformers.grouped_mm_fallback = SimpleNamespace(default="grouped")
+    dse.from_torch(exporter, [1])
+    assert list(exporter.options["custom_translation_table"]) == ["grouped"]
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(dse.StudyError, match="from_torch needs PyTorch") as error:
         dse.from_torch(exporter, [1])

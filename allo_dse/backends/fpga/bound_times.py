@@ -59,7 +59,7 @@ class ProgramTimes:
         shared = self._shared
 
         def made() -> Copies:
-            uses = {use.tensor.name: use for use in scheduled.tensors if use.uses_port}
+            uses = {use.tensor.name: use for use in scheduled.tensors if use.is_copied}
             return Copies(uses, shared.pieces, shared.device.external)
 
         return once(self._copies, scheduled.copies_key, made, self._most)

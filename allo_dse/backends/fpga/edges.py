@@ -12,6 +12,7 @@ from allo_dse.compiler.program.compiled import DATAFLOW, CompiledProgram, Direct
 from allo_dse.compiler.schedule.edges import Edged, EdgeTensor, edge_tensors, with_edges
 from allo_dse.lang.types import DType
 
+from .cost.memory import OUTSTANDING
 from .cost.plan import LoopPlan, Planner
 
 INTERFACE = "interface"
@@ -27,7 +28,7 @@ class Transfers(Frozen):
     """
 
     burst: int = 16
-    outstanding: int = 16
+    outstanding: int = OUTSTANDING
 
 
 def has_axis(dtype: DType) -> bool:

@@ -242,7 +242,8 @@ def _footprint(accesses: list[_Access], extents: tuple[int, ...], members: IntAr
     reads, writes = any(not a.write for a in accesses), any(a.write for a in accesses)
     sides = [_side([a.ranges[dim] for a in accesses], extent, members) for dim, extent in enumerate(extents)]
     box = Box(tuple(start for start, _ in sides), tuple(extent for _, extent in sides))
-    sure = not reads and any(a.certain and _covers(a, box) for a in accesses)
+    whole = [(start, start + (extent - 1)) for start, extent in zip(box.starts, box.extents, strict=True)]
+    sure = not reads and any(a.certain and list(a.ranges) == whole for a in accesses)
     return Footprint(box, reads, writes, sure)
 
 
@@ -266,10 +267,3 @@ def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[
     if firsts.min() < 0 or firsts.max() + length.const >= extent:
         return everything
     return low, length.const + 1
-
-
-def _covers(access: _Access, box: Box) -> bool:
-    return all(
-        r is not None and r == (start, start + (extent - 1))
-        for r, start, extent in zip(access.ranges, box.starts, box.extents, strict=True)
-    )

@@ -64,7 +64,11 @@ class FpgaLaunches(Launches):
         lags = tuple(
             tuple(
                 math.ceil(lag_cycles(self.device, source, target) * ticks)
-                if source and target and _fit(source, target)
+                if source
+                and target
+                and source.lanes == target.lanes
+                and (dtype := source.tensor.dtype) == target.tensor.dtype
+                and (dtype.kind, dtype.bits) in FLOATS
                 else None
                 for target in read
             )
@@ -109,12 +113,6 @@ def lag_cycles(device: FpgaDevice, written: Passage, read: Passage) -> int:
     """Return the cycles from the writer's start to the reader's after which the reader never waits."""
     behind = int((written.by_element - read.by_element).max())
     return max(1, behind + device.external.latency_cycles + TOKEN_CYCLES * written.moved)
-
-
-def _fit(written: Passage, read: Passage) -> bool:
-    """Return whether the words of two transfers are equal: as many floats, of the same type."""
-    one, other = written.tensor.dtype, read.tensor.dtype
-    return (one.kind, one.bits) in FLOATS and one == other and written.lanes == read.lanes
 
 
 def _receiving(device: FpgaDevice, written: Passage) -> Resources:

@@ -179,14 +179,20 @@ class FpgaMapping:
     @cached_property
     def resources(self) -> dict[str, Resources]:
         """By part: logic, arrays (their own and copies of tensors), streams, tensors (AXI)."""
+        # Between tasks that a node runs in turn are buffers.
+        inside = tuple((one.array, one.number, one.tokens) for one in self.vmg.uses.buffers)
         tables = [(self._table_of_tiles(use), use.reads + use.writes) for use in self.streamed.values()]
-        direct = [(self.scheduled.adapter(use), self.ports(use)) for use in self.tensors if use.contested]
+        direct = [(self.scheduled.adapter(use), self.ports(use)) for use in self.tensors if use.place == "direct"]
         tensors = Resources.weighted([(self.scheduled.interfaces, 1), *direct, *tables])
-        return {**self.processing, "streams": self._streams(), "tensors": tensors}
+        return {
+            **self.processing,
+            "streams": self.shared.fifos(inside + self._deep(self.depths or {})),
+            "tensors": tensors,
+        }
 
     def ports(self, use: TensorUse) -> int:
         """Return the AXI ports of a tensor: at most one, or one per node if tasks access it in DRAM themselves."""
-        if not use.contested:
+        if use.place != "direct":
             return int(use.uses_port)
         users = [
             tasks
@@ -257,11 +263,6 @@ class FpgaMapping:
     def fifos(self) -> tuple[tuple[str, int], ...]:
         """Per stream array its name and the number of FIFOs it has between nodes."""
         return self.vmg.uses.connections
-
-    def _streams(self) -> Resources:
-        """FIFOs between nodes, and inside nodes, where tasks run in turn, buffers for what one leaves for others."""
-        inside = tuple((one.array, one.number, one.tokens) for one in self.vmg.uses.buffers)
-        return self.shared.fifos(inside + self._deep(self.depths or {}))
 
     def _deep(self, depths: Mapping[str, int]) -> Fifos:
         """Return the FIFOs between nodes at these depths; missing depths are as declared."""

@@ -9,6 +9,7 @@ which empties the FIFO.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -40,7 +41,7 @@ Does = Literal["reads", "writes"]
 _Step = tuple[IntArray, Code, IntArray | int, IntArray | int]
 """Operations of one kind: what they belong to, their code, ports and cycles."""
 
-NAME, VERSION = "fpga-simulator", "13"
+NAME, VERSION = "fpga-simulator", "14"
 """Of the evaluator that times these networks; the version changes when numbers do."""
 SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
 _NO_PIECE = 1 << 62
@@ -75,7 +76,12 @@ class TensorCopies:
         self._find_pieces()
         self.arrived = {name: self._streams(last >= 0)[0] for name, last in self._last_read.items()}
         self.done = {name: self._streams(first < _NO_PIECE)[0] for name, first in self._first_written.items()}
-        self.fifo = {key: self._streams(used, 2) for key, used in self._using_nodes().items()}
+        used = defaultdict[tuple[str, str], NDArray[np.bool_]](lambda: np.zeros(mapping.vmg.node_count, bool))
+        for port, nodes, _ in self._ports("dram"):
+            for does in ("reads", "writes"):
+                if getattr(port, does):
+                    used[port.tensor.name, does][nodes] = True
+        self.fifo = {key: self._streams(nodes, 2) for key, nodes in used.items()}
         self.deliveries: dict[tuple[str, str], int] = {}
         streams = mapping.scheduled.edged.streams.values()
         self.edges = {stream.name: self._builder.stream(stream.depth) for stream in streams}
@@ -100,16 +106,6 @@ class TensorCopies:
             if port.writes:
                 np.minimum.at(self._first_written.setdefault(name, np.full(count, _NO_PIECE)), nodes, first)
 
-    def _using_nodes(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
-        """Nodes that use each tensor that stays in DRAM, by tensor and direction."""
-        found: dict[tuple[str, str], NDArray[np.bool_]] = {}
-        for port, nodes, _ in self._ports("dram"):
-            for does in ("reads", "writes"):
-                if getattr(port, does):
-                    key = port.tensor.name, does
-                    found.setdefault(key, np.zeros(self._mapping.vmg.node_count, bool))[nodes] = True
-        return found
-
     def _streams(self, used: NDArray[np.bool_], each: int = 1) -> IntArray:
         """New streams for these nodes, which hold one token: (each, nodes)."""
         found = np.full((each, len(used)), -1)
@@ -119,7 +115,7 @@ class TensorCopies:
     def movers(self) -> dict[int, str]:
         """Add the processes, with their names; tensors beyond the number of AXI ports share them in turn."""
         external = self._mapping.device.external
-        uses = [use for use in self._mapping.tensors if use.uses_port]
+        uses = [use for use in self._mapping.tensors if use.is_copied]
         ports = [self._builder.resource() for _ in range(min(external.ports, len(uses)))]
         numbers = dict[int, str]()
         for position, use in enumerate(uses):
@@ -140,7 +136,7 @@ class TensorCopies:
         """
         words, latency_cycles = math.prod(use.tensor.shape), self._mapping.device.external.latency_cycles
         bursts, rest = divmod(words, use.transfers.burst)
-        is_alone = sum(one.uses_port for one in self._mapping.tensors) <= self._mapping.device.external.ports
+        is_alone = sum(one.is_copied for one in self._mapping.tensors) <= self._mapping.device.external.ports
         if is_alone and use.burst_cycles(use.transfers.burst, latency_cycles) <= use.transfers.burst:
             wait = latency_cycles if does == "reads" else use.tail_cycles(latency_cycles)
             return self._pass_on(use, does, None, wait)

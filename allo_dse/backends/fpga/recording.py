@@ -63,12 +63,13 @@ def recorded(design: Design, metrics: Mapping[str, Any]) -> Recorded:
     found = record_fpga(design, metrics.get("stream_depths"), report=report)
     labels = found.labels
     assert isinstance(labels, FpgaLabels)
-    kinds = tuple(_kind(node_label(labels, found.network, node)) for node in range(found.network.node_count))
+    nodes = (node_label(labels, found.network, node) for node in range(found.network.node_count))
+    kinds = tuple(_NUMBERS.sub("", name.partition(" and ")[0]) for name in nodes)  # of "pe_0_2 and 3 more" it is "pe"
     streams = range(found.network.stream_count)
     buffers = tuple(_NUMBERS.sub("", labels.array(stream)) for stream in streams)
     own = [labels.array(stream) if stream < labels.network.fifos else "" for stream in streams]
-    nodes = _nodes(labels, design.vmg.node_of_task)
-    return Recorded(found, "", _costs(metrics, found.cycles), kinds, buffers, nodes, tuple(own))
+    places = _nodes(labels, design.vmg.node_of_task)
+    return Recorded(found, "", _costs(metrics, found.cycles), kinds, buffers, places, tuple(own))
 
 
 def _nodes(labels: FpgaLabels, node_of_task: IntArray) -> IntArray:
@@ -86,8 +87,3 @@ def _costs(metrics: Mapping[str, Any], cycles: int) -> str:
     costs = f"at the intervals and depths that {tool} reports" if known else "at the cost model's intervals"
     measured, by = metrics.get("latency_cycles"), metrics.get("cycles_from") or metrics.get("evaluator")
     return costs if measured in (None, cycles) else f"{costs} ({by}: {measured:,} cycles)"
-
-
-def _kind(name: str) -> str:
-    """Elements by kernel: "pe_0_1" and "pe_0_2 and 3 more" are both "pe"; copies are of their own kind."""
-    return _NUMBERS.sub("", name.partition(" and ")[0])

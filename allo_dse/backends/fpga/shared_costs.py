@@ -111,11 +111,11 @@ class TensorUse(Frozen):
     Attributes:
         place: "onchip" in the design's memory already, so that nothing is copied; "dram" if it stays there and tiles
             are copied task by task; "auto" copied as a whole, to the nodes that use it and back; "stream" read or
-            written in order through a FIFO, "axis" through an AXI-Stream port.
+            written in order through a FIFO, "axis" through an AXI-Stream port; "direct" if tasks access it in DRAM
+            themselves, each node through a port of its own.
         words_per_cycle: elements that are copied per cycle.
         lanes: elements per word.
         transfers: bursts of a streamed tensor.
-        contested: tasks access it in DRAM themselves, each node through a port of its own. Copies stand for the time.
     """
 
     tensor: Tensor
@@ -125,7 +125,6 @@ class TensorUse(Frozen):
     words_per_cycle: float
     lanes: int
     transfers: Transfers = Transfers()
-    contested: bool = False
 
     @property
     def onchip(self) -> bool:
@@ -135,6 +134,11 @@ class TensorUse(Frozen):
     def uses_port(self) -> bool:
         """True if an AXI port moves it between DRAM and the chip."""
         return self.place not in ("onchip", "axis")
+
+    @property
+    def is_copied(self) -> bool:
+        """True if a process of its own moves it."""
+        return self.uses_port and self.place != "direct"
 
     @property
     def directions(self) -> tuple[Literal["reads", "writes"], ...]:
@@ -295,9 +299,7 @@ class Scheduled(Frozen, eq=False, dict=True):
     @cached_property
     def tensors(self) -> tuple[TensorUse, ...]:
         """The tensors that tasks use."""
-        return tuple(self._tensors())
-
-    def _tensors(self) -> Iterator[TensorUse]:
+        found = []
         every = of_region(self.program, (*self.program.schedule, *self.schedule))
         about = [d for d in every if is_region(d.scope, self.program)]
         for tensor in self.program.tensors:
@@ -309,10 +311,11 @@ class Scheduled(Frozen, eq=False, dict=True):
             place, rate, lanes = self._transfer(tensor, own)
             if tensor.name in self.edged.streams:
                 place = "axis" if interface_of(own) == AXIS else "stream"
-            is_contested = place in ("auto", "dram") and tensor.name in contested(self.edged.program)
-            place = "auto" if is_contested else place
+            if place in ("auto", "dram") and tensor.name in contested(self.edged.program):
+                place = "direct"
             reads = reads or (place == "auto" and tensor.name in partly_written(self.program))
-            yield TensorUse(tensor, reads, writes, place, rate, lanes, transfers_of(own), is_contested)
+            found.append(TensorUse(tensor, reads, writes, place, rate, lanes, transfers_of(own)))
+        return tuple(found)
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
         """Return the place of a tensor, and for a copied one its elements per cycle and per word."""
@@ -388,14 +391,14 @@ class Scheduled(Frozen, eq=False, dict=True):
 
     @cached_property
     def interfaces(self) -> Resources:
-        """Resources of AXI ports and copying tasks, without contested tensors; none if nothing is copied."""
+        """Resources of AXI ports and copying tasks, without those of direct accesses; none if nothing is copied."""
         external, copied = self.device.external, [use for use in self.tensors if use.uses_port]
         if not copied:
             return Resources()
         bits = external.port_bits
         parts = [external.control.resources]
         for use in copied:
-            if not use.contested:
+            if use.is_copied:
                 parts += [self.adapter(use)]
                 parts += [external.load.resources(bits)] * use.reads + [external.store.resources(bits)] * use.writes
         return Resources.total(parts)

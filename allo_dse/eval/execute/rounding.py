@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 
 from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref
 from allo_dse.common.mlir.dialect import text_context
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import Frozen, once
 from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram, ExternalCall, TaskClass
 from allo_dse.lang.externals import External
 from allo_dse.lang.storage import numpy_dtype, storage_dtype
-from allo_dse.lang.types import DType, bfloat16
+from allo_dse.lang.types import DType, bfloat16, float16, float32
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import find
@@ -66,6 +66,8 @@ _LIBRARY = 4.0
 """Error of a library function over the roundoff: two units in the last place, as of `tanhf` and `log10f` (The GNU C
 Library manual, Errors in Math Functions)."""
 _KEPT_ENGINES = 64
+_MOST_ELEMENTS_KEPT = 1 << 16
+"""Tensor elements of an analysis that is kept: at most 6 MB."""
 
 
 class Analysed(Frozen):
@@ -139,6 +141,10 @@ class Analysis(Frozen):
         return Analysed(one.rounded, other.exact, one.bound + moved, one.variance + moved**2, other.unit)
 
 
+_ANALYSES: dict[tuple[object, ...], Analysis] = {}
+"""By program, whatever its fold, and contents of its tensors."""
+
+
 def exactly(array: Array) -> Analysed:
     """Return values without errors."""
     nothing = np.zeros(array.shape)
@@ -153,17 +159,16 @@ def unit_roundoff(dtype: DType) -> float:
 def unit_of(values: Array) -> float:
     """Return the unit roundoff of the narrowest type that holds all of some floats."""
     wide = np.asarray(values).astype(np.float64)
-    for name in ("bfloat16", "float16", "float32"):
-        narrow = np.dtype(name) if name != "bfloat16" else numpy_dtype(bfloat16)
+    for dtype in (bfloat16, float16, float32):
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.array_equal(wide.astype(narrow).astype(np.float64), wide, equal_nan=True):
-                return 2.0 ** -({"bfloat16": 7, "float16": 10, "float32": 23}[name] + 1)
+            if np.array_equal(wide.astype(numpy_dtype(dtype)).astype(np.float64), wide, equal_nan=True):
+                return unit_roundoff(dtype)
     return 2.0**-53
 
 
 def has_floats(program: CompiledProgram) -> bool:
     """Return whether a program computes with floating-point numbers, and so may round."""
-    return any("f16" in c.body.mlir or "f32" in c.body.mlir or "f64" in c.body.mlir for c in program.task_classes)
+    return any(name in c.body.mlir for c in program.task_classes for name in _MANTISSA_BITS)
 
 
 def analysed(
@@ -182,10 +187,10 @@ def analysed(
     Raises:
         SimulationError, DeadlockError: as `run_graph`.
     """
-    found = _analysis(vmg, arrays, depths, seconds, before or {}, by_exact=False)
-    if not found.undecided:
-        return found
-    return replace(found, own_decided=_analysis(vmg, arrays, depths, seconds, before or {}, by_exact=True))
+    made = partial(_analysis, vmg, arrays, depths, seconds, before or {})
+    if before or sum(array.size for array in arrays.values()) > _MOST_ELEMENTS_KEPT:
+        return made()
+    return once(_ANALYSES, (vmg.program, *(array.tobytes() for array in arrays.values())), made, _KEPT_ENGINES)
 
 
 def _analysis(
@@ -195,9 +200,9 @@ def _analysis(
     seconds: float | None,
     before: Mapping[str, Analysed],
     *,
-    by_exact: bool,
+    by_exact: bool = False,
 ) -> Analysis:
-    """Run a graph, whose decisions are those of rounded or of exact values."""
+    """Run a graph, whose decisions are those of rounded or of exact values; then also of exact ones if they differ."""
     program = vmg.program
     own = Arguments(program, [array.copy() for array in arrays.values()]).by_name
     types = {one.tensor.name: one.tensor.dtype for one in program.shared}
@@ -224,7 +229,10 @@ def _analysis(
         if tensor.dtype.is_float
     }
     integers = {tensor.name: tensors[tensor.name] for tensor in program.tensors if not tensor.dtype.is_float}
-    return Analysis(found, integers, int(sum(int(one.sum()) for one in counts)))
+    undecided, decided = sum(int(one.sum()) for one in counts), None
+    if undecided and not by_exact:
+        decided = _analysis(vmg, arrays, depths, seconds, before, by_exact=True)
+    return Analysis(found, integers, undecided, decided)
 
 
 def _records(array: Array, dtype: DType) -> NDArray[Any]:

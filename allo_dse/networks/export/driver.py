@@ -4,7 +4,7 @@ C simulation, or on the card.
     python run.py                   # prints results and times
     python run.py --json            # as one JSON object, in the last line
     python run.py --build-only      # stops before it needs a device
-    python run.py --inputs my.npz --outputs made.npz     # inputs of your own; nothing is checked without --check
+    python run.py --inputs my.npz --outputs made.npz     # inputs of your own; see --help for --check
     python run.py --xclbin FILE     # FPGA: on the card, with what `make network.xclbin` has made
 
 On an NPU it needs what `launch_*/*/build.py` need: Allo with its AIE backend, XRT and NumPy. Of an FPGA it needs make
@@ -236,9 +236,11 @@ def main() -> int:
     network = json.loads((HERE / "network.json").read_text())
     folders = {run["folder"]: HERE / run["folder"] for launch in network["launches"] for run in launch["runs"]}
     tools = next(iter(folders.values()), HERE) / "build.py"
-    own, sys.argv[1:] = _own_options().parse_known_args()
-    options = _module(tools).options_of("Run this network with Allo.") if tools.exists() else _options()
-    options.check = own.check or not own.inputs
+    parse = _module(tools).options_of if tools.exists() else _options
+    options = parse("Run this network.", [_own_options()])
+    if options.inputs and not options.inputs.exists():
+        raise SystemExit(f"{options.inputs}: no such file")
+    options.check |= options.inputs is None
     started = time.monotonic()
     make = Built if tools.exists() else Kernel
     built = {name: make(folder, options) for name, folder in folders.items()}
@@ -250,13 +252,13 @@ def main() -> int:
     found: dict[str, Any] = {"build_s": round(time.monotonic() - started, 3)}
     if not options.build_only:
         try:
-            inputs = Path(own.inputs) if own.inputs else HERE / "inputs.npz"
-            timed, made = _run(network, built, elf, options.repetitions, inputs)
+            timed, made = _run(network, built, elf, options.repetitions, options.inputs)
             found |= timed
-            if own.outputs:
+            if options.outputs:
                 plain = {name: one.astype(np.float32) if one.dtype.kind == "V" else one for name, one in made.items()}
-                np.savez(own.outputs, **plain)  # type: ignore[arg-type]  # NumPy's files have no narrow floats
-            if options.check:
+                options.outputs.parent.mkdir(parents=True, exist_ok=True)
+                np.savez(options.outputs, **plain)  # type: ignore[arg-type]  # NumPy's files have no narrow floats
+            if options.inputs is None:
                 found |= _checked(network["outputs"], made)
         except WrongResults as wrong:
             print(f"wrong results: {wrong}", file=sys.stderr)
@@ -268,16 +270,15 @@ def main() -> int:
 def _own_options() -> argparse.ArgumentParser:
     """Return the options for inputs and outputs, which every device has."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--inputs", metavar="FILE", help="inputs of your own, by name")
-    parser.add_argument("--outputs", metavar="FILE", help="where outputs are written, by name")
-    parser.add_argument("--check", action="store_true", help="compare with `expected.npz` and with references")
+    parser.add_argument("--inputs", metavar="FILE", type=Path, help="inputs of your own, by name")
+    parser.add_argument("--outputs", metavar="FILE", type=Path, help="where outputs are written, by name")
+    parser.add_argument("--check", action="store_true", help="compare programs with their references on --inputs too")
     return parser
 
 
-def _options() -> argparse.Namespace:
+def _options(description: str, parents: Sequence[argparse.ArgumentParser]) -> argparse.Namespace:
     """Parse the command line of an FPGA's driver."""
-    what = "Run this network's kernels in C simulation, or on the card."
-    parser = argparse.ArgumentParser(description=what, parents=[_own_options()])
+    parser = argparse.ArgumentParser(description=description, parents=parents)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
     parser.add_argument("--build-only", action="store_true", help="stop when it is built")
     parser.add_argument("--repetitions", type=int, default=20, help="timed calls per kernel; the median counts")
@@ -286,15 +287,19 @@ def _options() -> argparse.Namespace:
 
 
 def _run(
-    network: Facts, built: Mapping[str, Any], elf: Elf | None, repetitions: int, inputs: Path
+    network: Facts, built: Mapping[str, Any], elf: Elf | None, repetitions: int, inputs: Path | None
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Times of everything that runs, in its order, and the outputs."""
     runs = {run["step"]: (launch["number"], run) for launch in network["launches"] for run in launch["runs"]}
-    known = {**_arrays("constants"), **_loaded(inputs)}
+    exported = _arrays("inputs")
+    known = {**_arrays("constants"), **(_loaded(inputs) if inputs else exported)}
     written = {step["output"] for step in network["steps"]}
     missing = {name for step in network["steps"] for name in step["inputs"]} - known.keys() - written
     if missing:
-        raise SystemExit(f"{inputs}: has no {', '.join(sorted(missing))}")
+        raise SystemExit(f"{inputs or HERE}: has no {', '.join(sorted(missing))}")
+    for name, one in exported.items():
+        if known.get(name, one).shape != one.shape:
+            raise SystemExit(f"{inputs}: {name} needs an array of {one.shape}, got {known[name].shape}")
     orders = _arrays("orders")
     times: list[list[dict[str, Any]]] = [[] for _ in network["launches"]]
     host_us, calls_us = {}, dict[int, float]()

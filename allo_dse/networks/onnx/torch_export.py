@@ -9,7 +9,7 @@ import json
 import runpy
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +23,7 @@ def write_model(module: torch.nn.Module, example_inputs: Sequence[torch.Tensor],
     module.eval()
     try:
         try:
-            torch.onnx.export(module, tuple(example_inputs), path)
+            torch.onnx.export(module, tuple(example_inputs), path, **_translations())
         except Exception as newer:
             try:
                 torch.onnx.export(module, tuple(example_inputs), path, dynamo=False)
@@ -31,6 +31,22 @@ def write_model(module: torch.nn.Module, example_inputs: Sequence[torch.Tensor],
                 raise newer from None
     finally:
         module.train(was_training)
+
+
+def _translations() -> dict[str, Any]:
+    """The exporter's option for products in groups, as of experts: each row times the matrix of its group."""
+    import torch
+
+    def grouped(rows: Any, matrices: Any, ends: Any) -> Any:
+        from onnxscript import opset18 as op  # type: ignore[import-not-found]
+
+        number = op.Range(0, op.Squeeze(op.Shape(rows, start=0, end=1)), 1)
+        after = op.GreaterOrEqual(op.Unsqueeze(number, [1]), op.Cast(ends, to=7))
+        group = op.ReduceSum(op.Cast(after, to=7), [1], keepdims=0)
+        return op.Squeeze(op.MatMul(op.Unsqueeze(rows, [1]), op.Gather(matrices, group)), [1])
+
+    own = getattr(torch.ops.transformers, "grouped_mm_fallback", None)
+    return {"custom_translation_table": {own.default: grouped}} if own else {}
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ WORTH_TURNS = 4
 """Mean length of a run of alternating ports from which a search for its end pays off."""
 SAFE_32_BIT = 1 << 30
 """Times stay below this where 32-bit arithmetic is used."""
+WORTH_REPEATING = 32
+"""Operations are timed together where at most one of so many is timed alone, which takes 2 to 40 times as long."""
 
 
 class Operations(NamedTuple):
@@ -52,6 +54,29 @@ class Operations(NamedTuple):
     turns: NDArray[np.uint8]
     producer: IntArray
     consumer: IntArray
+
+
+class Blocks(NamedTuple):
+    """Operations of processes that repeat, block after block.
+
+    Attributes:
+        first: per process its first block, and the end. head: the same per block, of its operations.
+        rounds, interval: per block how often its operations happen, and after how many cycles they do again.
+        port, due, token: per operation, of the first round. A block has at most one operation at a port.
+        owner: per port its process, -1 for none.
+        port_first, ports: `ports[port_first[p]:port_first[p + 1]]` are the ports of process p.
+    """
+
+    first: IntArray
+    head: IntArray
+    rounds: IntArray
+    interval: IntArray
+    port: IntArray
+    due: IntArray
+    token: IntArray
+    owner: IntArray
+    port_first: IntArray
+    ports: IntArray
 
 
 class Plan(Frozen, dict=True):
@@ -108,6 +133,16 @@ class Plan(Frozen, dict=True):
         )  # fmt: skip
 
     @cached_property
+    def blocks(self) -> Blocks | None:
+        """Operations that repeat; None if too few do."""
+        return _blocks_of(self)
+
+    @cached_property
+    def tries(self) -> list[int]:
+        """Numbers of attempts to time repeats together, and of those that did not pay."""
+        return [0, 0]
+
+    @cached_property
     def unset(self) -> int:
         """Stands for the time of what has not happened."""
         return int(np.iinfo(self.due.dtype).min)
@@ -159,6 +194,63 @@ def turns_of(first: IntArray, port: Array) -> tuple[NDArray[np.uint32], NDArray[
             else:
                 until[e] = until[e + 1] if goes_on else e + 1
     return until, turns
+
+
+@compiled
+def find_blocks(first: IntArray, due: Array, port: Array, ports: int, blocks: IntArray) -> int:
+    """Write per block its first operation, number of operations, rounds and interval to `blocks`; return how many."""
+    seen = np.full(ports, -1, np.int64)
+    count = 0
+    for p in range(len(first) - 1):
+        e, end = first[p], first[p + 1]
+        while e < end:
+            size = 0
+            while e + size < end and seen[port[e + size]] != e:
+                seen[port[e + size]] = e
+                size += 1
+            rounds, interval = 1, 0
+            if e + size < end and port[e + size] == port[e]:
+                interval = int(due[e + size]) - int(due[e])
+                at = e
+                while at + size < end and port[at + size] == port[at] and due[at + size] - due[at] == interval:
+                    at += 1
+                rounds += (at - e) // size
+            if rounds == 1:
+                size, interval = 1, 0
+            if count == len(blocks):
+                return count + 1
+            blocks[count] = e, size, rounds, interval
+            count += 1
+            e += size * rounds
+    return count
+
+
+def _blocks_of(plan: Plan) -> Blocks | None:
+    """The blocks of a plan; None if too few operations repeat."""
+    most = len(plan.port) // WORTH_REPEATING
+    found = np.empty((most, 4), np.int64)
+    count = find_blocks(plan.first, plan.due, plan.port, 2 * plan.streams, found)
+    if count > most:
+        return None
+    begin, size, rounds, interval = found[:count].T.copy()
+    head = ends_of(size)
+    if head[-1] > most:
+        return None
+    operation = np.arange(head[-1]) + np.repeat(begin - head[:-1], size)
+    port = plan.port[operation].astype(np.int64)
+    owner = np.concatenate([plan.consumer, plan.producer])
+    return Blocks(
+        first=np.searchsorted(begin, plan.first),
+        head=head,
+        rounds=rounds,
+        interval=interval,
+        port=port,
+        due=plan.due[operation].astype(np.int64),
+        token=plan.slot[operation].astype(np.int64) - plan.offset[port % max(plan.streams, 1)],
+        owner=owner,
+        port_first=ends_of(np.bincount(owner[owner >= 0], minlength=plan.processes)),
+        ports=np.argsort(owner, kind="stable")[np.count_nonzero(owner < 0) :],
+    )
 
 
 def make_plan(data: TraceData) -> Plan:

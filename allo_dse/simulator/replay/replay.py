@@ -14,13 +14,16 @@ from allo_dse.common.numba_kernels import called, compiled
 from allo_dse.common.processes import usable_cores
 from allo_dse.common.records import Array
 
-from .kernels import Bursts, replayed, untimed
-from .plan import AlikeStreams, Operations, Plan
+from .kernels import Bursts, Repeated, repeated, replayed, untimed
+from .plan import WORTH_REPEATING, AlikeStreams, Operations, Plan
 from .replay_result import ReplayResult
 from .trace_data import IntArray, TraceData, TraceError
 
 _WORTH_A_THREAD = 1 << 18
 """Operations that take longer than a thread takes to start."""
+
+_WORTH_A_TRY = 1 << 12
+"""Operations that take longer one by one than to try to time repeats together."""
 
 Depths = Mapping[str, int] | Mapping[int, int] | ArrayLike | None
 """Depths of some streams by name or number, of all streams, or several such vectors; None: as built."""
@@ -88,12 +91,28 @@ def stream_index(data: TraceData, stream: str | int) -> int:
 
 
 def replay_one(data: TraceData, streams: AlikeStreams, depths: IntArray) -> ReplayResult:
-    """Replay with one depth vector."""
+    """Replay with one depth vector; repeats together where that pays."""
     merged = streams.at(streams.plan.clip(depths))
     plan = merged.plan
     depth = plan.clip(depths)  # minimal for streams without operations
+    if (together := _repeated(plan, depth)) is not None:
+        end, waited, steps = together
+        return ReplayResult(data, streams.plan, merged, depths, end, waited, plan.first[1:], None, steps)
     found = replayed(plan.operations, depth, plan.read_latency(depth), plan.process_end, plan.unset)
     return ReplayResult(data, streams.plan, merged, depths, found.end, found.waited, found.position, found.times)
+
+
+def _repeated(plan: Plan, depth: IntArray) -> Repeated | None:
+    """Replay repeats together; None where that does not pay, or not every process ends."""
+    tried, failed = plan.tries
+    if len(plan.port) < _WORTH_A_TRY or 2 * failed > tried + 1 or plan.blocks is None:
+        return None
+    if (plan.gets > plan.puts).any() or (plan.puts > plan.gets + depth).any():
+        return None
+    most = len(plan.port) // WORTH_REPEATING
+    found = repeated(plan.blocks, depth, plan.read_latency(depth), plan.puts, plan.process_end, most)
+    plan.tries[:] = tried + 1, failed + (found.steps < 0)
+    return found if found.steps >= 0 else None
 
 
 def replay_batch(data: TraceData, streams: AlikeStreams, depths: IntArray) -> IntArray:
@@ -103,6 +122,18 @@ def replay_batch(data: TraceData, streams: AlikeStreams, depths: IntArray) -> In
         return result
     plan = streams.at(streams.plan.clip(depths)).plan
     clipped = plan.clip(depths)
+    if len(plan.port) >= _WORTH_A_TRY:
+        for number, depth in enumerate(clipped):
+            if (found := _repeated(plan, depth)) is not None:
+                result[number] = found.end.max(initial=0)
+    left = np.flatnonzero(result == DEADLOCK)
+    if len(left):
+        result[left] = _replay_in_lanes(data, streams, plan, depths[left])
+    return result
+
+
+def _replay_in_lanes(data: TraceData, streams: AlikeStreams, plan: Plan, depths: IntArray) -> IntArray:
+    result, clipped = np.empty(len(depths), np.int64), plan.clip(depths)
     in_lanes = fits_lanes(plan) and len(depths) >= LANES // 4
     fewest = LANES if in_lanes else 1
     # An order that works with the least depth of each stream works with all vectors: more room blocks nobody.

@@ -10,7 +10,7 @@ from allo_dse.common.records import Array, Frozen, JsonObject
 
 from ..deadlock import Deadlock, DeadlockError, deadlock_of
 from .depth_tries import smallest_depths
-from .kernels import occupancy
+from .kernels import occupancy, replayed
 from .plan import Merged, Plan, blocked_processes, trace_labels
 from .trace_data import IntArray, TraceData, TraceError
 
@@ -37,7 +37,8 @@ class ReplayResult(Frozen, eq=False, dict=True):
         process_end: per process the cycle in which it ends, or waits for ever.
         port_stall: cycles waited per port: the reading ends of all streams, then the writing ends.
         merged_position: per process the operation of the merged plan that it has come to.
-        raw_times: of the merged plan, see `kernels`; `times` has them in plain form.
+        steps: operations timed one by one in that case.
+        listed_times: of the merged plan, see `kernels`; None if repeats were timed together.
     """
 
     trace: TraceData
@@ -47,7 +48,8 @@ class ReplayResult(Frozen, eq=False, dict=True):
     process_end: IntArray
     port_stall: IntArray
     merged_position: IntArray
-    raw_times: Array
+    listed_times: Array | None
+    steps: int = 0
 
     @property
     def cycles(self) -> int:
@@ -84,9 +86,14 @@ class ReplayResult(Frozen, eq=False, dict=True):
         return self.explain()
 
     @property
-    def computed(self) -> int:
-        """Operations, which are all computed one by one."""
+    def operations(self) -> int:
+        """Operations that happened."""
         return int(sum(done.sum() for done in self.done))
+
+    @property
+    def computed(self) -> int:
+        """Operations computed one by one; the others repeat these."""
+        return self.operations if self.listed_times is not None else self.steps
 
     def advice(self) -> str:
         """Depths that clear the deadlock with the fewest slots, or the reason why none do; empty for a finished run."""
@@ -143,11 +150,14 @@ class ReplayResult(Frozen, eq=False, dict=True):
         depth = plan.clip(self.depths)
         tokens = np.diff(plan.offset)
         done_put, done_get = self._merged_done
-        put = self.raw_times[: plan.slots].astype(np.int64) - np.repeat(plan.read_latency(depth), tokens)
+        latency, raw = plan.read_latency(depth), self.listed_times
+        if raw is None:
+            raw = replayed(plan.operations, depth, latency, plan.process_end, plan.unset).times
+        put = raw[: plan.slots].astype(np.int64) - np.repeat(latency, tokens)
         begin = plan.slots + plan.offset[:-1] + np.cumsum(depth)
         slots = np.arange(plan.slots)
         number = slots - np.repeat(plan.offset[:-1], tokens)
-        get = self.raw_times[np.repeat(begin, tokens) + number].astype(np.int64) - 1
+        get = raw[np.repeat(begin, tokens) + number].astype(np.int64) - 1
         put[number >= np.repeat(done_put, tokens)] = UNREACHED
         get[number >= np.repeat(done_get, tokens)] = UNREACHED
         return TokenTimes(put, get)
@@ -178,7 +188,7 @@ class ReplayResult(Frozen, eq=False, dict=True):
         return {
             "cycles": self.cycles,
             "finished": self.finished,
-            "operations": self.computed,
+            "operations": self.operations,
             "stall_get": int(self.stall_get.sum()),
             "stall_put": int(self.stall_put.sum()),
         }

@@ -30,6 +30,7 @@ from ..search.lower_bounds import LowerBounds
 from ..search.objectives import Constraint, Measure, MetricError, Objective, as_constraint, as_objective
 from ..search.promotion import Rung, as_rung
 from ..store.record import Record, Verification
+from ..store.run_info import error_text, valid_text
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
@@ -328,16 +329,28 @@ class StudySpec:
         return () if self._check is not None else self.target.check_soon(design.mapping)
 
     def verify(self, design: Design, seed: int = 0) -> Verification:
-        """Run a design and compare its numbers with the reference, and its function with that of its program."""
-        if self._verifier is not None:
-            return self._verifier(design)
+        """Run a design and compare its numbers with the reference, and its function with that of its program.
+
+        Raises:
+            StudyError: when the reference fails for every design.
+        """
         from allo_dse.eval.verify import verify_and_prove
 
-        found = verify_and_prove(
-            design, reference=self.reference, verify_with=self.verify_with, inputs=self.inputs, seed=seed
-        )
-        result, most = Verification(found.ok, found.message, found.seconds, kind=found.kind), found.largest
-        return result if most is None else replace(result, error=most.error, tolerance=most.bound, place=most.place)
+        try:
+            if self._verifier is not None:
+                result = self._verifier(design)
+            else:
+                found = verify_and_prove(
+                    design, reference=self.reference, verify_with=self.verify_with, inputs=self.inputs, seed=seed
+                )
+                result, most = Verification(found.ok, found.message, found.seconds, kind=found.kind), found.largest
+                if most is not None:
+                    result = replace(result, error=most.error, tolerance=most.bound, place=most.place)
+        except (KeyboardInterrupt, StudyError):
+            raise
+        except BaseException as error:  # a design that cannot be run is not verified
+            return Verification(False, error_text(error), 0.0, kind="not run")
+        return replace(result, message=valid_text(result.message))
 
     def prove(self, design: Design, seed: int = 0, exported: Path | None = None) -> Verification:
         """Decide whether a design and its program are `allo_dse.equivalent` for all inputs.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.quoting import html_text
+from allo_dse.common.quoting import csv_text, html_text
 from allo_dse.common.records import Frozen, JsonObject, replace
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
 from allo_dse.eval.evaluator import total_cost
@@ -21,8 +22,10 @@ from allo_dse.eval.evaluator import total_cost
 from ..declare.spec import StudySpec
 from ..search.pareto_front import knee, pareto_positions
 from ..store.certificate import Certificate
-from ..store.record import Measurement, PlacementNote, Record, Verification
-from ..store.run_info import failures_by_kind
+from ..store.log import RunLog
+from ..store.record import Measurement, PlacementNote, Record, Verification, entry_dict
+from ..store.run_info import failures_by_kind, read_info
+from ..store.rundir import RunDirectory
 from .best import BestDesign, Front
 from .causes import Cause, by_choice, causes_in, choices_of
 from .explain import near_words
@@ -279,6 +282,32 @@ class Result:
 
         columns, rows = self.table(records)
         return pandas.DataFrame(rows, columns=pandas.Index(columns))
+
+    def verify(self) -> Result:
+        """Return the result with its front verified, as at the end of a run; verdicts go to its log and tables.
+
+        Raises:
+            StudyError: when another process uses the run directory, or the run was of another program or device.
+        """
+        info, result = read_info(self.run_dir), self
+        program, device = self.study.fingerprint()
+        with closing(RunDirectory(self.run_dir)) as directory, closing(RunLog(directory.log)) as log:
+            directory.begin(replace(info, program=program, device=device))
+            while pending := [design for design in result.front if design.key not in result.verified]:
+                for design in pending:
+                    found = replace(self.study.verify(design.design, info.seed), key=design.key)
+                    log.append([entry_dict(found)])
+                    result = replace(result, verified={**result.verified, design.key: found})
+            return result.written(directory, self.certificate)
+
+    def written(self, directory: RunDirectory, certificate: Certificate | None) -> Result:
+        """Write `trials.csv` and `pareto.csv`, and what is decided about the space, which the result then has."""
+        directory.write("trials.csv", csv_text(*self.table(self.records)))
+        directory.write("pareto.csv", csv_text(*self.table([d.record for d in self.front])))
+        if certificate is None:
+            return self
+        directory.certify(certificate := replace(certificate, wrong=len(self.wrong)))
+        return replace(self, certificate=certificate)
 
     def table(self, records: Sequence[Record]) -> tuple[list[str], list[Sequence[object]]]:
         """Return columns that describe some records, and a row for each; None for missing cells."""

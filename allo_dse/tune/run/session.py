@@ -25,13 +25,13 @@ from ..search.promotion import Promotion
 from ..search.proposals import SAMPLERS, make_proposer
 from ..search.proposer import Proposer
 from ..search.repeats import Repeating
-from ..show.output import write_best, write_front_code, write_tables
+from ..show.output import write_best, write_front_code
 from ..show.reporter_of_run import make_reporter
 from ..show.reporters import Reporter
 from ..show.run_view import RunView
 from ..store.certificate import Certificate
-from ..store.record import Measurement, PlacementNote, Session, Verification
-from ..store.run_info import RunInfo, StatedObjective, error_text, valid_text
+from ..store.record import Measurement, PlacementNote, Session
+from ..store.run_info import RunInfo, StatedObjective
 from ..store.rundir import RunDirectory, default_run_dir, versions
 from ..workers.executor import Job
 from ..workers.executor_setup import ExecutorSetup, needs_of_all, set_up_executor, unusable_here
@@ -334,14 +334,9 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             ledger.sync()
             for note in (*ledger.messages(), *ledger.left_out()):
                 reporter.note(note)
-            result = ledger.result(stop.requested or reason)
-            if certificate is not None:
-                certificate = replace(certificate, wrong=len(result.wrong))
-                directory.certify(certificate)
-                result = replace(result, certificate=certificate)
+            result = ledger.result(stop.requested or reason).written(directory, certificate)
             if storage is not None:
                 storage.finish(result)
-            write_tables(result, directory)
             reporter.finish(result, options.command)
             try:
                 with stop.leaving():
@@ -466,14 +461,7 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
             if stop.requested:
                 return
             reporter.verifying(position, len(pending))
-            try:
-                verification = ledger.study.verify(best.design, seed)
-            except (KeyboardInterrupt, StudyError):  # StudyError: the study's reference fails for every design
-                raise
-            except BaseException as error:  # a design that cannot be run is not verified
-                verification = Verification(False, error_text(error), 0.0, kind="not run")
-            found = replace(verification, message=valid_text(verification.message), key=best.key)
-            ledger.write([found])
+            ledger.write([found := replace(ledger.study.verify(best.design, seed), key=best.key)])
             verified[best.key] = found
             reporter.verified(ledger.result(""))
             if not found.ok:

@@ -10,7 +10,7 @@ from msgspec import structs
 from rich.console import Console
 from rich.table import Table
 
-from allo_dse.common.quoting import csv_text, file_name, markup, shell_command
+from allo_dse.common.quoting import file_name, markup, shell_command
 from allo_dse.common.records import JsonObject
 
 from ..results.best import BestDesign
@@ -59,12 +59,6 @@ TOP_ROWS = 12
 TOP_LIMITS = 3  # constraints to name if no design is feasible
 MOST_CAUSES = 5
 LEAST = 0.05  # least importance to mention
-
-
-def write_tables(result: Result, directory: RunDirectory) -> None:
-    """Write `trials.csv` and `pareto.csv`."""
-    directory.write("trials.csv", csv_text(*result.table(result.records)))
-    directory.write("pareto.csv", csv_text(*result.table([d.record for d in result.front])))
 
 
 def write_front_code(result: Result, directory: RunDirectory) -> None:

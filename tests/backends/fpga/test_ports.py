@@ -68,4 +68,4 @@ def test_ports_and_loads_of_the_model_are_those_of_the_code(
     bundles = set(re.findall(r"bundle=(\w+)", "".join(kernel.pragmas)))
     assert sum(map(mapping.ports, mapping.tensors)) == len(bundles)
     loads = {name for name in "ABC" if f"ALLO_PROCESS(load_{name}," in "".join(kernel.body)}
-    assert {use.tensor.name for use in mapping.tensors if use.reads and not use.contested} == loads
+    assert {use.tensor.name for use in mapping.tensors if use.reads and use.place != "direct"} == loads

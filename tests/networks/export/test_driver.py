@@ -93,11 +93,30 @@ def test_a_session_on_a_board_computes_what_its_inputs_say(
     words = (np.arange(32) % 3 == 0).astype(np.int64)
     made = session.run({"words": words})["down.result"]
     assert difference(made, found.run({"words": words})["down.result"]) < 0.05
-    assert session.measured_us.keys() >= session.predicted_us.keys()
-    np.savez(tmp_path / "others.npz", letters=words)
-    done = _run(exported, tmp_path / "lock", "", "--inputs", str(tmp_path / "others.npz"))
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"{tmp_path / 'others.npz'}: has no words"
+    assert session.measured_us.keys() == session.predicted_us.keys()
+    for name, given, message in (
+        ("others", {"letters": words}, "has no words"),
+        ("short", {"words": words[1:]}, "words needs an array of (32,), got (31,)"),
+        ("none", {}, "no such file"),
+    ):
+        file = tmp_path / f"{name}.npz"
+        if given:
+            np.savez(file, **given)
+        done = _run(exported, tmp_path / "lock", "", "--inputs", str(file))
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1] == f"{file}: {message}"
+
+
+def test_inputs_of_ones_own_are_checked_by_references(exported: Path, tmp_path: Path) -> None:
+    """Outputs are compared with those of the exported inputs only."""
+    np.savez(tmp_path / "zeros.npz", words=np.zeros(32, np.int64))
+    given = ("--inputs", str(tmp_path / "zeros.npz"))
+    done = _run(exported, tmp_path / "lock", "", *given, "--check", "--outputs", str(tmp_path / "made" / "outputs.npz"))
+    assert done.returncode == 0, done.stderr
+    assert "checked" not in json.loads(done.stdout.splitlines()[-1])
+    assert (tmp_path / "made" / "outputs.npz").exists()
+    assert _run(exported, tmp_path / "lock", "wrong", *given, "--check").returncode == driver.WRONG
+    assert "--inputs FILE" in _run(exported, tmp_path / "lock", "", "--help").stdout
 
 
 def test_programs_of_one_call_are_one_elf(found: Composition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from allo_dse.common.records import replace
 from allo_dse.simulator.engine import steady
+from allo_dse.simulator.replay import plan, replay
+from allo_dse.simulator.replay import trace as trace_module
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.replay.trace_build import Frames, Get, Loop, Put
 from allo_dse.simulator.replay.trace_data import TraceError
 
 from ...support.values import present
-from .support import multirate, regular, systolic, trace_of
+from .support import irregular, multirate, regular, systolic, trace_of
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -26,6 +28,7 @@ def _short_ones_too() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("LOOK_TURNS", "LOOK_TURNS_PER_ENTRY"):
             patch.setattr(steady, name, 0)
+        patch.setattr(trace_module, "LISTED", 0)
         yield
 
 
@@ -51,6 +54,25 @@ def check(trace: Trace) -> int:
 @given(st.one_of(regular(), regular(700), multirate()))
 def test_extrapolation_is_full_replay(network: Any) -> None:
     check(trace_of(network))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(regular(), regular(700), multirate(), irregular()))
+def test_repeats_timed_together_are_timed_as_one_by_one(network: Any) -> None:
+    """With blocks however small, against the replay of each operation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "WORTH_REPEATING", 1 << 40)
+        one_by_one = trace_of(network).replay()
+        for module in (plan, replay):
+            patch.setattr(module, "WORTH_REPEATING", 1)
+        patch.setattr(replay, "_WORTH_A_TRY", 0)
+        together = trace_of(network).replay()
+    event("not together" if together.listed_times is not None else "together")
+    if together.listed_times is None:
+        assert together.finished
+        assert together.process_end.tolist() == one_by_one.process_end.tolist()
+        assert together.port_stall.tolist() == one_by_one.port_stall.tolist()
+        assert together.times.put.tolist() == one_by_one.times.put.tolist()
 
 
 def forward(trip: int, ii: tuple[int, int, int], depths: tuple[int, int]) -> Trace:

@@ -26,6 +26,8 @@ from allo_dse.device.fpga_model import Resources
 BRAM18_BITS = 18 * 1024
 
 
+OUTSTANDING = 16
+"""Requests that an AXI port has under way by default (UG1399, "pragma HLS interface")."""
 WORD_BITS = 1024
 """Widest block, in bits, that moves as one word. Others move element by element, as no FIFO is that wide."""
 
@@ -95,6 +97,7 @@ class Storage:
         place: "auto", "lutram", "bram", "uram" or "register".
         buffers: 2 for one that nests which run at once hand on to each other.
         users: tasks that use it at once and share its ports.
+        strides: of a tensor that the task accesses in DRAM, in elements; empty for arrays on the chip.
         fifo_depth: of one that is a FIFO between such nests, per bank; 0 for an array.
     """
 
@@ -104,6 +107,7 @@ class Storage:
     buffers: int = 1
     fifo_depth: int = 0
     users: int = 1
+    strides: Ints = ()
 
     def ports(self, device: FpgaDevice) -> int:
         """Return the accesses to a bank per cycle for each task that uses it; every reader of a table has its own."""
@@ -123,7 +127,7 @@ class Storage:
     @property
     def in_registers(self) -> bool:
         """True if every element is a register of its own, which any number of operations can use at once."""
-        return self.place == "register" or self.bank_words == 1
+        return self.place == "register" or (self.bank_words == 1 and not self.strides)
 
     def in_lutram(self, device: FpgaDevice) -> bool:
         """Return whether its banks are LUTRAM."""
@@ -167,11 +171,12 @@ class Memories(Frozen, dict=True):
     """Arrays whose elements are registers of their own, and those in memories.
 
     Attributes:
-        banks: of those in memories the name, the delay of an access in ns, and the shape; 0 along split dimensions.
+        banks: of those in memories the name, the delay of an access in ns, the shape, 0 along split dimensions, and the
+            cycles that DRAM takes longer.
     """
 
     registers: frozenset[str]
-    banks: tuple[tuple[str, float, Ints], ...]
+    banks: tuple[tuple[str, float, Ints, int], ...]
 
     @staticmethod
     def of(storages: Mapping[str, Storage], device: FpgaDevice) -> Memories:
@@ -180,6 +185,7 @@ class Memories(Frozen, dict=True):
                 name,
                 one.access_ns(device),
                 tuple(0 if cut else n for n, cut in zip(one.array.shape, one.splits, strict=True)),
+                device.external.latency_cycles if one.strides else 0,
             )
             for name, one in sorted(storages.items())
             if not one.in_registers
@@ -192,12 +198,17 @@ class Memories(Frozen, dict=True):
     @cached_property
     def access_ns(self) -> Mapping[str, float]:
         """Delays of a load or store."""
-        return defaultdict(float, ((name, ns) for name, ns, _ in self.banks))
+        return defaultdict(float, ((name, ns) for name, ns, *_ in self.banks))
 
     @cached_property
     def shapes(self) -> Mapping[str, Ints]:
         """Shapes without split dimensions."""
-        return {name: shape for name, _, shape in self.banks}
+        return {name: shape for name, _, shape, _ in self.banks}
+
+    @cached_property
+    def latency(self) -> Mapping[str, int]:
+        """Cycles of DRAM, to read as to write."""
+        return defaultdict(int, ((name, cycles) for name, *_, cycles in self.banks))
 
 
 def busiest_bank(storage: Storage, accesses: Accesses) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import linecache
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -51,6 +51,7 @@ from allo_dse.compiler.program.compiled import (
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
 from allo_dse.eval.execute.observed_control import Observed
 
+from ..footprint import contested
 from .memory import Split, Storage, Unrolled, addresses_of
 from .simplify import product_by, rebuilt
 
@@ -173,7 +174,7 @@ class Planner(Frozen, eq=False):
     task_class: TaskClass
     nest: Nest
     _concerns: dict[str, bool] = field(default_factory=dict)  # by scope
-    _loops: dict[str, list[int]] = field(default_factory=dict)  # by name
+    _loops: dict[str, list[int]] = field(default_factory=dict)  # positions, by name
     _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
     # By name and directives.
     _storages: dict[tuple[str, tuple[Directive, ...], int], Storage] = field(default_factory=dict)
@@ -195,18 +196,22 @@ class Planner(Frozen, eq=False):
             elif directive.kind == STREAM:
                 fifos.update(dict.fromkeys(self._named(directive), stream_depth(directive)))
             elif directive.kind in ("pipeline", "unroll"):
-                for number in self._called(directive.name):
+                called = partial(self.task_class.called, directive.name)
+                for number in once(self._loops, directive.name, called):
                     loops[number] = _loop_plan(loops.get(number, LoopPlan()), directive)
             else:
                 for name in self._named(directive):
                     said.setdefault(name, []).append(directive)
         lanes = lanes_in(every)
         storages = {name: self._storage(name, tuple(said.get(name, ())), lanes) for name in self.nest.arrays}
-        for tensor, common in kept_in_common(self.program, every).items():
-            for port in self.task_class.tensor_ports:
-                if port.tensor.name == tensor:
-                    name = next(name for name, array in self.nest.arrays.items() if array.argument == port.arg)
-                    storages[name] = replace(storages[name], users=common.users)
+        common, direct = kept_in_common(self.program, every), contested(self.program)
+        names = {array.argument: name for name, array in self.nest.arrays.items()}
+        for port in self.task_class.tensor_ports:
+            name, tensor = names[port.arg], port.tensor
+            if tensor.name in common:
+                storages[name] = replace(storages[name], users=common[tensor.name].users)
+            if tensor.name in direct and storages[name].place != "onchip":
+                storages[name] = replace(storages[name], strides=tensor.strides)
         return Plan(loops, storages, self.task_class.loops, fabric, overlaps, fifos, lanes)
 
     def _storage(self, name: str, said: tuple[Directive, ...], lanes: int) -> Storage:
@@ -220,10 +225,6 @@ class Planner(Frozen, eq=False):
         """Return whether directives of a scope concern the class."""
         own, program = self.task_class.kernel, self.program
         return once(self._concerns, scope, lambda: is_region(scope, program) or kernel_of(scope, program) == own)
-
-    def _called(self, name: str) -> list[int]:
-        """The loops of a name, by position."""
-        return once(self._loops, name, lambda: self.task_class.called(name))
 
     def _named(self, directive: Directive) -> list[str]:
         """The arrays a directive names."""
@@ -399,7 +400,7 @@ def _decide(loop: Planned, pipeline_loops: int) -> Planned:
     fixed = not any(map(_has_varying, loop.body))
     may = loop.mode == "pipeline" or pipeline_loops or not loop.name
     if may and (not inner or (loop.mode == "pipeline" and fixed) or _absorbs(loop, inner, pipeline_loops)):
-        return _pipelined(loop)
+        return replace(loop, mode="pipeline", body=tuple(_all_unrolled(item) for item in loop.body))
     return replace(loop, mode="sequential", body=_decided(loop.body, pipeline_loops))
 
 
@@ -448,10 +449,6 @@ def _is_perfect(outer: Planned, inner: Planned) -> bool:
         if stored and all(still) and found[0].index and len({access.index for access in found}) == 1:
             return False
     return True
-
-
-def _pipelined(loop: Planned) -> Planned:
-    return replace(loop, mode="pipeline", body=tuple(_all_unrolled(item) for item in loop.body))
 
 
 def _has_varying(item: Item) -> bool:

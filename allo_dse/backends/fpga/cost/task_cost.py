@@ -472,7 +472,9 @@ class _Task:
         # Ports of memories count.
         if any(isinstance(item, Planned) or (isinstance(item, Op) and item.name in PACKED) for item in run):
             if place not in self._pipelines:
-                self._pipelines[place] = build(self._once(run), self.storages, fabric=self.plan.fabric)
+                whole = Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, tuple(run))
+                flat = Flat((whole,), self.rounds.of((), (), whole.body, ()))
+                self._pipelines[place] = build(flat, self.storages, fabric=self.plan.fabric)
             return Rounds(self.task_class, variables, self.observed).parts(self._pipelines[place])
         if place not in self._walks:
             self._walks[place] = self._walked(run)
@@ -594,11 +596,6 @@ class _Task:
             times, rounds = own.times + other.times, own.rounds + other.rounds
             own = replace(max(own, other, key=lambda cost: cost.trips), times=times, rounds=rounds)
         self._loops[key] = own
-
-    def _once(self, items: Sequence[Item]) -> Flat:
-        """Operations outside loops as a loop of one round."""
-        body = tuple(items)
-        return Flat((Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of((), (), body, ()))
 
     def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[DataTest, bool]) -> bool:
         """Return whether a stream operation outside loops happens; `answers` caches the outcome of tests."""

@@ -14,11 +14,10 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.observation import Inputs
 from allo_dse.eval.execute.run import folding_of
 from allo_dse.eval.golden_data import golden_data
-from allo_dse.eval.inputs import Smaller
+from allo_dse.eval.inputs import Smaller, reduced
 from allo_dse.eval.tolerances import tolerances_of
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
-from allo_dse.space.params import Assignment
 
 from ..depths.solver import in_program_order
 from ..mapping import FpgaMapping
@@ -91,7 +90,7 @@ def board_project(
     small = None
     if verify_with is not None:
         with suppress(AlloDseError):  # an instance that cannot be tested
-            program = design.program.with_params(**verify_with(Assignment(design.program.params)))
+            program = reduced(design.program, verify_with)
             if data := golden_data(program, reference, sets(program)):
                 small = replace(hls_project(replace(design, program=program), depths), data=data)
     own: Mapping[str, bytes] = {}

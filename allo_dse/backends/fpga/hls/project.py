@@ -20,7 +20,6 @@ from allo_dse.compiler.program.compiled import ADDERS, CompiledProgram, Directiv
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.run import Folding
 from allo_dse.lang.storage import storage_dtype
-from allo_dse.lang.types import DType
 
 from ..edges import edged_program
 from .cpp.expressions import PIDS, Names, identifier
@@ -110,7 +109,8 @@ def emit_kernel(
         functions: dict[str, TaskFunction] = {}
         copiers = Copiers(names)
         for plan in plans:
-            if not plan.is_empty and len(plan.members):
+            does_nothing = len(list(plan.function.regions[0].blocks[0].operations)) == 1
+            if not does_nothing and len(plan.members):
                 constants = tables_of(plan.task_class.body.mlir).items()
                 own = {symbol: once(tables, table, partial(names.new, symbol)) for symbol, table in constants}
                 functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions, copiers)
@@ -331,11 +331,13 @@ def emit_project(
         "flow": "vivado" if any(a.extents for a in kernel.arguments) else "vitis",
         "shared": [b.file for b in buffers if len(b.positions) > 2],
         "header": "kernel.h",
-        "source": _source(program),
+        "source": next((k.location.file_name for k in program.kernels if k.location is not None), ""),
         "version": __version__,
         "fabric_adders": any(d.kind == ADDERS and d.options["impl"] == "fabric" for d in schedule),
         "banks": list(_banks(kernel, buffers, board)),
-        **_target(device),
+        "part": (device and device.part) or DEFAULT_PART,
+        "clock_ns": device.clock.period_ns if device else DEFAULT_CLOCK_NS,
+        "uncertainty": round(100 * device.clock.uncertainty) if device else None,
     }
     files = {name: _environment().get_template(f"{name}.j2").render(values) for name in RENDERED}
     files |= {name: _header(name) for name in ("allo_hls.h", "allo_check.h")}
@@ -348,6 +350,7 @@ def _buffers(
 ) -> tuple[Buffer, ...]:
     names, found = Names({a.name for a in kernel.arguments} | {kernel.name}), []
     for number, tensor in enumerate(tensors_of(program)):
+        dtype = tensor.dtype
         own = [argument for argument in kernel.arguments if argument.tensor == number]
         if not own:
             continue
@@ -360,8 +363,8 @@ def _buffers(
                 shape=tensor.shape or (1,),
                 bytes=size,
                 stride=1 << (size - 1).bit_length(),
-                bits=tensor.dtype.bits,
-                kind=_kind(tensor.dtype),
+                bits=dtype.bits,
+                kind="b" if dtype.kind == "bfloat" else "f" if dtype.is_float else "i" if dtype.is_signed else "u",
                 tolerance=tolerances.get(tensor.name, (0.0, 0.0)),
                 is_scratch=tensor not in program.tensors,
                 is_value=own[0].is_value,
@@ -374,10 +377,6 @@ def _buffers(
     return tuple(found)
 
 
-def _kind(dtype: DType) -> str:
-    return "b" if dtype.kind == "bfloat" else "f" if dtype.is_float else "i" if dtype.is_signed else "u"
-
-
 def _banks(kernel: Kernel, buffers: Sequence[Buffer], device: FpgaDevice) -> Iterator[tuple[str, str]]:
     """The memory of each argument that is a pointer to DRAM: that of its tensor's port."""
     number = 0
@@ -388,21 +387,6 @@ def _banks(kernel: Kernel, buffers: Sequence[Buffer], device: FpgaDevice) -> Ite
         for argument in arguments:
             yield argument.name, device.external.bank_of(number)
         number += 1
-
-
-def _target(device: FpgaDevice | None) -> dict[str, str | float | None]:
-    """Part and clock for the scripts."""
-    return {
-        "part": (device and device.part) or DEFAULT_PART,
-        "clock_ns": device.clock.period_ns if device else DEFAULT_CLOCK_NS,
-        "uncertainty": round(100 * device.clock.uncertainty) if device else None,
-    }
-
-
-def _source(program: CompiledProgram) -> str:
-    """The file that the program is from."""
-    locations = (kernel.location for kernel in program.kernels)
-    return next((one.file_name for one in locations if one is not None), "")
 
 
 @lru_cache(maxsize=1)

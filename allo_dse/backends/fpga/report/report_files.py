@@ -186,22 +186,18 @@ def _resources(element: Element | None) -> Resources:
 
 def _violations(element: Element | None, module: str) -> list[Violation]:
     """Return the report's notes on violations of a module and its loops, kept or not."""
-    if element is None:
-        return []
-    loops = element.iterfind("SummaryOfLoopViolations/*")
-    return [_violation(element, module, ""), *(_violation(e, module, text(e, "Name") or e.tag) for e in loops)]
-
-
-def _violation(element: Element, module: str, loop: str) -> Violation:
-    reason = text(element, "ViolationType")
-    return Violation(
-        kind=text(element, "IssueType"),
-        reason="" if reason in _NO_VIOLATION else reason,
-        module=module,
-        loop=loop,
-        distance=whole(text(element, "IterationDistance")),
-        source=text(element, "SourceLocation"),
-    )
+    every = [] if element is None else [element, *element.iterfind("SummaryOfLoopViolations/*")]
+    return [
+        Violation(
+            kind=text(one, "IssueType"),
+            reason=text(one, "ViolationType").removeprefix("-"),
+            module=module,
+            loop="" if one is element else text(one, "Name") or one.tag,
+            distance=whole(text(one, "IterationDistance")),
+            source=text(one, "SourceLocation"),
+        )
+        for one in every
+    ]
 
 
 def _instances(root: Element) -> dict[str, tuple[Instance, ...]]:
@@ -224,8 +220,8 @@ def _fifos(root: Element) -> tuple[tuple[HlsFifo, ...], tuple[HlsFifo, ...]]:
     parents = {instance.name: instance.module for inside in _instances(root).values() for instance in inside}
     top = text(root, "UserAssignments/TopModelName")
     storage = {
-        (module, node.get("RTLNAME", "")): node
-        for module, node in _nodes(root)
+        (name, node.get("RTLNAME", "")): node
+        for name, node in _nodes(root)
         if node.get("BINDTYPE") == "storage" and node.get("OPTYPE") == "fifo"
     }
     fifos, designed = [], set()
@@ -310,13 +306,7 @@ def _read_project(path: Path) -> HlsReport:
     if syntheses:
         report = _with_details(_read(syntheses[0]), modules)
     elif modules:
-        inside = {instance.module for one in modules for module in one.modules for instance in module.instances}
-        tops = [one for one in modules if one.top not in inside]
-        if len(tops) != 1:
-            names = ", ".join(one.top for one in tops) or "none"
-            hint = "give one solution's csynth.xml"
-            raise HlsReportError(f"{path}: cannot tell the top function ({names})", hint=hint)
-        report = _with_details(tops[0], modules)
+        report = _with_details(_top_of(path, modules), modules)
     elif cosims or exports:
         report = (*cosims, *exports)[0]
     else:
@@ -343,6 +333,16 @@ def _files(path: Path, pattern: str) -> list[Path]:
     )
 
 
+def _top_of(path: Path, reports: list[HlsReport]) -> HlsReport:
+    """The report of the module that no other one has an instance of."""
+    inside = {instance.module for report in reports for module in report.modules for instance in module.instances}
+    tops = [report for report in reports if report.top not in inside]
+    if len(tops) != 1:
+        names = ", ".join(report.top for report in tops) or "none"
+        raise HlsReportError(f"{path}: cannot tell the top function ({names})", hint="give one solution's csynth.xml")
+    return tops[0]
+
+
 def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
     """Return a report, completed from other reports of its modules."""
     modules = {module.name: module for module in report.modules}
@@ -350,13 +350,15 @@ def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
     for detail in details:
         for module in detail.modules:
             known = modules.get(module.name)
-            if known is not None:
-                module = replace(
+            modules[module.name] = (
+                module
+                if known is None
+                else replace(
                     completed(known, module, "estimated_ns"),
                     loops=_merged_loops(known.loops, module.loops) if known.loops else module.loops,
                     instances=module.instances or known.instances,
                 )
-            modules[module.name] = module
+            )
     own = next((detail for detail in details if detail.top == report.top), report)
     return replace(
         completed(report, own, "clock_ns", "uncertainty_ns", "estimated_ns"),

@@ -31,6 +31,15 @@ _UNIT = re.compile(r"(?:^|_)([a-z]+)(?:_\d+n?s?)*_\d+_(\d+)_(full|max|med|no)_ds
 _IMPLEMENTATIONS = {"full": "fulldsp", "max": "maxdsp", "med": "meddsp", "no": "fabric"}
 
 
+def named_operator(unit: str, rtl_module: str, module: str, resources: Resources) -> HlsOperator | None:
+    """Return the operator of an RTL module's instance; None if it is no floating-point one."""
+    found = _UNIT.search(rtl_module)
+    if found is None:
+        return None
+    operation, stages, dsps = found.groups()
+    return HlsOperator(unit, module, operation, _IMPLEMENTATIONS[dsps], int(stages) - 1, resources)
+
+
 def merged_operators(known: Iterable[HlsOperator], others: Iterable[HlsOperator]) -> tuple[HlsOperator, ...]:
     """Return the units of either report: XML lacks flip-flops and LUTs, and text lacks some units."""
     found = {(one.module, one.name): one for one in known}
@@ -85,6 +94,10 @@ def read_text_report(path: Path, text: str) -> HlsReport:
             if row.get("instance") and row.get("module")
         ),
     )
+    operators = (
+        named_operator(row.get("instance", "").strip(), row.get("module", ""), name, amounts_of(row))
+        for row in _records(parsed, "Utilization Estimates", "Detail", "Instance")
+    )
     return _report(
         path,
         parsed,
@@ -93,8 +106,18 @@ def read_text_report(path: Path, text: str) -> HlsReport:
         uncertainty_ns=real(clock.get("uncertainty")),
         estimated_ns=module.estimated_ns,
         available=_total(parsed, "available"),
-        fifos=_fifos(parsed, name),
-        operators=tuple(_operators(parsed, name)),
+        fifos=tuple(
+            HlsFifo(
+                name=row["name"].strip(),
+                module=name,
+                depth=whole(row.get("depth")),
+                width=whole(row.get("bits")),
+                resources=amounts_of(row),
+            )
+            for row in _records(parsed, "Utilization Estimates", "Detail", "FIFO")
+            if row.get("name", "").strip() not in ("", "Total")
+        ),
+        operators=tuple(filter(None, operators)),
     )
 
 
@@ -103,7 +126,7 @@ def _report(path: Path, parsed: TextReport, modules: tuple[Module, ...], **more:
     top = modules[0]
     return HlsReport(
         files=(str(path),),
-        tool=_tool(parsed),
+        tool=parsed.header.get("Version", "").split(" ")[0],
         top=top.name,
         part=parsed.header.get("Target device", ""),
         family=parsed.header.get("Product family", ""),
@@ -114,10 +137,6 @@ def _report(path: Path, parsed: TextReport, modules: tuple[Module, ...], **more:
         modules=modules,
         **more,
     )
-
-
-def _tool(parsed: TextReport) -> str:
-    return parsed.header.get("Version", "").split(" ")[0]
 
 
 def _records(parsed: TextReport, *headings: str) -> Iterator[dict[str, str]]:
@@ -152,7 +171,7 @@ def _loops(parsed: TextReport, module: str) -> tuple[HlsLoop, ...]:
         name = mark.lstrip("-+ ")
         if not name:
             continue
-        level = len(mark) - len(mark.lstrip("+")) if mark.startswith("+") else 0
+        level = len(mark) - len(mark.lstrip("+"))
         latency = _between(row, "latency (cycles)", "latency")
         rows.append((level, _loop(row, name, module, latency, "initiation interval achieved")))
     return nested(rows)
@@ -183,29 +202,6 @@ def nested(rows: Sequence[tuple[int, HlsLoop]]) -> tuple[HlsLoop, ...]:
     return tuple(outer)
 
 
-def _fifos(parsed: TextReport, module: str) -> tuple[HlsFifo, ...]:
-    return tuple(
-        HlsFifo(
-            name=row["name"].strip(),
-            module=module,
-            depth=whole(row.get("depth")),
-            width=whole(row.get("bits")),
-            resources=amounts_of(row),
-        )
-        for row in _records(parsed, "Utilization Estimates", "Detail", "FIFO")
-        if row.get("name", "").strip() not in ("", "Total")
-    )
-
-
-def _operators(parsed: TextReport, module: str) -> Iterator[HlsOperator]:
-    """Yield the floating-point units among the instances of RTL modules."""
-    for row in _records(parsed, "Utilization Estimates", "Detail", "Instance"):
-        if found := _UNIT.search(row.get("module", "")):
-            operation, stages, dsps = found.groups()
-            unit, kind = row.get("instance", "").strip(), _IMPLEMENTATIONS[dsps]
-            yield HlsOperator(unit, module, operation, kind, int(stages) - 1, amounts_of(row))
-
-
 # `csynth.rpt` of Vitis HLS: one table of all modules and loops, indented as they are nested.
 
 
@@ -220,6 +216,7 @@ class _Row:
 
     level: int
     name: str
+    kind: str
     cells: dict[str, str]
     loops: list[tuple[int, HlsLoop]] = field(default_factory=list)
     instances: list[Instance] = field(default_factory=list)
@@ -235,7 +232,7 @@ def read_summary_report(path: Path, text: str) -> HlsReport:
     table = parsed.table("Performance & Resource Estimates")
     if "Synthesis Summary Report" not in parsed.title or table is None:
         raise HlsReportError(f"{path}: not a synthesis summary, or truncated", hint="give csynth.rpt or csynth.xml")
-    tool = _tool(parsed)
+    tool = parsed.header.get("Version", "")
     has_interfaces = not tool or tool >= _INTERFACES_SINCE
     if has_interfaces and parsed.table("HW Interfaces") is None:
         raise HlsReportError(f"{path}: truncated: has no table of section `HW Interfaces`", hint="copy it again")
@@ -245,7 +242,23 @@ def read_summary_report(path: Path, text: str) -> HlsReport:
     return _report(
         path,
         parsed,
-        tuple(map(_module, rows)),
+        tuple(
+            Module(
+                name=row.name,
+                kind=row.kind,
+                latency=cycles(row.cells.get("latency (cycles)")),
+                interval=cycles(row.cells.get("interval")),
+                resources=Resources(  # `39 (17%)`; `-` is none
+                    *(
+                        0 if cell == "-" else whole((cell or "").split(" ")[0])
+                        for cell in map(row.cells.get, ("bram", "dsp", "ff", "lut", "uram"))
+                    )
+                ),
+                loops=nested(row.loops),
+                instances=tuple(row.instances),
+            )
+            for row in rows
+        ),
         clock_ns=real(parsed.header.get("Target clock")),
         violations=tuple(violations),
         notes=("the summary rounds: amounts of the whole device are not in it",),
@@ -267,7 +280,7 @@ def _rows(records: list[dict[str, str]]) -> tuple[list[_Row], list[Violation]]:
         around = [row for row in around if row.level < level]
         issue = cells.get("issue type", "-")
         if mark == "+":
-            row = _Row(level, name.removesuffix("*"), cells)
+            row = _Row(level, name.removesuffix("*"), cells.get("pipelined", ""), cells)
             if around:
                 around[-1].instances.append(Instance("", row.name))
             around.append(row)
@@ -279,20 +292,3 @@ def _rows(records: list[dict[str, str]]) -> tuple[list[_Row], list[Violation]]:
             where = name.removesuffix("*") if mark == "o" else ""
             violations.append(Violation(_ISSUES.get(issue, issue), "", around[-1].name, where))
     return modules, violations
-
-
-def _module(row: _Row) -> Module:
-    return Module(
-        name=row.name,
-        kind=row.cells.get("pipelined", ""),
-        latency=cycles(row.cells.get("latency (cycles)")),
-        interval=cycles(row.cells.get("interval")),
-        resources=Resources(*(_amount(row.cells.get(name)) for name in ("bram", "dsp", "ff", "lut", "uram"))),
-        loops=nested(row.loops),
-        instances=tuple(row.instances),
-    )
-
-
-def _amount(cell: str | None) -> int | None:
-    """`39 (17%)`; `-` stands for none here. None where the column is missing or what it says is no amount."""
-    return 0 if cell == "-" else whole((cell or "").split(" ")[0])

@@ -64,9 +64,9 @@ def main() -> int:
     return 0
 
 
-def options_of(description: str) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=description)
+def options_of(description: str, parents: Sequence[argparse.ArgumentParser] = ()) -> argparse.Namespace:
+    """Parse the command line, with the options of other parsers too."""
+    parser = argparse.ArgumentParser(description=description, parents=parents)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
     parser.add_argument("--build-only", action="store_true", help="stop when it is built")
     parser.add_argument("--warmup", type=int, default=20, help="calls before those that are timed")

@@ -326,17 +326,12 @@ class Round:
         return frozenset(array for array, _ in begun) if len(begun | last) + puts <= 1 else frozenset()
 
     def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
-        """Arrays in memory with one element in a register while the inner loop runs."""
-        return frozenset(array for array in self._updated if not storages[array].in_registers)
+        """Arrays in memory on the chip with one element in a register while the inner loop runs."""
+        return frozenset(a for a in self._updated if not (storages[a].in_registers or storages[a].strides))
 
     def memories(self, storages: Mapping[str, Storage]) -> Memories:
         """Return the memories of its arrays."""
         return Memories.of({array: storages[array] for array in self.arrays}, self.device)
-
-    @property
-    def _copies(self) -> int:
-        """Loads and stores of all copies."""
-        return sum(copies_of(unrolled) for _, unrolled in accesses(self.everything, {}))
 
     @property
     def everything(self) -> Level:
@@ -347,11 +342,6 @@ class Round:
     def arrays(self) -> frozenset[str]:
         """Arrays that the round uses."""
         return frozenset(op.access.array for op in ops_of(self.everything) if op.access is not None)
-
-    @cached_property
-    def _inside(self) -> tuple[Use, ...]:
-        """Accesses of each round."""
-        return tuple(use for use in self.whole.uses if id(use[0]) not in self._early_ops)
 
     @cached_property
     def _early_ops(self) -> frozenset[int]:
@@ -378,7 +368,7 @@ class Round:
     @cached_property
     def accesses(self) -> Mapping[str, Accesses]:
         """Accesses of each round that need a port, by array."""
-        return by_array(self._inside)
+        return by_array(use for use in self.whole.uses if id(use[0]) not in self._early_ops)
 
     @cached_property
     def addresses(self) -> Mapping[str, Addresses]:
@@ -414,7 +404,8 @@ class Round:
         key = (registers, tuple(carried.items()), fabric, body_only, None if ports is None else tuple(ports.items()))
         if key not in self._walks:
             loads = {array: n / sum(self.addresses[array]) for array, n in (ports or {}).items() if n > 1}
-            whole = ports is not None and self._copies <= _MOST_WALKED
+            copies = sum(copies_of(unrolled) for _, unrolled in accesses(self.everything, {}))
+            whole = ports is not None and copies <= _MOST_WALKED
             self._walks[key] = walk = Walk(
                 self.device,
                 registers,

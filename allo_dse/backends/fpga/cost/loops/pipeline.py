@@ -19,7 +19,7 @@ from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Op, ops_of, walk
 from allo_dse.device.device import FpgaDevice
 
-from ..memory import IntArray, Memories, Storage, addresses_of, split
+from ..memory import OUTSTANDING, IntArray, Memories, Storage, addresses_of, copies_of, split
 from ..operators import Unit, compare_lut
 from ..plan import Item, Planned
 from .binding import Addresses, muxes
@@ -83,7 +83,12 @@ def carried(
             kept = _indices(store for store, some in zip(stores, rounds, strict=True) if some.any())
             lost = frozenset(_indices(stores)) - frozenset(kept)
             loaded = _indices(loads[load] for _, load in np.argwhere(rounds))
-            in_memory = array not in registers and nearest == 1 and _is_single(stores, loads, variables)
+            in_memory = (
+                array not in registers
+                and not registers.latency[array]
+                and nearest == 1
+                and _is_single(stores, loads, variables)
+            )
             sunk = in_memory and (array, _index(stores[0])) in first
             chosen = array in begun or (in_memory and not sunk)
             found.append(Carried(array, nearest, array in registers, loaded, lost, chosen, sunk))
@@ -127,7 +132,7 @@ def chain_interval(
             length = cycle - _FAR + (ns > 0 and (one.chosen or key not in done.clocked))
             if not other.in_register:  # written to memory and read again, by the next round or the one after it
                 late = ns + registers.access_ns[key[0]] > device.clock.usable_ns
-                through = cycle - _FAR + late + 2 + one.sunk
+                through = cycle - _FAR + late + 2 + one.sunk + 2 * registers.latency[key[0]]
                 length = max(length, math.ceil(through / 2)) if other.chosen else through
             way = one.array, other.array
             lengths[way] = max(lengths.get(way, 0), length)
@@ -348,7 +353,37 @@ def flatten(
     flat = rounds.once(loop, lambda: _flattened(loop, rounds, variables, before), *variables.items())
     if flat is None or len(flat.loops) == 1:
         return flat
-    return flat if flat.round.promoted(storages) <= flat.round.begun else None
+    if not flat.round.promoted(storages) <= flat.round.begun:
+        return None
+    # The loop around a burst requests it.
+    spans = (
+        span for array in flat.round.accesses if storages[array].strides for span, _ in _requests(flat, storages[array])
+    )
+    return None if any(0 < span < len(flat.loops) for span in spans) else flat
+
+
+def _requests(flat: Flat, storage: Storage) -> Iterator[tuple[int, int]]:
+    """Yield, for loads and for stores in DRAM, how many inner loops a burst spans, and cycles of the port in a round.
+
+    A burst has consecutive addresses (UG1399, "Preconditions and Limitations of Burst Transfer"): of all rounds, or of
+    the copies in a round. Other elements are requests of their own, which wait if the adapter has its most under way.
+    """
+    external, accesses = flat.round.device.external, flat.round.accesses[storage.array.name]
+    for write in {access.write for access, _ in accesses}:
+        uses = [use for use in accesses if use[0].write is write]
+        zips = (zip(access.index, storage.strides, strict=True) for access, _ in uses)
+        forms = {sum((form.scaled(n) for form, n in pairs if form), Linear(())) for pairs in zips}
+        count, places = sum(copies_of(unrolled) for _, unrolled in uses), [form.constant for form in forms]
+        known = all(form and not form.derived for access, _ in uses for form in access.index)
+        alike = known and len({form.terms for form in forms}) == 1 and max(places) - min(places) < len(forms)
+        span, length, form = -len(uses[0][1]), len(forms) * alike, forms.pop()
+        for variable, values in reversed([*((loop.variable, loop.values) for loop in flat.loops), *uses[0][1].items()]):
+            if (form.factor(variable) * values.step or None) != length:
+                break
+            span, length = span + 1, length * len(values)
+        words = math.ceil(count * storage.array.bits / external.port_bits)
+        apart = (1 if length and span >= 0 else count) * math.ceil(external.latency_cycles / OUTSTANDING)
+        yield span, words if span > 0 else max(words, apart)
 
 
 def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int], run: Iterable[object]) -> Flat | None:
@@ -405,6 +440,8 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
     """Return the loop without its multiplexers; it depends only on the speed of its arrays."""
     once = flat.round
     ports, registers = once.port_cycles(storages), once.memories(storages)
+    for array in filter(registers.latency.get, ports):
+        ports[array] = max(cycles for _, cycles in _requests(flat, storages[array]))
     key = fabric, registers, tuple(ports.values())
     if key not in flat._timed:
         flat._timed[key] = _build(flat, registers, ports, fabric)

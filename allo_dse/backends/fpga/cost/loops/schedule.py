@@ -331,7 +331,7 @@ class Walk:
         access = self.registers.access_ns[element[0]]
         late = asked[1] + access > self.device.clock.usable_ns
         start = max([free, asked[0] + late, *(time[0] + 1 for time in maybe)])
-        return max(before or START, (start + 1, access))
+        return max(before or START, (start + 1 + self.registers.latency[element[0]], access))
 
     def _addressed(self, element: Element) -> Time:
         """Return when an address in a memory is there, which the counters of the loops decide.
@@ -392,7 +392,7 @@ class Walk:
             ready += ns + self.registers.access_ns[element[0]] > self.device.clock.usable_ns
             cycle = max(cycle, ready, self.free.get(element[0], 0))
             self.busy[element[0]] = max(self.busy.get(element[0], 0), cycle + 1)
-            self.finish = max(self.finish, cycle)
+            self.finish = max(self.finish, cycle + self.registers.latency[element[0]])
         return cycle
 
     def _stream(self, op: Op) -> None:

@@ -185,11 +185,11 @@ def _declare(folded: _Folded) -> None:
     for number, members in enumerate(folded.folding.nodes):
         for task in (folded.tasks[t] for t in members if t in folded.tasks):
             for port in task.plan.task_class.stream_ports:
-                fifo = folded.fifo_of(port, task.pid)
-                if fifo not in folded.fifos:
-                    carrier = top.carriers[port.stream.name].holding(folded.folding.depth[fifo])
-                    folded.fifos[fifo] = _Fifo(carrier, port.stream)
-                folded.fifos[fifo].users[port.direction] = number
+                own = folded.fifo_of(port, task.pid)
+                if own not in folded.fifos:
+                    carrier = top.carriers[port.stream.name].holding(folded.folding.depth[own])
+                    folded.fifos[own] = _Fifo(carrier, port.stream)
+                folded.fifos[own].users[port.direction] = number
     whole = {
         binding.name
         for task in folded.tasks.values()
@@ -210,10 +210,10 @@ def _declare(folded: _Folded) -> None:
             top.stream_names[array.name] = name
             for fifo in folded.fifos.values():
                 fifo.place = name + fifo.place if fifo.array.name == array.name else fifo.place
-    for (wanted, _), members in sets.items():
-        dims = (len(members),) if len(members) > 1 else ()
-        name = declare_stream(top, wanted, members[0].carrier, dims)
-        for position, fifo in enumerate(members):
+    for (wanted, _), alike in sets.items():
+        dims = (len(alike),) if len(alike) > 1 else ()
+        name = declare_stream(top, wanted, alike[0].carrier, dims)
+        for position, fifo in enumerate(alike):
             fifo.place = f"{name}[{position}]" if dims else name
 
 

@@ -98,11 +98,6 @@ class ClassPlan(Frozen, eq=False):
     members: IntArray
     ports: tuple[PortPlan, ...]
 
-    @property
-    def is_empty(self) -> bool:
-        """True if its tasks do nothing."""
-        return len(list(self.function.regions[0].blocks[0].operations)) == 1
-
 
 class Group(Frozen):
     """Tasks of one class whose pids form a box: they are called in one nest of loops."""
