@@ -206,7 +206,7 @@ def _bind_streams(frame: Frame, arguments: Sequence[ir.Value], streams: Mapping[
     parameters = []
     for position, (argument, binding) in enumerate(zip(arguments, frame.plan.task_class.body.streams, strict=True)):
         array = binding if isinstance(binding, StreamArray) else binding.stream
-        ending = "s" if array is binding else {"get": "_in", "put": "_out"}[binding.direction]
+        ending = "s" if isinstance(binding, StreamArray) else {"get": "_in", "put": "_out"}[binding.direction]
         name, carrier = frame.body.names.new(array.name + ending), streams[array.name]
         stream = StreamArg(name, carrier, carrier.dims if array is binding else ())
         frame.body.streams[argument] = stream
