@@ -22,7 +22,7 @@ from allo_dse.common.records import Frozen, replace
 from allo_dse.lang.types import DType
 
 from .fronts import Fronts
-from .network import Array, Arrays, Convert, Host, Network, Operator, Step
+from .network import Array, Arrays, Convert, Host, Network, Step
 from .operators.execute import Work, difference, run_program
 from .solver.problem import ALLOWED
 
@@ -64,13 +64,14 @@ class Accuracy(Frozen, dict=True):
     @cached_property
     def effects(self) -> dict[tuple[str, str], float]:
         """The deviation that each candidate causes by itself, on its fastest design; by its step's name and its key."""
-        return {(one.step.name, one.key): self._effect(one) for one in self.fronts.candidates if not one.copy}
-
-    def _effect(self, one: Operator) -> float:
-        network, design = self.fronts.network, self.fronts.points[one.key][-1].design.design
-        made = run_program(design.program, one.step.given(self.exact), design.vmg)
-        shaped = made.reshape(network.shapes[one.step.output])
-        return self.deviation(network.changed(self.exact, one.step.output, shaped))
+        found, network = {}, self.fronts.network
+        for one in self.fronts.candidates:
+            if not one.copy:
+                design, output = self.fronts.points[one.key][-1].design.design, one.step.output
+                made = run_program(design.program, one.step.given(self.exact), design.vmg)
+                shaped = made.reshape(network.shapes[output])
+                found[one.step.name, one.key] = self.deviation(network.changed(self.exact, output, shaped))
+        return found
 
     def together(self, found: Any) -> float:
         """Return the sum of the effects of the operators that run."""
@@ -146,7 +147,12 @@ def fastest_within(accuracy: Accuracy, first: Any, composed: Composed) -> Any:
     limit, candidates = accuracy.limit, accuracy.fronts.candidates
     if limit is None or first.deviation <= limit:
         return first
-    tried = [first, *_of_one_type(candidates, first, composed), *_within_budgets(accuracy, limit, first, composed)]
+    tried = [first]
+    for own in {one.type: None for one in candidates}:
+        if set(first.types.values()) != {own}:
+            with suppress(StudyError):  # some operator has no design in it
+                tried.append(composed([0 if one.type == own else ALLOWED + 1 for one in candidates], 1.0, f" in {own}"))
+    tried += _within_budgets(accuracy, limit, first, composed)
     held = [one for one in tried if one.deviation <= limit]
     if not held:
         best = min(tried, key=lambda one: one.deviation)
@@ -165,14 +171,6 @@ def in_words(types: Mapping[str, str]) -> str:
         names = ", ".join(name for name, own in types.items() if own == most)
         found.append(f"{most} for {f'{count} operators' if count > 1 and not at else names}")
     return "; ".join(found) if len(found) > 1 else f"{next(iter(types.values()))} for all operators"
-
-
-def _of_one_type(candidates: Sequence[Operator], first: Any, composed: Composed) -> Iterator[Any]:
-    """Yield the fastest composition of each type, except of a type that is the first's only one."""
-    for own in {one.type: None for one in candidates}:
-        if set(first.types.values()) != {own}:
-            with suppress(StudyError):  # some operator has no design in it
-                yield composed([0 if one.type == own else ALLOWED + 1 for one in candidates], 1.0, f" in {own}")
 
 
 def _within_budgets(accuracy: Accuracy, limit: float, first: Any, composed: Composed) -> Iterator[Any]:

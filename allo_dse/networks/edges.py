@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,14 @@ def simplified(network: Network) -> Network:
             made[step.output] = _on_sources(step, made, network.shapes)
         free = isinstance(step.work, Arrange) and step.work.free  # others may read its tensor as well
         steps.append(step if free else made[step.output])
-    return _without_unread(replace(network, steps=steps))
+    wanted, kept = set(network.outputs), []
+    for step in reversed(steps):
+        if step.output in wanted:
+            kept.append(step)
+            wanted.update(step.inputs, *(one.inputs for one in step.others))
+    shapes = {name: shape for name, shape in network.shapes.items() if name in wanted or name in network.inputs}
+    constants = {name: array for name, array in network.constants.items() if name in wanted}
+    return replace(network, steps=kept[::-1], shapes=shapes, constants=constants)
 
 
 def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> Step:
@@ -96,18 +103,6 @@ def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.in
     return order.ravel()
 
 
-def _without_unread(network: Network) -> Network:
-    """Return the network without the steps and constants whose tensors are not read."""
-    wanted, kept = set(network.outputs), []
-    for step in reversed(network.steps):
-        if step.output in wanted:
-            kept.append(step)
-            wanted.update(step.inputs, *(one.inputs for one in step.others))
-    shapes = {name: shape for name, shape in network.shapes.items() if name in wanted or name in network.inputs}
-    constants = {name: array for name, array in network.constants.items() if name in wanted}
-    return replace(network, steps=kept[::-1], shapes=shapes, constants=constants)
-
-
 # Streams between operators: possible pairs, their start lags, and the resources they save.
 
 
@@ -116,7 +111,30 @@ def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
 
     No other operator reads the tensor, it is no output of the network, and only free rearrangements lie in between.
     """
-    return tuple(_edges(fronts)) if fronts.launches.linked else ()
+    launches = fronts.launches
+    if not launches.linked:
+        return ()
+    moved = {
+        key: [launches.passages(point.design.design, point.design.metrics) for point in points]
+        for key, points in fronts.points.items()
+    }
+    found: list[Edge] = []
+    known: dict[tuple[str, str, int], Stream | None] = {}
+    written_by: dict[str, list[int]] = {}
+    for number, one in enumerate(fronts.candidates):
+        written_by.setdefault(one.step.output, []).append(number)
+    tensors = written_as(fronts.network)
+    for number, target in enumerate(fronts.candidates):
+        for position, name in enumerate(target.step.inputs):
+            for other in written_by.get(tensors.get(name, ""), []):
+                key = fronts.candidates[other].key, target.key, position
+                if key not in known:
+                    written = [_port(p, m, None) for p, m in zip(fronts.points[key[0]], moved[key[0]], strict=True)]
+                    read = [_port(p, m, position) for p, m in zip(fronts.points[key[1]], moved[key[1]], strict=True)]
+                    known[key] = launches.stream(written, read, TICK_US)
+                if (stream := known[key]) is not None:
+                    found.append(Edge(other, number, (0, *stream.saves), stream.lags))
+    return tuple(found)
 
 
 def written_as(network: Network) -> dict[str, str]:
@@ -146,29 +164,6 @@ def stream_ends(written: Mapping[str, str], source: Step, target: Step) -> tuple
     assert isinstance(target.work, Work)
     position = [written.get(name) for name in target.inputs].index(source.output)
     return interface(loaded(source.work))[1][0].name, interface(loaded(target.work))[0][position].name
-
-
-def _edges(fronts: Fronts) -> Iterator[Edge]:
-    launches = fronts.launches
-    moved = {
-        key: [launches.passages(point.design.design, point.design.metrics) for point in points]
-        for key, points in fronts.points.items()
-    }
-    known: dict[tuple[str, str, int], Stream | None] = {}
-    written_by: dict[str, list[int]] = {}
-    for number, one in enumerate(fronts.candidates):
-        written_by.setdefault(one.step.output, []).append(number)
-    tensors = written_as(fronts.network)
-    for number, target in enumerate(fronts.candidates):
-        for position, name in enumerate(target.step.inputs):
-            for other in written_by.get(tensors.get(name, ""), []):
-                key = fronts.candidates[other].key, target.key, position
-                if key not in known:
-                    written = [_port(p, m, None) for p, m in zip(fronts.points[key[0]], moved[key[0]], strict=True)]
-                    read = [_port(p, m, position) for p, m in zip(fronts.points[key[1]], moved[key[1]], strict=True)]
-                    known[key] = launches.stream(written, read, TICK_US)
-                if (stream := known[key]) is not None:
-                    yield Edge(other, number, (0, *stream.saves), stream.lags)
 
 
 def _port(point: Point, moved: Mapping[str, Any], position: int | None) -> Any:

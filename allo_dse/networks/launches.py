@@ -202,14 +202,10 @@ class Launch(Frozen):
         moving = sum(
             choice_of(run.point, launches).bandwidth / BANDWIDTH * (run.end_us - run.start_us) for run in self.runs
         )
-        return max([moving, *columns.values(), *(end - start for start, end in self._spans)])
-
-    @property
-    def _spans(self) -> list[tuple[float, float]]:
-        """The start and the end of each group of runs that stream to each other."""
         joined = DisjointSets[int]()
         for source, target in self.streams.values():
             joined.join(source.first_column, target.first_column)
         runs = {run.first_column: run for run in self.runs if run.streams}
         groups = ([runs[hardware] for hardware in group] for group in joined.groups())
-        return [(min(run.start_us for run in group), max(run.end_us for run in group)) for group in groups]
+        spans = (max(run.end_us for run in group) - min(run.start_us for run in group) for group in groups)
+        return max([moving, *columns.values(), *spans])

@@ -572,10 +572,20 @@ def fused_operators(network: Network) -> Iterator[Operator]:
     waiting = list(single_operators(network))[::-1]
     while waiting:
         one = waiting.pop()
-        if one.step.output not in network.outputs:
-            found = list(_with_next(one, *_readers(network, readers, one.step.output)))
-            waiting += found
-            yield from found
+        if one.step.output in network.outputs or one.work.reference is None:
+            continue
+        found, result = _readers(network, readers, one.step.output)
+        if len(found) != 1 or found[0].inputs.count(result) > 1:
+            continue
+        names = (*one.names, found[0].name)
+        for after in found[0].ways:
+            position = after.inputs.index(result)
+            others = tuple(name for at, name in enumerate(after.inputs) if at != position)
+            work = fused_work(one.work, after.work, position)  # type: ignore[arg-type]
+            if work is not None:  # there is a program for both
+                step = replace(one.step, name="+".join(names), work=work, inputs=(*one.step.inputs, *others))
+                waiting.append(Operator(replace(step, output=after.output), work, names))
+                yield waiting[-1]
 
 
 def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> tuple[list[Step], str]:
@@ -589,17 +599,3 @@ def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> 
         if len(step.inputs) == 1 and step.output not in network.outputs:
             return _readers(network, readers, step.output)
     return found, name
-
-
-def _with_next(one: Operator, readers: list[Step], result: str) -> Iterator[Operator]:
-    """Yield the operator fused with the only step that reads its result, if there is a program for both."""
-    if len(readers) != 1 or one.work.reference is None or readers[0].inputs.count(result) > 1:
-        return
-    names = (*one.names, readers[0].name)
-    for after in readers[0].ways:
-        position = after.inputs.index(result)
-        others = tuple(name for at, name in enumerate(after.inputs) if at != position)
-        work = fused_work(one.work, after.work, position)  # type: ignore[arg-type]
-        if work is not None:
-            step = replace(one.step, name="+".join(names), work=work, inputs=(*one.step.inputs, *others))
-            yield Operator(replace(step, output=after.output), work, names)

@@ -143,7 +143,8 @@ def from_onnx(
             else:
                 conversion.add(node)
     if conversion.refused:
-        raise conversion.refusal()
+        hint = "host='auto' (--host auto) has the host do it; or give a program with programs="
+        raise StudyError("\n".join(one.message for one in conversion.refused), hint=hint)
     builder.net.output(*map(builder.read, graph.outputs))
     wide = (node for node in conversion.added if not read.codes.keys().isdisjoint(node.inputs))
     builder.net.widened = [*graph.widened, *(node.name or node.output for node in wide)]
@@ -193,7 +194,8 @@ class Conversion:
             why: the reason why a group that it is part of has no program.
         """
         graph = self.builder.graph
-        if not self._is_fixed(node):
+        shaped = [name for name in (*node.inputs, *node.outputs) if name and name not in graph.known]
+        if any(name in graph.open or 0 in graph.shapes.get(name, (1,)) for name in shaped):
             return self._by_host(node, self.builder.refuse(node, "shapes that depend on the elements of inputs"))
         floats = graph.is_float(node.output) or node.output in graph.whole
         more = [name for name in node.outputs if name != node.output and name]
@@ -226,11 +228,6 @@ class Conversion:
         """The tensors that nodes and outputs read."""
         return {*self.read.outputs, *(name for node in self.read.nodes for name in node.inputs)}
 
-    def _is_fixed(self, node: Node) -> bool:
-        graph = self.builder.graph
-        shaped = [name for name in (*node.inputs, *node.outputs) if name and name not in graph.known]
-        return all(name not in graph.open and 0 not in graph.shapes.get(name, (1,)) for name in shaped)
-
     def _by_host(self, node: Node, why: StudyError) -> None:
         """Add a host step for each output of a node that is read."""
         graph, builder = self.builder.graph, self.builder
@@ -245,11 +242,6 @@ class Conversion:
             work, names = host_step(node, graph, name)
             label = node.name or name if name == node.output else graph.new_name(f"{node.name or node.output}:{name}")
             builder.net.add(work, *map(builder.read, names), name=label, output=name, shape=graph.shapes[name])
-
-    def refusal(self) -> StudyError:
-        """Return the error that names every node without a program."""
-        hint = "host='auto' (--host auto) has the host do it; or give a program with programs="
-        return StudyError("\n".join(one.message for one in self.refused), hint=hint)
 
 
 def _needed(graph: Graph) -> list[Node]:

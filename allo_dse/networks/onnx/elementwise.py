@@ -89,8 +89,15 @@ def expression_of(node: Node, graph: Graph) -> Expr | None:
         return None
     whole = sum(graph.shapes.get(name) == graph.shapes[node.output] for name in node.inputs)
     given = [_given(at, name, graph, whole) for at, name in enumerate(node.inputs)]
-    if node.op == "Clip":
-        return _clip(node, given)
+    found = given[0]
+    if node.op == "Clip":  # limits are inputs or, in old models, attributes; one that is not given is empty
+        for at, (op, name) in enumerate((("max", "min"), ("min", "max")), 1):
+            limit = given[at] if at < len(given) and node.inputs[at] else None
+            if limit is None and name in node.attributes:
+                limit = number(node.number(name, 0.0))
+            if limit is not None:
+                found = (op, found, limit)
+        return found
     if node.op == "Pow":
         known = graph.known.get(node.inputs[1])
         return None if known is None or known.size != 1 else power(given[0], float(known.ravel()[0]))
@@ -101,10 +108,9 @@ def expression_of(node: Node, graph: Graph) -> Expr | None:
     if node.op == "Div" and given[1][0] == "number" and given[1] != number(0):
         return ("mul", given[0], number(1 / float(given[1][1])))  # type: ignore[arg-type]
     if node.op == "Cast":
-        return given[0]
+        return found
     if node.op in UNARY:
-        return UNARY[node.op](given[0], node.number)
-    found = given[0]
+        return UNARY[node.op](found, node.number)
     for one in given[1:]:
         found = BINARY["Add" if node.op == "Mean" else node.op](found, one)
     return ("mul", found, number(1 / len(given))) if node.op == "Mean" else found
@@ -115,18 +121,6 @@ def _given(at: int, name: str, graph: Graph, whole: int) -> Expr:
     known = graph.known.get(name)
     alike = known is not None and (known.size == 1 or (whole > 1 and known.size and (known == known.flat[0]).all()))
     return number(float(known.flat[0])) if known is not None and alike else ("in", at)
-
-
-def _clip(node: Node, given: Sequence[Expr]) -> Expr | None:
-    """Limits are inputs or, in old models, attributes; one that is not given is empty."""
-    found = given[0]
-    for at, (op, name) in enumerate((("max", "min"), ("min", "max")), 1):
-        limit = given[at] if at < len(given) and node.inputs[at] else None
-        if limit is None and name in node.attributes:
-            limit = number(node.number(name, 0.0))
-        if limit is not None:
-            found = (op, found, limit)
-    return found
 
 
 @dataclass(frozen=True)

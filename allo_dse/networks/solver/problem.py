@@ -119,15 +119,12 @@ class Problem(Frozen):
     @property
     def horizon(self) -> int:
         """An upper bound of the length: one launch per operator, one after another, with the slowest designs."""
-        slowest = sum(max(self.ticks(o)) for o in range(len(self.kinds))) + sum(map(self._late, self.edges))
+        slowest = sum(max(self.ticks(o)) for o in range(len(self.kinds)))
+        for edge in self.edges:  # ticks after the end of the source that the target of a stream may have to wait
+            rows = zip(self.ticks(edge.source), edge.lags, strict=True)
+            slowest += max([0, *(lag - own for own, row in rows for lag in row if lag is not None)])
         waits = sum(sum(waits.values()) for waits in self.after) + sum(self.release) + sum(self.tail)
         return slowest + waits + self.between * self.steps
-
-    def _late(self, edge: Edge) -> int:
-        """Ticks after the end of the source that the target of a stream may have to wait."""
-        took = self.ticks(edge.source)
-        late = (lag - own for own, row in zip(took, edge.lags, strict=True) for lag in row if lag is not None)
-        return max([0, *late])
 
 
 def longest(ticks: Mapping[int, int], before: Sequence[Iterable[int]]) -> list[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from allo_dse.common.cp_sat import answer, cp_model
@@ -72,13 +71,11 @@ class Model:
         self.any = [model.new_bool_var(f"any_{own[0]}") for own in self.alike]
         launch = [model.new_int_var(0, most, f"launch_{own[0]}") for own in self.alike]
         start = [model.new_int_var(0, horizon, f"start_{own[0]}") for own in self.alike]
-        size = [self._size(own) for own in self.alike]
+        ticks = ([0, *(ticks for o in own for ticks in self.problem.ticks(o))] for own in self.alike)
+        domains = zip(self.alike, map(cp_model.Domain.from_values, ticks), strict=True)
+        size = [model.new_int_var_from_domain(domain, f"size_{own[0]}") for own, domain in domains]
         places = [self.group[o] for o in range(len(self.present))]
         self.launch, self.start, self.size = ([one[at] for at in places] for one in (launch, start, size))
-
-    def _size(self, alike: Sequence[int]) -> cp_model.IntVar:
-        domain = cp_model.Domain.from_values([0, *(ticks for o in alike for ticks in self.problem.ticks(o))])
-        return self.model.new_int_var_from_domain(domain, f"size_{alike[0]}")
 
     def _one_design_each(self) -> None:
         """Do every step once, by an operator in one launch, with the choice of its kind there."""

@@ -48,13 +48,8 @@ def breathe(turns: int) -> None:
     Breathe(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), turns))
 
 
-def let_breathe(function: ir.Operation) -> None:
-    """Add `df.breathe` to the long loops of a task body."""
-    for block in function.regions[0].blocks:
-        _look_into(block)
-
-
 def _look_into(block: ir.Block) -> None:
+    """Add `df.breathe` to the long loops of a block."""
     for op in list(block.operations):
         one = op.operation
         if one.name in ("scf.for", "affine.for") and not any(op.name.startswith(_STREAMS) for op in nested_ops(one)):
@@ -159,7 +154,7 @@ def _floor(dividend: ir.Value, divisor: ir.Value) -> ir.Value:
     def compare(predicate: arith.CmpIPredicate, value: ir.Value, to: ir.Value) -> ir.Value:
         return arith.CmpIOp(predicate, value, to).result
 
-    zero = arith.ConstantOp(divisor.type, ir.Attribute.parse(f"0 : {divisor.type}")).result
+    zero = _literal(0, divisor.type)
     quotient = arith.DivSIOp(dividend, divisor).result
     remainder = arith.RemSIOp(dividend, divisor).result
     negative = [compare(arith.CmpIPredicate.slt, value, zero) for value in (remainder, divisor)]
@@ -169,18 +164,19 @@ def _floor(dividend: ir.Value, divisor: ir.Value) -> ir.Value:
 
 
 def _safe(dividend: ir.Value, divisor: ir.Value, *, signed: bool) -> ir.Value:
-    def constant(value: int) -> ir.Value:
-        return arith.ConstantOp(divisor.type, ir.Attribute.parse(f"{value} : {divisor.type}")).result
-
     def equal(value: ir.Value, to: int) -> ir.Value:
-        return arith.CmpIOp(arith.CmpIPredicate.eq, value, constant(to)).result
+        return arith.CmpIOp(arith.CmpIPredicate.eq, value, _literal(to, divisor.type)).result
 
     traps = equal(divisor, 0)
     if signed:
         smallest = -(1 << (_width(divisor.type) - 1))
         overflows = arith.AndIOp(equal(divisor, -1), equal(dividend, smallest)).result
         traps = arith.OrIOp(traps, overflows).result
-    return arith.SelectOp(traps, constant(1), divisor).result
+    return arith.SelectOp(traps, _literal(1, divisor.type), divisor).result
+
+
+def _literal(value: int, type_: ir.Type) -> ir.Value:
+    return arith.ConstantOp(type_, ir.Attribute.parse(f"{value} : {type_}")).result
 
 
 def _width(type_: ir.Type) -> int:
@@ -219,14 +215,11 @@ def guard_indices(root: ir.Module) -> None:
 
 
 def _checked(index: ir.Value, number: int, limit: int) -> ir.Value:
-    def constant(value: int) -> ir.Value:
-        return arith.ConstantOp(index.type, ir.IntegerAttr.get(index.type, value)).result
-
-    wrong = arith.CmpIOp(arith.CmpIPredicate.uge, index, constant(limit)).result
+    wrong = arith.CmpIOp(arith.CmpIPredicate.uge, index, _literal(limit, index.type)).result
     with ir.InsertionPoint(scf.IfOp(wrong).then_block):
         Fault(index, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number))
         scf.YieldOp([])
-    return arith.SelectOp(wrong, constant(0), index).result
+    return arith.SelectOp(wrong, _literal(0, index.type), index).result
 
 
 class LoweredBody(NamedTuple):
@@ -280,8 +273,19 @@ def compile_runtime(record: bool) -> bytes:
 
 
 def _machine_code(module: ir.Module, entry: str, *, optimize: bool = True) -> bytes:
-    lower_coroutines(module)
-    to_llvm(module)
+    run_passes(module, "builtin.module(convert-async-to-llvm)")
+    for op in list(module.body.operations):  # declarations of the async run time, which is not used
+        if _symbol(op).startswith("mlirAsyncRuntim"):
+            op.operation.erase()
+    run_passes(module, TO_LLVM)
+    # Set here because the conversion from func.func drops LLVM's attributes. Without presplitcoroutine, code generation
+    # aborts the process. Without noinline, nests and moves would be inlined into their callers.
+    for op in module.body.operations:
+        first = list(op.operation.regions[0].blocks)[:1]
+        if any(begin.operation.name == "llvm.intr.coro.begin" for block in first for begin in block.operations):
+            pass_through(op, "presplitcoroutine")
+        elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
+            pass_through(op, "noinline")
     return compile_object(module, entry, optimize=optimize)
 
 
@@ -303,7 +307,13 @@ def lower_body(body: Body, name: str, record: bool = False) -> LoweredBody:
         raise SimulationError(f"the task body {body.symbol!r} is not valid MLIR: {error}") from error
     main = _rename(module, body.symbol, name)
     guard_divisions(module)
-    _guard(module, main)
+    # Whatever data says, compiled code stays within its arrays and returns to Python now and then.
+    guard_indices(module)
+    for loop in find(module, lambda name: name == "scf.while"):
+        with ir.InsertionPoint.at_block_begin(loop.regions[1].blocks[0]), loop.location:
+            breathe(1)
+    for block in main.regions[0].blocks:
+        _look_into(block)
     outline_nests(module, main.operation)
     reduce_stream_ops(module)
     to_blocks(module)
@@ -315,35 +325,6 @@ def lower_body(body: Body, name: str, record: bool = False) -> LoweredBody:
     suspends = to_coroutine(module, main.operation, streams, record)
     signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, polls)
     return LoweredBody(module, signature, suspends)
-
-
-def _guard(module: ir.Module, main: ir.OpView) -> None:
-    """Whatever data says, compiled code stays within its arrays and returns to Python now and then."""
-    guard_indices(module)
-    for loop in find(module, lambda name: name == "scf.while"):
-        with ir.InsertionPoint.at_block_begin(loop.regions[1].blocks[0]), loop.location:
-            breathe(1)
-    let_breathe(main.operation)
-
-
-def lower_coroutines(module: ir.Module) -> None:
-    """async.coro -> llvm.intr.coro, without the declarations of the async run time, which is not used."""
-    run_passes(module, "builtin.module(convert-async-to-llvm)")
-    for op in list(module.body.operations):
-        if _symbol(op).startswith(("mlirAsyncRuntime", "mlirAsyncRuntim")):
-            op.operation.erase()
-
-
-def to_llvm(module: ir.Module) -> None:
-    run_passes(module, TO_LLVM)
-    # Set here because the conversion from func.func drops LLVM's attributes. Without presplitcoroutine, code generation
-    # aborts the process. Without noinline, nests and moves would be inlined into their callers.
-    for op in module.body.operations:
-        entry = list(op.operation.regions[0].blocks)[:1]
-        if any(begin.operation.name == "llvm.intr.coro.begin" for block in entry for begin in block.operations):
-            pass_through(op, "presplitcoroutine")
-        elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
-            pass_through(op, "noinline")
 
 
 def _symbol(op: Op) -> str:

@@ -15,7 +15,7 @@ the coroutine's frame. The clock is a stack slot, which LLVM promotes to a regis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from allo_dse.common.mlir.bindings import Op, async_dialect, ir, memref, nested_ops
@@ -124,15 +124,6 @@ def cut(block: ir.Block, op: Op) -> ir.Block:
     return rest
 
 
-def begin_suspended(c: Coroutine, entry: ir.Block) -> None:
-    """Suspend at the end of the prologue, in `entry`.
-
-    LLVM makes two functions of a coroutine: what it does up to its first suspension, and all it does from any of them
-    on. What comes after this one is compiled only once.
-    """
-    _wait(c, Emitter(entry), cut(entry, list(entry.operations)[-1]))
-
-
 def suspend(c: Coroutine, e: Emitter, go: ir.Block) -> None:
     """Suspend; the clock and the stalls wait in the node's record.
 
@@ -158,14 +149,6 @@ def _save_clock(c: Coroutine, e: Emitter) -> None:
     e.store(e.get(c.clock), c.node, Node.CLOCK)
     e.increase(c.node, Node.STALL_GET, e.get(c.stall_get))
     e.increase(c.node, Node.STALL_PUT, e.get(c.stall_put))
-
-
-def lower_return(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
-    e = Emitter(op.block, entry)
-    op.erase()
-    _save_clock(c, e)
-    e.store(0, c.node, Node.ACTIVE)
-    e.branch(c.cleanup)
 
 
 INLINED_OPS = 16
@@ -196,36 +179,30 @@ def to_coroutine(module: ir.Module, function: ir.Operation, streams: Sequence[in
         name = ir.StringAttr(function.attributes["sym_name"]).value
         moves = fifo.Moves(module, name) if len(stream_ops) + len(polls) > INLINED_OPS else None
         c = prologue(function, entry, header, node, costs=costs, record=record, records=records, moves=moves)
-        for op in plain_ops:
-            _lower_plain_op(c, op, entry)
-        for op in stream_ops:
-            _lower_stream_op(c, op, entry)
-        for op in polls:
-            _lower_poll(c, op, entry)
+        for op in (*plain_ops, *stream_ops, *polls):
+            block = op.block
+            rest = cut(block, op)
+            e = Emitter(block, entry)
+            _LOWERED[op.name](c, e, op)
+            e.branch(rest)
+            op.erase()
         for op in returns:
-            lower_return(c, op, entry)
+            e = Emitter(op.block, entry)
+            op.erase()
+            _save_clock(c, e)
+            e.store(0, c.node, Node.ACTIVE)
+            e.branch(c.cleanup)
         ends = (block.operations[-1].operation.name for block in function.regions[0].blocks)
         suspends = "async.coro.suspend" in ends
         if suspends:
-            begin_suspended(c, entry)
+            # LLVM makes two functions of a coroutine: what it does up to its first suspension, and all it does from any
+            # of them on. What comes after one at the end of the prologue is compiled only once.
+            _wait(c, Emitter(entry), cut(entry, list(entry.operations)[-1]))
         return suspends
-
-
-def _lower_plain_op(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
-    block = op.block
-    rest = cut(block, op)
-    e = Emitter(block, entry)
-    _PLAIN_OPS[op.name](c, e, op)
-    e.branch(rest)
-    op.erase()
 
 
 def _advance(c: Coroutine, e: Emitter, cycles: Word) -> None:
     e.set(c.clock, e.add(e.get(c.clock), cycles))
-
-
-def _breathe(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
-    _yield_at_times(c, e, site(op, "turns"))
 
 
 def _fault(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
@@ -237,26 +214,20 @@ def _fault(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     e.store(0, c.header, Header.BUDGET)
 
 
-_PLAIN_OPS = {
+_PLAIN_OPS: Mapping[str, Callable[[Coroutine, Emitter, ir.Operation], None]] = {
     "df.cost": lambda c, e, op: _advance(c, e, e.load(c.costs, site(op, "site"))),
     "df.cost_times": lambda c, e, op: _advance(
         c, e, e.mul(e.load(c.costs, site(op, "site")), e.from_index(op.operands[0]))
     ),
     "df.fault": _fault,
-    "df.breathe": _breathe,
+    "df.breathe": lambda c, e, op: _yield_at_times(c, e, site(op, "turns")),
 }
 """Operations that move no tokens."""
 
 
-def _lower_stream_op(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
-    result = op.results[0]
-    block = op.block
-    rest = cut(block, op)
-    e = Emitter(block, entry)
-    stream = _record(c, e, op.operands[0])
+def _lower_stream_op(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
+    result, stream = op.results[0], _record(c, e, op.operands[0])
     result.replace_all_uses_with(e.array(_perform(c, e, op, stream), result.type))
-    e.branch(rest)
-    op.erase()
 
 
 def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
@@ -287,11 +258,8 @@ def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir
     return token
 
 
-def _lower_poll(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
+def _lower_poll(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
     """An operation that does not wait: when it is known whether it would have to, do it or not; it takes a cycle."""
-    block = op.block
-    rest = cut(block, op)
-    e = Emitter(block, entry)
     stream = _record(c, e, op.operands[0])
     moves = op.name in ("df.try_take", "df.try_offer")
     answer = e.variable(e.bit(not moves))
@@ -322,8 +290,6 @@ def _lower_poll(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     if moves:
         op.results[0].replace_all_uses_with(e.array(e.get(token), op.results[0].type))
     op.results[-1].replace_all_uses_with(e.get(answer))
-    e.branch(rest)
-    op.erase()
 
 
 def _yield_at_times(c: Coroutine, e: Emitter, turns: int = 1) -> None:
@@ -350,3 +316,11 @@ def _record(c: Coroutine, e: Emitter, number: ir.Value) -> ir.Value:
         if known == number:
             return address
     return fifo.record(e, c.streams, number)
+
+
+_LOWERED = {
+    **_PLAIN_OPS,
+    "df.take": _lower_stream_op,
+    "df.offer": _lower_stream_op,
+    **dict.fromkeys(POLLS, _lower_poll),
+}

@@ -211,10 +211,10 @@ class _Search:
         slowest = self._run(least).cycles
         for loss in LOSSES:
             if self._left and best.cycles * (1 + loss) < slowest:
-                found = self._lowered(found, np.full_like(found, NEVER), best.cycles * (1 + loss))
+                found = self._lowered(found, best.cycles * (1 + loss))
         # A shallower stream may be faster, so other streams may now need less than when they were tried.
         while self._memory(seen := self._least_seen(best.cycles)) < self._memory(lossless):
-            lossless = self._lowered(seen, np.full_like(seen, NEVER), best.cycles)
+            lossless = self._lowered(seen, best.cycles)
         lower, at_least, proof_runs = self._proof(lossless, int(best.cycles))
         point = self._point(lossless)
         return DepthFront(self._pareto(), self._built(), int(best.cycles), point, lower, at_least,
@@ -271,7 +271,7 @@ class _Search:
         for step in (least, np.maximum(np.minimum(need, BASE), least)):
             current, run = step, self._run(step)
             if run.cycles <= target:
-                return self._lowered(current, np.full_like(current, NEVER), target)
+                return self._lowered(current, target)
         order = run.waits
         # A writer that never waited gains nothing from more room (T3). `need` holds everything that the fastest run
         # held at once. With it no time is later than in that run, so the loop reaches the target.
@@ -279,16 +279,16 @@ class _Search:
             more = (run.waits > 0) & (current < need)
             current = np.where(more if self._left and more.any() else current < need, need, current)
             run = self._run(current)
-        return self._lowered(current, np.full_like(current, NEVER), target, order)
+        return self._lowered(current, target, order)
 
-    def _lowered(self, current: IntArray, failed: IntArray, target: float, order: IntArray | None = None) -> IntArray:
+    def _lowered(self, current: IntArray, target: float, order: IntArray | None = None) -> IntArray:
         """Take memory away as long as the target is kept.
 
         Args:
-            failed: per stream the highest step that is known to miss the target; changed in place.
             order: streams that are alike in it are put into one group.
         """
         current = current.copy()
+        failed = np.full_like(current, NEVER)  # per stream the highest step that is known to miss the target
         order = np.zeros_like(current) if order is None else order
         first = True
         while self._left:

@@ -147,8 +147,10 @@ class DesignRuns:
         cycles = max(int(result.cycles) for _, result in results)
         ended = all(result.finished for _, result in results)
         full, held = np.zeros_like(self.built), np.zeros_like(self.built)
+        position = {name: k for k, name in enumerate(self.streams)}
+        of_array = np.array([*(position.get(name, -1) for name in self._most), -1], np.int64)
         for network, result in results:
-            fifos, number = network.fifos, self._number(network)
+            fifos, number = network.fifos, of_array[network.between]  # -1 inside nodes
             kept = number >= 0
             occupancy = result.occupancy[:fifos]
             np.add.at(full, number[kept], (occupancy >= network.network.depth[:fifos])[kept])
@@ -177,12 +179,6 @@ class DesignRuns:
     ) -> list[tuple[FpgaNetwork, RunResult]]:
         named = dict.fromkeys(self._most, SMALLEST_DEPTH) | dict(zip(self.streams, depths.tolist(), strict=True))
         return [solver.run(named) for solver in solvers or self._solvers]
-
-    def _number(self, network: FpgaNetwork) -> IntArray:
-        """Per FIFO the position of its array in `streams`; -1 inside nodes."""
-        position = {name: k for k, name in enumerate(self.streams)}
-        of_array = np.array([*(position.get(name, -1) for name in self._most), -1], np.int64)
-        return of_array[network.between]
 
 
 def _quickest(solver: DepthSolver) -> DepthSolver:

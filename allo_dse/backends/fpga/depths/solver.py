@@ -9,7 +9,6 @@ import numpy as np
 
 from allo_dse.common.errors import SimulationError, TimeLimitError
 from allo_dse.common.records import Frozen, replace
-from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.execute.observation import Inputs, arrays_of
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.eval.token_exchange import exchange_depths
@@ -137,16 +136,12 @@ class DepthSolver:
         """Return the network with these depths, and the result of its simulation."""
         key = tuple(depths[name] for name in self.arrays)
         if key not in self._done:
-            self._done[key] = self._run(np.array(key, np.int64))
+            depth, per_array = self.network.network.depth.copy(), np.array(key, np.int64)
+            # FIFOs inside a folded node are buffers, whose size follows from the order of its tasks.
+            depth[: self.network.fifos] = np.maximum(per_array[self.network.wiring.array], self.network.inside)
+            network = replace(self.network, network=self.network.network.with_depths(depth))
+            self._done[key] = network, table_engine().run(network.network, extrapolate=True)
         return self._done[key]
-
-    def _run(self, per_array: IntArray) -> tuple[FpgaNetwork, RunResult]:
-        depth = self.network.network.depth.copy()
-        wiring = self.network.wiring
-        # FIFOs inside a folded node are buffers, whose size follows from the order of its tasks.
-        depth[: self.network.fifos] = np.maximum(per_array[wiring.array], self.network.inside)
-        network = replace(self.network, network=self.network.network.with_depths(depth))
-        return network, table_engine().run(network.network, extrapolate=True)
 
     def grow(self, most: Mapping[str, int], least: int = 0) -> dict[str, int]:
         """Return the first of a series of depths after which more room saves no time.
@@ -171,7 +166,10 @@ class DepthSolver:
     def shrink(self, depths: Mapping[str, int], name: str) -> int:
         """The smallest depth of one array that costs no more than that thousandth: about what it held at most."""
         low, high = SMALLEST_DEPTH, depths[name]
-        depth, step = min(high - 1, max(low, self._held(depths, name))), 1
+        network, result = self.run(depths)
+        own = network.between == self.arrays.index(name)
+        held = int(result.occupancy[: network.fifos][own].max(initial=0))  # by any FIFO between nodes
+        depth, step = min(high - 1, max(low, held)), 1
         while low < high:
             _, result = self.run({**depths, name: depth})
             if result.finished and result.cycles <= self._limit:
@@ -180,12 +178,6 @@ class DepthSolver:
                 low, depth = depth + 1, high - step
             depth = max((low + high) // 2, depth)
         return high
-
-    def _held(self, depths: Mapping[str, int], name: str) -> int:
-        """The most tokens that any FIFO of an array held between nodes."""
-        network, result = self.run(depths)
-        own = network.between == self.arrays.index(name)
-        return int(result.occupancy[: network.fifos][own].max(initial=0))
 
 
 def frame_metrics(one: Timed, depths: Mapping[str, int]) -> dict[str, int | bool]:

@@ -107,16 +107,10 @@ def run_steps(directory: Path, steps: Sequence[str], *, seconds: float) -> None:
         )
     if code:
         took = f"after {time.monotonic() - start:.0f} s"
-        raise HlsToolError(
-            f"{tool.name} {exit_words(code)} {took}: {_last_lines(directory)}", hint=f"see {directory / LOG}"
-        )
-
-
-def _last_lines(directory: Path) -> str:
-    """Return the tool's last errors, or its last lines if it names none."""
-    lines = [line for line in tail(directory / LOG).splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("ERROR", "FATAL"))]
-    return " / ".join(map(printable, (errors or lines)[-3:])) or "no message"
+        lines = [line for line in tail(directory / LOG).splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith(("ERROR", "FATAL"))]
+        said = " / ".join(map(printable, (errors or lines)[-3:])) or "no message"
+        raise HlsToolError(f"{tool.name} {exit_words(code)} {took}: {said}", hint=f"see {directory / LOG}")
 
 
 _DONE = "allo_dse_done"

@@ -8,7 +8,7 @@ half, since the tool does not know how processes wait for each other; the simula
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,14 +42,26 @@ def timed_by_report(trace: Trace, report: HlsReport) -> Trace:
     times = [(loop.ii, loop.depth) for loop in data.loops]
     for number, process in enumerate(data.processes):
         own = [at for at, loop in enumerate(data.loops) if loop.process == number]
-        found = list(_pipelined(report, process))
+        found = [
+            loop
+            for loop in report.all_loops()
+            if (loop.module == process or loop.module.startswith(f"{process}_Pipeline_"))
+            and loop.ii is not None
+            and loop.depth is not None
+        ]
         if len(found) != len(own):
             raise SimulationError(
                 f"the report has {len(found)} pipelined loops of `{process}`, the trace has {len(own)}",
                 hint=_OTHER_DESIGN,
             )
-        for at, reported in zip(own, found, strict=True):
-            times[at] = _times(data.loops[at], reported)
+        for at, loop in zip(own, found, strict=True):
+            trips, trip = loop.trip_count.exact, data.loops[at].trip
+            if trips not in (None, trip):
+                raise SimulationError(
+                    f"loop {loop.name} of {loop.module} has {trips} iterations in the report, {trip} in the trace",
+                    hint=_OTHER_DESIGN,
+                )
+            times[at] = loop.ii or 1, loop.depth or 1
     return with_times(trace, times)
 
 
@@ -66,23 +78,6 @@ def with_times(trace: Trace, times: Sequence[tuple[int, int]]) -> Trace:
     timed = replace(data, loops=loops, listed=replace(data.listed, stage=_stages(data, loops)))
     check_trace(timed)
     return Trace(timed)
-
-
-def _pipelined(report: HlsReport, process: str) -> Iterator[HlsLoop]:
-    for loop in report.all_loops():
-        is_own = loop.module == process or loop.module.startswith(f"{process}_Pipeline_")
-        if is_own and loop.ii is not None and loop.depth is not None:
-            yield loop
-
-
-def _times(loop: TraceLoop, reported: HlsLoop) -> tuple[int, int]:
-    trips = reported.trip_count.exact
-    if trips is not None and trips != loop.trip:
-        raise SimulationError(
-            f"loop {reported.name} of {reported.module} has {trips} iterations in the report, {loop.trip} in the trace",
-            hint=_OTHER_DESIGN,
-        )
-    return reported.ii or 1, reported.depth or 1
 
 
 def _timed(loop: TraceLoop, ii: int, depth: int) -> TraceLoop:

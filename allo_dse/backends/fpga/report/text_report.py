@@ -31,15 +31,6 @@ _UNIT = re.compile(r"(?:^|_)([a-z]+)(?:_\d+n?s?)*_\d+_(\d+)_(full|max|med|no)_ds
 _IMPLEMENTATIONS = {"full": "fulldsp", "max": "maxdsp", "med": "meddsp", "no": "fabric"}
 
 
-def named_operator(unit: str, rtl_module: str, module: str, resources: Resources) -> HlsOperator | None:
-    """Return the operator of an RTL module's instance; None if it is no floating-point one."""
-    found = _UNIT.search(rtl_module)
-    if found is None:
-        return None
-    operation, stages, dsps = found.groups()
-    return HlsOperator(unit, module, operation, _IMPLEMENTATIONS[dsps], int(stages) - 1, resources)
-
-
 def merged_operators(known: Iterable[HlsOperator], others: Iterable[HlsOperator]) -> tuple[HlsOperator, ...]:
     """Return the units of either report: XML lacks flip-flops and LUTs, and text lacks some units."""
     found = {(one.module, one.name): one for one in known}
@@ -94,10 +85,12 @@ def read_text_report(path: Path, text: str) -> HlsReport:
             if row.get("instance") and row.get("module")
         ),
     )
-    operators = (
-        named_operator(row.get("instance", "").strip(), row.get("module", ""), name, amounts_of(row))
-        for row in _records(parsed, "Utilization Estimates", "Detail", "Instance")
-    )
+    operators = []
+    for row in _records(parsed, "Utilization Estimates", "Detail", "Instance"):
+        if found := _UNIT.search(row.get("module", "")):  # a floating-point unit
+            operation, stages, dsps = found.groups()
+            unit, kind = row.get("instance", "").strip(), _IMPLEMENTATIONS[dsps]
+            operators.append(HlsOperator(unit, name, operation, kind, int(stages) - 1, amounts_of(row)))
     return _report(
         path,
         parsed,
@@ -117,7 +110,7 @@ def read_text_report(path: Path, text: str) -> HlsReport:
             for row in _records(parsed, "Utilization Estimates", "Detail", "FIFO")
             if row.get("name", "").strip() not in ("", "Total")
         ),
-        operators=tuple(filter(None, operators)),
+        operators=tuple(operators),
     )
 
 

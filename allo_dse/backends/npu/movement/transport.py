@@ -31,21 +31,16 @@ def channel_shortages(
         for name, needed, limit in limits.demands(limits.totals(ins, outs))
         if needed > limit
     )
-    return found or (_uneven(ins, outs, detail, limits),)
-
-
-def _uneven(ins: tuple[int, ...], outs: tuple[int, ...], detail: str, limits: ColumnLimits) -> Violation:
-    """The totals fit, but not column by column: how many columns would do."""
-    counts = range(limits.columns + 1, limits.columns + sum(ins) + sum(outs) + 1)
+    if found:
+        return found
+    # The totals fit, but not column by column: how many columns would do?
+    counts = range(columns + 1, columns + sum(ins) + sum(outs) + 1)
     enough = (n for n in counts if assign_columns(ins, outs, replace(limits, columns=n)) is not None)
-    return Violation(
-        "column_assignment",
-        "the array",
-        next(enough, counts[-1]),
-        limits.columns,
-        f"{detail}; per column {limits.shim_out} shim channels in, {limits.shim_in} out, "
-        f"{limits.memory_in} memory-tile channels in, {limits.memory_out} out, {limits.joins} streams from cores",
+    detail += (
+        f"; per column {limits.shim_out} shim channels in, {limits.shim_in} out, "
+        f"{limits.memory_in} memory-tile channels in, {limits.memory_out} out, {limits.joins} streams from cores"
     )
+    return (Violation("column_assignment", "the array", next(enough, counts[-1]), columns, detail),)
 
 
 def _tiles(kind: str, count: int) -> str:
@@ -58,28 +53,22 @@ def _summary(family: FlowFamily) -> str:
     return f"{count} {what} flow{'s' if count != 1 else ''} of {tensor}"
 
 
-def tile_violations(transport: Transport, device: NpuDevice) -> list[Violation]:
-    """Limits of memory and shim tiles that an assigned plan exceeds, column by column."""
-    found: list[Violation] = []
+def tile_violations(transport: Transport, device: NpuDevice) -> Iterable[Violation]:
+    """Yield limits of memory and shim tiles that an assigned plan exceeds, column by column."""
+    memory, shim_descriptors = device.memory_tile, device.shim.buffer_descriptors
     for column in range(device.array.columns):
         transfers = [t for t in transport.transfers if t.column == column]
-        if transfers:
-            found += _column_violations(column, transfers, device)
-    return found
-
-
-def _column_violations(column: int, transfers: Sequence[Transfer], device: NpuDevice) -> Iterable[Violation]:
-    where = f"memory tile {column}"
-    staged = sum(t.staged_bytes for t in transfers)
-    if staged > device.memory_tile.memory_bytes:
-        detail = ", ".join(f"{t.tensor} {t.staged_bytes:,}" for t in transfers)
-        yield Violation("memory_tile_memory", where, staged, device.memory_tile.memory_bytes, detail)
-    yield from _descriptor_violations(where, transfers, device.memory_tile)
-    locks = sum(t.locks for t in transfers)
-    if locks > device.memory_tile.locks:
-        yield Violation("memory_tile_locks", where, locks, device.memory_tile.locks)
-    if len(transfers) > device.shim.buffer_descriptors:
-        yield Violation("shim_descriptors", f"shim tile {column}", len(transfers), device.shim.buffer_descriptors)
+        where = f"memory tile {column}"
+        staged = sum(t.staged_bytes for t in transfers)
+        if staged > memory.memory_bytes:
+            detail = ", ".join(f"{t.tensor} {t.staged_bytes:,}" for t in transfers)
+            yield Violation("memory_tile_memory", where, staged, memory.memory_bytes, detail)
+        yield from _descriptor_violations(where, transfers, memory)
+        locks = sum(t.locks for t in transfers)
+        if locks > memory.locks:
+            yield Violation("memory_tile_locks", where, locks, memory.locks)
+        if len(transfers) > shim_descriptors:
+            yield Violation("shim_descriptors", f"shim tile {column}", len(transfers), shim_descriptors)
 
 
 def _descriptor_violations(where: str, transfers: Sequence[Transfer], tile: Tile) -> Iterable[Violation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -36,12 +36,6 @@ def needed_depths(schedules: Sequence[GroupSchedule], links: Links, known: dict[
         known: what other graphs need, by what their nodes exchange: many folds exchange the same tokens.
     """
     return least_depths(_Search.of(schedules, links), known)
-
-
-def is_forest(channels: Iterable[Channel]) -> bool:
-    """Return whether at most one path connects any two nodes, so that no FIFO can block another path."""
-    sets = DisjointSets[int]()
-    return all(sets.join(source, target) for source, target, _ in channels)
 
 
 class _Exchange(Frozen, eq=False, dict=True):
@@ -180,9 +174,9 @@ class MappingView(Frozen, eq=False, dict=True):
         """
         exchange = exchange_depths(self.vmg) or NeededDepths({})
         part = self if self.vmg.slice is self.vmg else MappingView(self.vmg.slice)
-        if exchange.blocked or is_forest(
-            (flow.source, flow.target, flow.stream) for flow in part.declared_links.between
-        ):
+        # If at most one path connects any two nodes, no FIFO can block another path.
+        joined = DisjointSets[int]()
+        if exchange.blocked or all(joined.join(flow.source, flow.target) for flow in part.declared_links.between):
             return exchange
         held = part._held(exchange.depth)
         # Nodes that wait for each other are reported for the whole graph.

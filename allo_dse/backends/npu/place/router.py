@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from allo_dse.common.records import Frozen
 from allo_dse.mapper.graph.ports import Direction
@@ -51,9 +52,6 @@ class _Wires:
         for link in tree:
             self.used[link] = self.used.get(link, 0) + amount
 
-    def overfull(self) -> list[Link]:
-        return [link for link, used in self.used.items() if used > self.capacity[link]]
-
 
 def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | None:
     """Return a tree for each net within the capacity of all links; None when none was found."""
@@ -74,7 +72,7 @@ def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | Non
                 return None
             trees[net] = found
             wires.take(found, 1)
-        overfull = wires.overfull()
+        overfull = [link for link, used in wires.used.items() if used > capacity[link]]
         if not overfull:
             return trees
         for link in overfull:
@@ -103,7 +101,11 @@ def _path(sources: set[Tile], sinks: set[Tile], wires: _Wires) -> list[Link] | N
     while queue:
         cost, tile = heapq.heappop(queue)
         if tile in sinks:
-            return _back(tile, came)
+            path = []
+            while tile in came:
+                path.append(came[tile])
+                tile = came[tile].source
+            return path[::-1]
         if cost > costs[tile] or (tile in came and tile.row <= MEMORY_ROW):
             continue  # an entry that a cheaper one has overtaken; or a memory tile or shim, where routes end
         for link in wires.by_tile.get(tile, ()):
@@ -118,20 +120,14 @@ def _path(sources: set[Tile], sinks: set[Tile], wires: _Wires) -> list[Link] | N
     return None
 
 
-def _back(tile: Tile, came: Mapping[Tile, Link]) -> list[Link]:
-    path = []
-    while tile in came:
-        link = came[tile]
-        path.append(link)
-        tile = link.source
-    return path[::-1]
-
-
 # Switch settings for trees of links: the DMA channel and the ports of each route.
 
 
 # An end at a memory tile: "in" or "out", "transfer" or "flow", and its index.
 _End = tuple[str, str, int]
+
+_Numbers = defaultdict[object, Iterator[int]]
+"""Numbers of ports, given out in the order of requests."""
 
 
 def nets_of(problem: Problem, placement: Assignment) -> list[Net]:
@@ -150,17 +146,6 @@ def nets_of(problem: Problem, placement: Assignment) -> list[Net]:
     return nets
 
 
-@dataclass
-class _Numbers:
-    """Gives out numbered ports in the order of requests."""
-
-    taken: dict[object, int] = field(default_factory=dict)
-
-    def next(self, key: object) -> int:
-        self.taken[key] = self.taken.get(key, -1) + 1
-        return self.taken[key]
-
-
 def numbered(problem: Problem, placement: Assignment, trees: Sequence[Tree]) -> PlacedDesign | None:
     """Number the channels and ports of routed nets; None when a memory tile's banks do not hold the descriptors.
 
@@ -170,14 +155,16 @@ def numbered(problem: Problem, placement: Assignment, trees: Sequence[Tree]) -> 
     memory_channels = _memory_channels(problem, placement.columns)
     if memory_channels is None:
         return None
-    numbers = _Numbers()
+    numbers = _Numbers(count)
     routes: list[Route] = []
-    names = _names(problem)
+    names: list[tuple[RouteKind, int, str]] = [("transfer", i, t.tensor) for i, t in enumerate(problem.transfers)]
+    names += [("flow", i, f.tensor) for i, f in enumerate(problem.flows)]
+    names += [("stream", i, s.stream) for i, s in enumerate(problem.streams)]
     for (kind, index, name), net, tree in zip(names, nets_of(problem, placement), trees, strict=True):
         if not net.sinks:
             continue
         start = _channel(net.source, "out", (kind, index), memory_channels, numbers)
-        ports = {link: numbers.next(link) for link in tree}
+        ports = {link: next(numbers[link]) for link in tree}
         ends = {t: _channel(t, "in", (kind, index), memory_channels, numbers) for t in dict.fromkeys(net.sinks)}
         routes.append(Route(kind, index, name, _hops(net.source, start, tree, ports, ends)))
     return PlacedDesign(problem, placement.tiles, placement.columns, placement.owners, tuple(routes))
@@ -186,13 +173,7 @@ def numbered(problem: Problem, placement: Assignment, trees: Sequence[Tree]) -> 
 def _channel(
     tile: Tile, direction: str, carried: tuple[str, int], of_memory: Mapping[_End, int], numbers: _Numbers
 ) -> int:
-    return of_memory[direction, *carried] if tile.row == MEMORY_ROW else numbers.next((tile, direction))
-
-
-def _names(problem: Problem) -> list[tuple[RouteKind, int, str]]:
-    names: list[tuple[RouteKind, int, str]] = [("transfer", i, t.tensor) for i, t in enumerate(problem.transfers)]
-    names += [("flow", i, f.tensor) for i, f in enumerate(problem.flows)]
-    return [*names, *(("stream", i, s.stream) for i, s in enumerate(problem.streams))]
+    return of_memory[direction, *carried] if tile.row == MEMORY_ROW else next(numbers[tile, direction])
 
 
 def _hops(source: Tile, start: int, tree: Tree, ports: Mapping[Link, int], ends: Mapping[Tile, int]) -> tuple[Hop, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -308,10 +309,10 @@ def _const(node: Node) -> tuple[str, int]:
     if node.type.is_float:
         return _float(node)
     value, precedence = node.value, UNARY if node.value < 0 else PRIMARY
-    if value in _INT32:
-        return f"{value}{'u' if node.type == Element('uint', 32) else ''}", precedence
     if node.type == Element("uint", 32):
-        return f"{value}u", PRIMARY
+        return f"{value}u", precedence
+    if value in _INT32:
+        return str(value), precedence
     if value == -(1 << 31) and node.type == Element("int", 32):
         return "(-2147483647 - 1)", PRIMARY
     if 0 <= value < 1 << 64:
@@ -339,15 +340,12 @@ def _wide(value: int, type_: Element) -> str:
 
 def _float(node: Node) -> tuple[str, int]:
     value = float(node.value)
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         text = "NAN" if value != value else "INFINITY" if value > 0 else "-INFINITY"
         return f"({node.type}){text}", UNARY
-    text = repr(value)
-    if node.type == Element("float", 64):
-        return text, UNARY if value < 0 else PRIMARY
-    if node.type == Element("float", 32):
-        return f"{text}f", UNARY if value < 0 else PRIMARY
-    return f"({node.type}){text}f", UNARY
+    if node.type.kind == "float" and node.type.bits >= 32:
+        return f"{value!r}{'f' if node.type.bits == 32 else ''}", UNARY if value < 0 else PRIMARY
+    return f"({node.type}){value!r}f", UNARY
 
 
 def too_long(node: Node) -> bool:

@@ -34,8 +34,8 @@ from .expressions import (
 )
 
 _FLOAT32 = Element("float", 32)
-_RING = {"addi": "+", "subi": "-", "muli": "*"}
-_BITS = {"andi": "&", "ori": "|", "xori": "^"}
+_RING = {"addi": "+", "subi": "-", "muli": "*", "andi": "&", "ori": "|", "xori": "^"}
+_LOGIC = {"addi": "!=", "subi": "!=", "muli": "&&", "andi": "&&", "ori": "||", "xori": "!="}  # of single bits
 _FLOAT = {"addf": "+", "subf": "-", "mulf": "*", "divf": "/"}
 _DIVIDE = {"divsi": "/", "remsi": "%", "divui": "/", "remui": "%"}
 _ROUNDED = {"floordivsi": "allo::floor_div", "ceildivsi": "allo::ceil_div"}
@@ -73,8 +73,13 @@ def scalar(op: ir.Operation, args: Sequence[Node]) -> Node:
         return _math(op.name, name, args, type_)
     if name in _CONVERSIONS:
         return _CONVERSIONS[name](args[0], type_)
-    if name in _RING or name in _BITS:
-        return _combination(name, args, type_)
+    if name in _RING:
+        a, b = args
+        if type_ != BOOL:
+            return ring(_RING[name], a, b, type_.bits)
+        if name == "xori" and b.op == "const":
+            return tree("!", BOOL, a) if b.value else a
+        return tree(_LOGIC[name], BOOL, a, b)
     if name in _FLOAT:
         # bfloat16 arithmetic is done in float; every result is rounded.
         return exact(tree(_FLOAT[name], type_, *args, exact=type_.kind != "bfloat"))
@@ -91,17 +96,6 @@ def scalar(op: ir.Operation, args: Sequence[Node]) -> Node:
     if name == "select":
         return choice(args[0], args[1], args[2], type_)
     raise AlloDseError(f"HLS C++ has no translation for {op.name}")
-
-
-def _combination(name: str, args: Sequence[Node], type_: Element) -> Node:
-    a, b = args
-    if type_ == BOOL:
-        if name == "xori":
-            if b.op == "const":
-                return tree("!", BOOL, a) if b.value else a
-            return tree("!=", BOOL, a, b)
-        return tree({"andi": "&&", "ori": "||", "addi": "!=", "subi": "!=", "muli": "&&"}[name], BOOL, a, b)
-    return ring(_RING.get(name) or _BITS[name], a, b, type_.bits)
 
 
 def _division_or_shift(name: str, args: Sequence[Node], type_: Element) -> Node:
@@ -199,12 +193,6 @@ def _index_cast(a: Node, type_: Element) -> Node:
     return extend(as_signed(a), type_.signed) if a.type.bits < type_.bits else truncate(as_signed(a), type_.bits)
 
 
-def _unsigned_index_cast(a: Node, type_: Element) -> Node:
-    if BOOL in (a.type, type_) or a.type.bits >= type_.bits:
-        return _index_cast(a, type_)
-    return extend(as_unsigned(a), type_)
-
-
 def _from_int(a: Node, type_: Element, signed: bool) -> Node:
     if a.type == BOOL:
         return cast(cast(a, INDEX), type_)
@@ -229,25 +217,23 @@ def _to_int(a: Node, type_: Element) -> Node:
     return cast(a, type_)
 
 
-def _bitcast(a: Node, type_: Element) -> Node:
-    if type_.is_integer and a.type.is_integer:
-        return a
-    return call(f"allo::bit_cast<{type_}>", type_, exact(a))
-
-
 _CONVERSIONS: dict[str, Callable[[Node, Element], Node]] = {
     "trunci": _to_bool_or_int,
     "extsi": _signed_extension,
     "extui": lambda a, type_: extend(a, type_) if a.type == BOOL else extend(as_unsigned(a), type_.unsigned),
     "index_cast": _index_cast,
-    "index_castui": _unsigned_index_cast,
+    "index_castui": lambda a, type_: (
+        _index_cast(a, type_) if BOOL in (a.type, type_) or a.type.bits >= type_.bits else extend(as_unsigned(a), type_)
+    ),
     "sitofp": lambda a, type_: _from_int(a, type_, True),
     "uitofp": lambda a, type_: _from_int(a, type_, False),
     "fptosi": _to_int,
     "fptoui": lambda a, type_: _to_int(a, type_.unsigned),
     "extf": _between_floats,
     "truncf": _between_floats,
-    "bitcast": _bitcast,
+    "bitcast": lambda a, type_: (
+        a if type_.is_integer and a.type.is_integer else call(f"allo::bit_cast<{type_}>", type_, exact(a))
+    ),
 }
 
 
@@ -310,7 +296,4 @@ def nested(values: NDArray[np.generic], element: Element) -> str:
     """A NumPy array as nested braces."""
     if values.ndim:
         return "{" + ", ".join(nested(row, element) for row in values) + "}"
-    value = values.item()
-    if element.kind == "bool":
-        return "true" if value else "false"
-    return render(const(value if element.is_float else int(value), element))
+    return render(const(values.item() if element.is_float else int(values), element))

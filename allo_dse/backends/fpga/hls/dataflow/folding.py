@@ -92,12 +92,6 @@ class _UnfoldedTask(Frozen, eq=False, dict=True):
             if port.copies_out:
                 yield port, place, "out"
 
-    @property
-    def kept(self) -> Iterator[tuple[ClassPlan, PortPlan, int]]:
-        """Parts that its node keeps: class plan, port plan, and place."""
-        ports = self.plan.ports
-        return ((self.plan, ports[number], place) for number, place in self.places.items() if ports[number].is_kept)
-
 
 class _Folded(Frozen):
     """Inputs of the translation of nodes."""
@@ -127,7 +121,6 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: Ed
     used = {id(task.plan): task.plan for task in tasks.values()}.values()
     written = frozenset(port.port.tensor.name for plan in used for port in plan.ports if port.copies_out)
     folded = _Folded(top, folding, tasks, {}, written, _tile_movers(folding, tasks))
-    _find_fifos(folded)
     _declare(folded)
     for mover in folded.tiles.values():
         mover.declare(top)
@@ -142,7 +135,8 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: Ed
         if not own:
             continue
         taken = Names(LOCALS | {f.symbol for f in top.functions.values()})
-        node = _Node(number, taken, KeptTiles(taken, [one for task in own for one in task.kept], top))
+        parts = ((task.plan, task.plan.ports[at], place) for task in own for at, place in task.places.items())
+        node = _Node(number, taken, KeptTiles(taken, [part for part in parts if part[1].is_kept], top))
         for task in own:
             called = task.function.symbol + (f"<{task.number}>" if task.function.has_state else "")
             node.calls.append((called, tuple(_value(folded, node, task, p) for p in task.function.parameters)))
@@ -182,21 +176,20 @@ def _tasks(top: Top, plans: Sequence[ClassPlan]) -> dict[int, _UnfoldedTask]:
     return found
 
 
-def _find_fifos(folded: _Folded) -> None:
-    """The FIFOs in use, and which node is at each end."""
+def _declare(folded: _Folded) -> None:
+    """Find the FIFOs in use, with the node at each end, and declare those between nodes.
+
+    They are declared by stream array and depth; an array that a body indexes keeps its shape.
+    """
+    top = folded.top
     for number, members in enumerate(folded.folding.nodes):
         for task in (folded.tasks[t] for t in members if t in folded.tasks):
             for port in task.plan.task_class.stream_ports:
-                fifo = folded.fifo_of(port, task.pid)
-                if fifo not in folded.fifos:
-                    carrier = folded.top.carriers[port.stream.name].holding(folded.folding.depth[fifo])
-                    folded.fifos[fifo] = _Fifo(carrier, port.stream)
-                folded.fifos[fifo].users[port.direction] = number
-
-
-def _declare(folded: _Folded) -> None:
-    """The FIFOs between nodes, by stream array and depth; an array that a body indexes keeps its shape."""
-    top = folded.top
+                own = folded.fifo_of(port, task.pid)
+                if own not in folded.fifos:
+                    carrier = top.carriers[port.stream.name].holding(folded.folding.depth[own])
+                    folded.fifos[own] = _Fifo(carrier, port.stream)
+                folded.fifos[own].users[port.direction] = number
     whole = {
         binding.name
         for task in folded.tasks.values()
@@ -217,10 +210,10 @@ def _declare(folded: _Folded) -> None:
             top.stream_names[array.name] = name
             for fifo in folded.fifos.values():
                 fifo.place = name + fifo.place if fifo.array.name == array.name else fifo.place
-    for (wanted, _), members in sets.items():
-        dims = (len(members),) if len(members) > 1 else ()
-        name = declare_stream(top, wanted, members[0].carrier, dims)
-        for position, fifo in enumerate(members):
+    for (wanted, _), alike in sets.items():
+        dims = (len(alike),) if len(alike) > 1 else ()
+        name = declare_stream(top, wanted, alike[0].carrier, dims)
+        for position, fifo in enumerate(alike):
             fifo.place = f"{name}[{position}]" if dims else name
 
 

@@ -147,7 +147,10 @@ def task_function(
     pragmas = LoopPragmas(task_class, directives, regions)
     body = Body(names, pragmas, HANDLERS)
     frame = Frame(plan, body, tuple(arguments[: len(plan.kernel.mesh)]), copiers)
-    parameters = _bind_pids(frame)
+    parameters = []
+    for axis, pid in enumerate(frame.pids):
+        body.atoms[pid] = names.new(f"p{axis}")
+        parameters.append(Parameter("pid", axis, f"int {body.atoms[pid]}"))
     rest = arguments[len(frame.pids) :]
     tensors, rest = rest[: len(plan.ports)], rest[len(plan.ports) :]
     states, rest = rest[: len(task_class.state)], rest[len(task_class.state) :]
@@ -155,7 +158,11 @@ def task_function(
     for argument, call in zip(externals, task_class.externals, strict=True):
         body.externals[argument] = identifier(call.top)
         body.addresses.add(argument)
-    _bind_tables(frame, tables)
+    for op in nested_ops(plan.function):
+        if op.name == "memref.get_global":
+            type_ = ir.MemRefType(op.results[0].type)
+            table = tables[ir.FlatSymbolRefAttr(op.attributes["name"]).value]
+            body.views[op.results[0]] = whole(Array(table, element_of(type_.element_type), tuple(type_.shape)))
     wanted = tensor_names(plan)
     own_streams = _bind_streams(frame, streams, carriers)
     # All tasks fill their arrays in the order of the region's tensors, so that no two processes that load tensors can
@@ -163,7 +170,15 @@ def task_function(
     order = sorted(range(len(tensors)), key=lambda p: positions[plan.ports[p].port.tensor.name])
     for position in order:
         parameters += _bind_tensor(frame, position, tensors[position], wanted[position])
-    _bind_state(frame, states)
+    # Variables that live from call to call: static ones of the task's own instance of the function.
+    for variable, argument in zip(task_class.state, states, strict=True):
+        name, element = names.new(variable.name), element_of_dtype(variable.dtype)
+        dims = "".join(f"[{n}]" for n in variable.shape)
+        raw = variable.initial
+        if variable.dtype.is_fixed:
+            raw = (raw * 2.0**variable.dtype.fraction_bits).astype("int64")
+        body.line(f"static {element} {name}{dims} = {nested(raw, element)};")
+        body.views[argument] = whole(Array(name, element, variable.shape))
     translate(body, plan.function)
     for position in order:  # send results at the end of the task
         if tensors[position] in body.results:
@@ -194,33 +209,13 @@ def _external(call: ExternalCall) -> str:
     return f'extern "C" void {identifier(call.top)}({operands});'
 
 
-def _bind_pids(frame: Frame) -> list[Parameter]:
-    parameters = []
-    for axis, pid in enumerate(frame.pids):
-        name = frame.body.names.new(f"p{axis}")
-        frame.body.atoms[pid] = name
-        parameters.append(Parameter("pid", axis, f"int {name}"))
-    return parameters
-
-
-def _bind_tables(frame: Frame, tables: dict[str, str]) -> None:
-    """Bind the results of `memref.get_global` to their constant tables."""
-    for op in nested_ops(frame.plan.function):
-        if op.name == "memref.get_global":
-            type_ = ir.MemRefType(op.results[0].type)
-            name = tables[ir.FlatSymbolRefAttr(op.attributes["name"]).value]
-            frame.body.views[op.results[0]] = whole(Array(name, element_of(type_.element_type), tuple(type_.shape)))
-
-
 def _bind_streams(frame: Frame, arguments: Sequence[ir.Value], streams: Mapping[str, Carrier]) -> list[Parameter]:
     parameters = []
     for position, (argument, binding) in enumerate(zip(arguments, frame.plan.task_class.body.streams, strict=True)):
         array = stream_of(binding)
-        is_array = isinstance(binding, StreamArray) and bool(array.shape)
         ending = "s" if isinstance(binding, StreamArray) else {"get": "_in", "put": "_out"}[binding.direction]
-        name = frame.body.names.new(array.name + ending)
-        carrier = streams[array.name]
-        stream = StreamArg(name, carrier, carrier.dims if is_array else ())
+        name, carrier = frame.body.names.new(array.name + ending), streams[array.name]
+        stream = StreamArg(name, carrier, carrier.dims if array is binding else ())
         frame.body.streams[argument] = stream
         parameters.append(Parameter("stream", position, stream.text))
     return parameters
@@ -255,16 +250,3 @@ def tensor_text(tensor: Tensor, name: str, *, writes: bool) -> str:
     """The declaration of a whole tensor as an array parameter."""
     dims = "".join(f"[{n}]" for n in tensor.shape)
     return f"{'' if writes else 'const '}{element_of_dtype(tensor.dtype)} {name}{dims}"
-
-
-def _bind_state(frame: Frame, arguments: Sequence[ir.Value]) -> None:
-    """Variables that live from call to call: static ones of the task's own instance of the function."""
-    body = frame.body
-    for variable, argument in zip(frame.plan.task_class.state, arguments, strict=True):
-        name, element = body.names.new(variable.name), element_of_dtype(variable.dtype)
-        dims = "".join(f"[{n}]" for n in variable.shape)
-        raw = variable.initial
-        if variable.dtype.is_fixed:
-            raw = (raw * 2.0**variable.dtype.fraction_bits).astype("int64")
-        body.line(f"static {element} {name}{dims} = {nested(raw, element)};")
-        body.views[argument] = whole(Array(name, element, variable.shape))

@@ -232,15 +232,12 @@ def _value(port: PortPlan, address: str) -> str:
 def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str:
     """Return the row-major address of the element in DRAM."""
     named: dict[Atom, IndexSum] = {
-        axis: IndexSum(start, {f"p{axis}": 1}) for axis, start in enumerate(stream.group.start)
+        axis: IndexSum(start, {f"p{axis}": 1} if axis in stream.group.axes else {})
+        for axis, start in enumerate(stream.group.start)
     }
     place = IndexSum()
     for corner, counter, stride in zip(stream.port.corner, counters, tensor.strides, strict=True):
-        moved = corner.replaced(named)
-        constant: dict[Atom, IndexSum] = {
-            f"p{axis}": IndexSum() for axis in range(len(stream.group.start)) if axis not in stream.group.axes
-        }
-        index = moved.replaced(constant) + (IndexSum(0, {counter: 1}) if counter else IndexSum())
+        index = corner.replaced(named) + IndexSum(0, {counter: 1} if counter else {})
         place = place + index * stride
     return place.text(str)
 

@@ -166,7 +166,15 @@ def class_plans(
     access = {tensor.name: _access(tensor, found, options, folded) for tensor in program.tensors}
     access |= {one.tensor.name: "shared" for one in program.shared}
     lanes = {tensor.name: _lanes(tensor, found, options.word_bits.get(tensor.name, 0)) for tensor in program.tensors}
-    return [_with_access(plan, access, lanes) for plan in found]
+    planned = []
+    for plan in found:
+        ports = []
+        for port in plan.ports:
+            name = port.port.tensor.name
+            used: Access = access[name] if port.footprint.box is not None else "unused"
+            ports.append(replace(port, access=used, lanes=lanes.get(name, 1)))
+        planned.append(replace(plan, ports=tuple(ports)))
+    return planned
 
 
 _PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
@@ -202,15 +210,6 @@ def _take_from(fifos: frozenset[str], module: ir.Module) -> None:
                 taken = ir.Operation.create(TAKE, [op.results[0].type], list(op.operands))
             op.results[0].replace_all_uses_with(taken.results[0])
             op.erase()
-
-
-def _with_access(plan: ClassPlan, access: Mapping[str, Access], lanes: Mapping[str, int]) -> ClassPlan:
-    ports = []
-    for port in plan.ports:
-        name = port.port.tensor.name
-        used: Access = access[name] if port.footprint.box is not None else "unused"
-        ports.append(replace(port, access=used, lanes=lanes.get(name, 1)))
-    return replace(plan, ports=tuple(ports))
 
 
 def _lanes(tensor: Tensor, plans: Sequence[ClassPlan], word_bits: int) -> int:

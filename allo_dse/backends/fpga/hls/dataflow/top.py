@@ -181,7 +181,11 @@ def call_movers(top: Top, kind: str) -> None:
 def call_group(top: Top, number: int, group: Group) -> None:
     """Return the calls of a group's tasks: a nest of loops, or one by one if their streams do not follow the pid."""
     function = top.functions[group.plan.symbol]
-    if _must_enumerate(group, function):
+    bindings = group.plan.task_class.body.streams
+    tables = any(not isinstance(b, StreamArray) and not b.index.is_affine for b in bindings)
+    # A pointer is another argument for each call, and template arguments and entries of tables are constants: none of
+    # them follows the counter of a loop.
+    if tables or function.has_state or any(p.kind == "pointer" for p in function.parameters):
         for offset in itertools.product(*(range(n) for n in group.extent)):
             _call(top, number, group, function, [str(o) for o in offset], 1)
         return
@@ -194,14 +198,6 @@ def call_group(top: Top, number: int, group: Group) -> None:
         depth += 1
     _call(top, number, group, function, pid, depth)
     top.lines += ["  " * level + "}" for level in range(depth - 1, 0, -1)]
-
-
-def _must_enumerate(group: Group, function: TaskFunction) -> bool:
-    bindings = group.plan.task_class.body.streams
-    tables = any(not isinstance(b, StreamArray) and not b.index.is_affine for b in bindings)
-    # A pointer is another argument for each call, and template arguments and entries of tables are constants: none of
-    # them follows the counter of a loop.
-    return tables or function.has_state or any(p.kind == "pointer" for p in function.parameters)
 
 
 def _call(top: Top, number: int, group: Group, function: TaskFunction, offset: Sequence[str], depth: int) -> None:

@@ -168,10 +168,8 @@ class Body:
         if not uses:
             return
         if isinstance(value.type, ir.IndexType):
-            if len(uses) == 1 and not node.reads and not too_long(node):
-                self.atoms[value] = atomic(render(node))
-            else:
-                self.atoms[value] = self.variable(node, hint)
+            in_place = len(uses) == 1 and not node.reads and not too_long(node)
+            self.atoms[value] = atomic(render(node)) if in_place else self.variable(node, hint)
             return
         block = value.owner.operation.block
         movable = not node.reads or (len(uses) == 1 and uses[0].owner.operation.block == block)
@@ -214,12 +212,9 @@ class Body:
         handler = self.handlers.get(op.name)
         if handler is not None:
             handler(self, op)
-        elif op.name.startswith(("arith.", "math.")):
-            self._scalar(op)
-        else:
+            return
+        if not op.name.startswith(("arith.", "math.")):
             raise AlloDseError(f"HLS C++ has no translation for {op.name}", hint="please report the program")
-
-    def _scalar(self, op: ir.Operation) -> None:
         result = op.results[0]
         if any(operand in self.addresses for operand in op.operands):
             self.addresses.add(result)

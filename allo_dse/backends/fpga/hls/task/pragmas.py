@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import Frozen
@@ -54,8 +53,15 @@ class LoopPragmas(Frozen):
         loop = self.task_class.loops[number]
         name = loop.name.replace(".", "_")  # `i.outer`
         label = f"{identifier(name or 'while_')}_{number}".replace("__", "_")
-        names = [loop.name, loop.label, self.task_class.loop_names[number]]
-        pragmas = self._loop(names, [loop.grid] if _is_innermost(op) else [])
+        names = {loop.name, loop.label, self.task_class.loop_names[number], loop.grid if _is_innermost(op) else ""}
+        pragmas = tuple(
+            text
+            for directive in self.directives
+            if directive.name
+            and directive.name in names
+            and self._applies(directive)
+            and (text := loop_pragma(directive))
+        )
         return LoopSource(label, name or "i", place(loop.location), pragmas, loop.location)
 
     def _tile_loop(self, op: ir.Operation, at_once: int) -> LoopSource:
@@ -75,14 +81,6 @@ class LoopPragmas(Frozen):
                 return LoopSource(f"{work.kind}_{following}", "ijklmn"[min(depth, 5)], comment, pragmas, work.location)
             outer, depth = outer.parent, depth + 1
         return LoopSource("tile", "ijklmn"[min(depth, 5)], "", pragmas)
-
-    def _loop(self, names: Sequence[str], grids: Sequence[str]) -> tuple[str, ...]:
-        wanted = {name for name in (*names, *grids) if name}
-        return tuple(
-            text
-            for directive in self.directives
-            if directive.name in wanted and self._applies(directive) and (text := loop_pragma(directive))
-        )
 
     @property
     def lanes(self) -> int:
@@ -128,11 +126,10 @@ def place(location: SourceLocation | None) -> str:
 def loop_pragma(directive: Directive) -> str:
     """The pragma of a directive for loops, or nothing."""
     options = directive.options
-    if directive.kind == "pipeline" and options.get("initiation_interval", 1):
-        rewind = " rewind" if options.get("rewind") else ""
-        return f"pipeline II={options.get('initiation_interval', 1)}{rewind}"
-    if directive.kind == "unroll" and options.get("factor", 0) != 1:
-        factor = options.get("factor", 0)
+    interval, factor = options.get("initiation_interval", 1), options.get("factor", 0)
+    if directive.kind == "pipeline" and interval:
+        return f"pipeline II={interval}{' rewind' if options.get('rewind') else ''}"
+    if directive.kind == "unroll" and factor != 1:
         return f"unroll factor={factor}" if factor else "unroll"
     return ""
 
@@ -140,31 +137,20 @@ def loop_pragma(directive: Directive) -> str:
 def array_pragmas(directive: Directive, variable: str, kept: Sequence[int]) -> list[str]:
     """The pragmas of a directive for arrays."""
     options = directive.options
-    if directive.kind == "partition" and options.get("factor", 0) != 1:
+    kind, factor, memory = options.get("partition_type", "complete"), options.get("factor", 0), options.get("memory")
+    if directive.kind == "partition" and factor != 1:
+        banks = "complete" if kind == "complete" or not factor else f"{kind} factor={factor}"
         wanted = [options["dim"] - 1] if options.get("dim") else list(kept)
         return [
-            f"array_partition variable={variable} dim={kept.index(dim) + 1} {_banks(options)}"
-            for dim in wanted
-            if dim in kept
+            f"array_partition variable={variable} dim={kept.index(dim) + 1} {banks}" for dim in wanted if dim in kept
         ]
     if directive.kind == STREAM:
         return [f"stream variable={variable} type=fifo depth={stream_depth(directive)}"]
-    if directive.kind == "place":
-        return _place(variable, str(options["memory"]), str(options.get("type", "ram_2p")), kept)
-    return []
-
-
-def _banks(options: Mapping[str, Any]) -> str:
-    kind, factor = options.get("partition_type", "complete"), options.get("factor", 0)
-    return "complete" if kind == "complete" or not factor else f"{kind} factor={factor}"
-
-
-def _place(variable: str, memory: str, type_: str, kept: Sequence[int]) -> list[str]:
-    """Return the pragmas that place an array in a kind of memory, or in registers."""
-    if memory == "register" and kept:
-        return [f"array_partition variable={variable} dim=0 complete"]
-    if memory in ("bram", "uram", "lutram") and kept:
-        return [f"bind_storage variable={variable} type={type_} impl={memory}"]
+    if directive.kind == "place" and kept:
+        if memory == "register":
+            return [f"array_partition variable={variable} dim=0 complete"]
+        if memory in ("bram", "uram", "lutram"):
+            return [f"bind_storage variable={variable} type={options.get('type', 'ram_2p')} impl={memory}"]
     return []
 
 

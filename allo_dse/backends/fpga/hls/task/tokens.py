@@ -29,24 +29,18 @@ def _stream(body: Body, op: ir.Operation) -> tuple[StreamArg, str]:
     linear = form - atom(base)
     if not argument.dims:
         return argument, argument.name
-    if len(argument.dims) == 1 or linear.is_const:
-        return argument, argument.name + _subscripts(linear, argument.dims, body)
     text, places = linear.text(body.atom_text), []
+    if len(argument.dims) == 1:
+        return argument, f"{argument.name}[{text}]"
     for axis, extent in enumerate(argument.dims):
         stride = math.prod(argument.dims[axis + 1 :])
-        whole = f"({text}) / {stride}" if stride > 1 else f"({text})"
-        places.append(f"[{whole}]" if axis == 0 else f"[{whole} % {extent}]")
+        if linear.is_const:
+            place = linear.const // stride
+            places.append(f"[{place % extent if axis else place}]")
+        else:
+            whole = f"({text}) / {stride}" if stride > 1 else f"({text})"
+            places.append(f"[{whole} % {extent}]" if axis else f"[{whole}]")
     return argument, argument.name + "".join(places)
-
-
-def _subscripts(linear: IndexSum, dims: tuple[int, ...], body: Body) -> str:
-    if len(dims) == 1:
-        return f"[{linear.text(body.atom_text)}]"
-    places = []
-    for axis, extent in enumerate(dims):
-        place = linear.const // math.prod(dims[axis + 1 :])
-        places.append(f"[{place if axis == 0 else place % extent}]")
-    return "".join(places)
 
 
 def _scalar(body: Body, op: ir.Operation) -> None:
@@ -72,9 +66,9 @@ def _scalar(body: Body, op: ir.Operation) -> None:
     body.values[result] = leaf(name, carrier.element)
 
 
-def _tried(body: Body, op: ir.Operation, attempt: str) -> str:
+def _tried(body: Body, op: ir.Operation, attempt: str, name: str = "ok") -> str:
     """Write an operation that does not wait; returns the variable that says whether it happened."""
-    success = body.names.new("ok")
+    success = body.names.new(name)
     body.line(f"const bool {success} = {attempt};")
     body.values[op.results[len(op.results) - 1]] = leaf(success, BOOL)
     return success
@@ -167,10 +161,7 @@ def _copy_block(body: Body, op: ir.Operation, statement: Callable[[str, str], st
 
 
 def _occupancy(body: Body, op: ir.Operation) -> None:
-    _, stream = _stream(body, op)
-    name = body.names.new("answer")
-    body.line(f"const bool {name} = {stream}.{op.name.removeprefix('df.')}();")
-    body.values[op.results[0]] = leaf(name, BOOL)
+    _tried(body, op, f"{_stream(body, op)[1]}.{op.name.removeprefix('df.')}()", "answer")
 
 
 def _external(body: Body, op: ir.Operation) -> None:
