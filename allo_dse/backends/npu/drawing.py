@@ -10,8 +10,8 @@ from collections import Counter
 
 from allo_dse.drawing.svg import BOLD, GREY, Canvas, Point, fit, styles, text_width
 
-from .place.array import Link, Tile
-from .place.placed_design import Hop, PlacedDesign, Port, Route
+from .place.array import OPPOSITE, Link, Tile
+from .place.placed_design import Hop, PlacedDesign, Port
 
 _SWITCH = 46.0
 _BOX_WIDTH, _BOX_HEIGHT = 132.0, 66.0
@@ -49,7 +49,10 @@ class _Picture:
         for tile in sorted(tiles | set(self.limits.cores)):
             self._tile(tile)
         for route in self.placed.routes:
-            self._route(route)
+            color, dash = self.styles[route.name]
+            tip = f"{route.kind} {route.index} ({route.name}): {route.source} to {', '.join(map(str, route.sinks))}"
+            for hop in route.hops:
+                self._hop(hop, color, dash, tip)
         self._shared_streams()
         bottom = self.bottoms[0] + 24
         entries = [(self._legend(name), *style) for name, style in self.styles.items()]
@@ -135,12 +138,6 @@ class _Picture:
         have = {0: self.limits.shim, 1: self.limits.memory}.get(tile.row, self.limits.core)
         return have.dma_out
 
-    def _route(self, route: Route) -> None:
-        color, dash = self.styles[route.name]
-        tip = f"{route.kind} {route.index} ({route.name}): {route.source} to {', '.join(map(str, route.sinks))}"
-        for hop in route.hops:
-            self._hop(hop, color, dash, tip)
-
     def _hop(self, hop: Hop, color: str, dash: str, tip: str) -> None:
         points = [self._at(hop.tile, hop.source, True), self._at(hop.tile, hop.target, False)]
         if hop.source.side == "dma":
@@ -154,10 +151,7 @@ class _Picture:
         if hop.source.side == "dma" and hop.tile.row > 1:
             points.insert(1, (points[0][0], points[1][1]))
         link = Link(hop.tile, hop.target.side)
-        arrival = Port(
-            {"north": "south", "south": "north", "east": "west", "west": "east"}[link.side], hop.target.number
-        )
-        points.append(self._at(link.target, arrival, True))
+        points.append(self._at(link.target, Port(OPPOSITE[link.side], hop.target.number), True))
         self.canvas.line(points, color, dash=dash, tip=tip)
 
     def _memory(self, tile: Tile, port: Point) -> Point:

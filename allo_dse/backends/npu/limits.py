@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,7 @@ from allo_dse.simulator.engine.engine import table_engine
 
 from .movement.access import misaligned_tiles, tile_loops
 from .movement.flows import GroupTiles
-from .movement.movement import LOCKS_PER_END, WORD_BYTES, Channel, StreamFlow, Transfer, Transport
+from .movement.movement import LOCKS_PER_END, WORD_BYTES, Channel, StreamFlow, Transport
 from .movement.node_memory import NodeMemory
 from .movement.transport import tile_violations
 from .movement.view import MappingView
@@ -49,7 +50,12 @@ def waiting(view: MappingView, transport: Transport) -> tuple[str | int, ...]:
     shared = [t for t in transport.transfers if len(t.flows) > 1 or len(transport.flows[t.flows[0]].nodes) > 1]
     if not shared:
         return ()
-    if _in_step(shared, transport, roles(view, _peers(view))):
+    role, flows = roles(view, _peers(view)), transport.flows
+    ends = (
+        {(role[node], port) for f in t.flows for node, port in zip(flows[f].nodes, flows[f].ports, strict=True)}
+        for t in shared
+    )
+    if all(len(own) == 1 for own in ends):  # every transfer leads to, or from, one port of nodes of one role
         return ()
     from .network import build_npu_network  # which imports costs, for few mappings
 
@@ -106,23 +112,25 @@ def _numbered(values: Iterable[Hashable]) -> list[int]:
     return [number.setdefault(value, len(number)) for value in values]
 
 
-def _in_step(shared: Sequence[Transfer], transport: Transport, role: Sequence[int]) -> bool:
-    """Return whether every transfer leads to, or from, one port of nodes of one role."""
-    for transfer in shared:
-        flows = [transport.flows[number] for number in transfer.flows]
-        ends = {(role[node], port) for flow in flows for node, port in zip(flow.nodes, flow.ports, strict=True)}
-        if len(ends) > 1:
-            return False
-    return True
-
-
 # With more nodes than this many times the device's tiles, placement adds nothing to the verdict on their number.
 _HOPELESS = 2
 
 
 def array_violations(vmg: VMG, device: NpuDevice) -> list[Violation]:
     """Limits that numbers alone decide: tiles, host buffers, and arrays that no tile can reach."""
-    return [*_compute_tiles(vmg, device), *_host_buffers(vmg, device), *_shared_arrays(vmg)]
+    found, program = list[Violation](), vmg.program
+    if vmg.node_count > device.compute_tiles:
+        detail = f"{device.array.columns} columns of {device.array.core_rows} cores"
+        found.append(Violation("compute_tiles", device.name, vmg.node_count, device.compute_tiles, detail))
+    used = {port.tensor.name for cls in program.task_classes for port in cls.used_ports}
+    limit = device.host.usable_buffers
+    if len(used) > limit:
+        names = ", ".join(tensor.name for tensor in program.tensors if tensor.name in used)
+        found.append(Violation("host_buffers", "the host", len(used), limit, names))
+    if program.shared:
+        names = ", ".join(one.tensor.name for one in program.shared)
+        found.append(Violation("shared_arrays", program.name, len(program.shared), 0, names))
+    return found
 
 
 def is_hopeless(vmg: VMG, device: NpuDevice) -> bool:
@@ -151,7 +159,13 @@ def core_violations(
         memories: what a node of each group needs at most.
     """
     program, found = view.vmg.program, list[Violation]()
-    by_node = _streams_by_node(streams)
+    by_node: defaultdict[int, _NodeStreams] = defaultdict(_NodeStreams)
+    for stream in streams:
+        source, target = by_node[stream.source], by_node[stream.target]
+        target.into.append(stream)
+        target.peers.add(stream.source)
+        source.out.append(stream)
+        source.peers.add(stream.target)
     for group, memory in zip(view.groups, memories, strict=True):
         found += _core_violations(program, group, memory, by_node, device, buffering)
     return found
@@ -177,26 +191,6 @@ def tile_deadlock(view: MappingView, transport: Transport) -> Iterator[Violation
         yield Violation("tile_deadlock", f"core {nodes[0]}", len(nodes), 0, detail)
 
 
-def _compute_tiles(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
-    if vmg.node_count > device.compute_tiles:
-        detail = f"{device.array.columns} columns of {device.array.core_rows} cores"
-        yield Violation("compute_tiles", device.name, vmg.node_count, device.compute_tiles, detail)
-
-
-def _shared_arrays(vmg: VMG) -> Iterator[Violation]:
-    shared = vmg.program.shared
-    if shared:
-        yield Violation("shared_arrays", vmg.program.name, len(shared), 0, ", ".join(one.tensor.name for one in shared))
-
-
-def _host_buffers(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
-    used = {port.tensor.name for cls in vmg.program.task_classes for port in cls.used_ports}
-    limit = device.host.usable_buffers
-    if len(used) > limit:
-        names = ", ".join(tensor.name for tensor in vmg.program.tensors if tensor.name in used)
-        yield Violation("host_buffers", "the host", len(used), limit, names)
-
-
 @dataclass
 class _NodeStreams:
     """Streams to and from other nodes, and which nodes these are."""
@@ -206,26 +200,11 @@ class _NodeStreams:
     peers: set[int] = field(default_factory=set)
 
 
-_NO_STREAMS = _NodeStreams()
-
-
-def _streams_by_node(streams: Iterable[StreamFlow]) -> dict[int, _NodeStreams]:
-    result: dict[int, _NodeStreams] = {}
-    for stream in streams:
-        target = result.setdefault(stream.target, _NodeStreams())
-        source = result.setdefault(stream.source, _NodeStreams())
-        target.into.append(stream)
-        target.peers.add(stream.source)
-        source.out.append(stream)
-        source.peers.add(stream.target)
-    return result
-
-
 def _core_violations(
     program: CompiledProgram,
     group: GroupTiles,
     memory: NodeMemory,
-    streams: dict[int, _NodeStreams],
+    streams: defaultdict[int, _NodeStreams],
     device: NpuDevice,
     buffering: Buffering,
 ) -> list[Violation]:
@@ -239,7 +218,7 @@ def _core_violations(
     # The needs of nodes follow from these numbers, which take few values.
     kinds: dict[tuple[int, int, int], tuple[int, _NodeStreams]] = {}
     for node in range(first_node, first_node + group.group.count):
-        own = streams.get(node, _NO_STREAMS)
+        own = streams[node]
         kinds.setdefault((len(own.peers), len(own.into), len(own.out)), (node, own))
 
     def where(node: int) -> Callable[[], str]:
@@ -247,41 +226,33 @@ def _core_violations(
 
     most: dict[str, Violation] = {}
     for node, own in kinds.values():
-        channels = _core_channels(where(node), group, own, device)
-        for one in (*channels, *_core_descriptors(where(node), group, own.out, device, buffering)):
+        for one in _core_limits(where(node), group, own, device, buffering):
             most[one.constraint] = max(most.get(one.constraint, one), one, key=lambda violation: violation.needed)
     return [*found, *most.values()]
 
 
-def _core_channels(
-    where: Callable[[], str], group: GroupTiles, own: _NodeStreams, device: NpuDevice
+def _core_limits(
+    where: Callable[[], str], group: GroupTiles, own: _NodeStreams, device: NpuDevice, buffering: Buffering
 ) -> Iterator[Violation]:
-    """DMA channels: one per tensor port, and for the streams to peers for which no neighbour is left.
+    """DMA channels, buffer descriptors (one per slot of each tensor port), locks, and the length of one descriptor.
 
-    Streams to the peers beyond the number of neighbours take the channels that are free, in either direction.
+    A channel is needed per tensor port, and for the streams to peers for which no neighbour is left. Streams to the
+    peers beyond the number of neighbours take the channels that are free, in either direction.
     """
+    core, into, out = device.core, own.into, own.out
     inputs, outputs = _tensors(group, "in"), _tensors(group, "out")
-    into, out = own.into, own.out
-    far = max(0, len(own.peers) - device.core.max_neighbours)
-    far_out = min(far, len(out), max(0, device.core.dma_out - len(outputs)))
+    far = max(0, len(own.peers) - core.max_neighbours)
+    far_out = min(far, len(out), max(0, core.dma_out - len(outputs)))
     far_in = min(far - far_out, len(into))
     far_out = min(len(out), far - far_in)
     for direction, ports, far_streams, streams, limit in (
-        ("in", inputs, far_in, into, device.core.dma_in),
-        ("out", outputs, far_out, out, device.core.dma_out),
+        ("in", inputs, far_in, into, core.dma_in),
+        ("out", outputs, far_out, out, core.dma_out),
     ):
         needed = len(ports) + far_streams
         if needed > limit:
             names = [*ports, *([f"{far_streams} of {_names(streams)}"] if far_streams else [])]
             yield Violation(f"core_dma_{direction}", where(), needed, limit, ", ".join(names))
-
-
-def _core_descriptors(
-    where: Callable[[], str], group: GroupTiles, out: list[StreamFlow], device: NpuDevice, buffering: Buffering
-) -> Iterator[Violation]:
-    """Buffer descriptors (one per slot of each tensor port), locks, and the length of one descriptor."""
-    core = device.core
-    inputs, outputs = _tensors(group, "in"), _tensors(group, "out")
     descriptors = len(inputs) * buffering.input_depth + len(outputs) * buffering.output_depth
     if descriptors > core.buffer_descriptors:
         detail = (
@@ -291,8 +262,8 @@ def _core_descriptors(
         yield Violation("core_descriptors", where(), descriptors, core.buffer_descriptors, detail)
     locks = LOCKS_PER_END * (len(inputs) + len(outputs) + len(out))
     if locks > core.locks:
-        names = ", ".join([*inputs, *outputs, *([_names(out)] if out else [])])
-        yield Violation("core_locks", where(), locks, core.locks, names)
+        names = [*inputs, *outputs, *([_names(out)] if out else [])]
+        yield Violation("core_locks", where(), locks, core.locks, ", ".join(names))
     for users in group.users.values():
         port = users[0][1].port
         words = -(-port.tile_bytes // WORD_BYTES)

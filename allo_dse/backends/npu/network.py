@@ -210,24 +210,20 @@ def _shim_channel(parts: Parts, tables: dict[object, Table], flows: list[_Staged
     (flow, _, cadence, _, _), _ = flows[0]
     key = (flow.direction, cadence, tuple(moved.ticks for moved, _ in flows))
     if key not in tables:
-        tables[key] = _shim_table(flows, cadence.over(parts.periods))
-    for buffers in zip(*(staged.buffers for staged in flows), strict=True):
-        parts.process(tables[key], buffers, [DIRECTIONS.index(flow.direction)])
+        # A channel processes its descriptors in a fixed order, so its flows, which share one sequence of tiles, take
+        # turns. In another order a core could wait for a tile that is queued behind one without room yet.
+        table = tables[key] = Table()
+        inwards = flow.direction == "in"
+        with table.repeat(cadence.over(parts.periods)):
+            for position, (moved, buffers) in enumerate(flows):
+                table.get(2 * position + inwards)
+                dram = moved.ticks.dram // len(buffers)
+                table.request(0, dram)
+                table.wait(moved.ticks.shim - dram)  # DRAM serves the tile while the channel is busy with it
+                table.put(2 * position + (not inwards))
+    for fifos in zip(*(staged.buffers for staged in flows), strict=True):
+        parts.process(tables[key], fifos, [DIRECTIONS.index(flow.direction)])
     parts.channel_ticks = max(parts.channel_ticks, float(cadence.steady * sum(m.ticks.shim for m, _ in flows)))
-
-
-def _shim_table(flows: list[_Staged], moves: int) -> Table:
-    # A channel processes its descriptors in a fixed order, so its flows, which share one sequence of tiles, take turns.
-    # In another order a core could wait for a tile that is queued behind one without room yet.
-    table, inwards = Table(), flows[0].moved.flow.direction == "in"
-    with table.repeat(moves):
-        for position, (moved, buffers) in enumerate(flows):
-            table.get(2 * position + inwards)
-            dram = moved.ticks.dram // len(buffers)
-            table.request(0, dram)
-            table.wait(moved.ticks.shim - dram)  # DRAM serves the tile while the channel is busy with it
-            table.put(2 * position + (not inwards))
-    return table
 
 
 def _cores(

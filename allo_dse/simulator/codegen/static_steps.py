@@ -143,7 +143,9 @@ class _Reader:
         if op.name in LOOPS:
             return self._loop(op, known)
         if op.name == "scf.if":
-            return self._branch(op, known)
+            taken = 0 if _value(op.operands[0], known) else 1
+            blocks = list(op.regions[taken].blocks)
+            return self.block(blocks[0], known) if blocks else []
         raise Unknown
 
     def _loop(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
@@ -153,23 +155,15 @@ class _Reader:
         try:
             steps = self.block(body, dict(known))
         except Unknown:
-            return self._unroll(body, known, range(first, first + count * step, step))
+            unrolled: list[Step] = []
+            for value in range(first, first + count * step, step):
+                more = self.block(body, {**known, body.arguments[0]: value})
+                self._unrolled += 1 + len(more)
+                if self._unrolled > MOST_STEPS:
+                    raise Unknown from None
+                unrolled += more
+            return unrolled
         return [Repeat(count, tuple(steps))] if steps and count else []
-
-    def _unroll(self, body: ir.Block, known: dict[ir.Value, int], values: range) -> list[Step]:
-        steps: list[Step] = []
-        for value in values:
-            more = self.block(body, {**known, body.arguments[0]: value})
-            self._unrolled += 1 + len(more)
-            if self._unrolled > MOST_STEPS:
-                raise Unknown
-            steps += more
-        return steps
-
-    def _branch(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
-        taken = 0 if _value(op.operands[0], known) else 1
-        blocks = list(op.regions[taken].blocks)
-        return self.block(blocks[0], known) if blocks else []
 
 
 def bounds(op: ir.Operation, known: dict[ir.Value, int]) -> tuple[int, int, int]:

@@ -314,7 +314,14 @@ def jump(part: Part, arena: Arena, now: Snapshot, since: Snapshot, times: int) -
     process = part.processes(arena)[moved]
     arena.processes[process, Process.COUNTERS : Process.COUNTERS + advance.shape[1]] += times * advance[moved]
     tokens = times * (now.puts - since.puts)
-    _move_tokens(part, arena, tokens, late)
+    # Head and tail move around the ring, so the tokens between them are read before and written, later, after.
+    entry, _ = token_entries(part, arena, arena.streams[part.streams])
+    values = np.stack([arena.rings[entry], arena.rings[entry + 1]])
+    arena.streams[part.streams, Stream.TAIL] += tokens
+    arena.streams[part.streams, Stream.HEAD] += tokens
+    entry, _ = token_entries(part, arena, arena.streams[part.streams])
+    values += part.per_entry(np.where(tokens > 0, late, 0))
+    arena.rings[entry], arena.rings[entry + 1] = values
     served = now.served - since.served
     # A server without requests keeps its free time. The states are equal if it is free in both.
     used = part.resources[served[:, 1] > 0]
@@ -326,18 +333,6 @@ def jump(part: Part, arena: Arena, now: Snapshot, since: Snapshot, times: int) -
         key = arena.nodes[arena.node_number(heap), Node.CLOCK]
         heap[:] = heap[np.lexsort((heap, key))]
     return 2 * int(tokens.sum())
-
-
-def _move_tokens(part: Part, arena: Arena, tokens: IntArray, late: int) -> None:
-    """Advance streams by a number of tokens; tokens in them get later times."""
-    # Head and tail move around the ring, so the tokens between them are read before and written after.
-    entry, _ = token_entries(part, arena, arena.streams[part.streams])
-    values = np.stack([arena.rings[entry], arena.rings[entry + 1]])
-    arena.streams[part.streams, Stream.TAIL] += tokens
-    arena.streams[part.streams, Stream.HEAD] += tokens
-    entry, _ = token_entries(part, arena, arena.streams[part.streams])
-    values += part.per_entry(np.where(tokens > 0, late, 0))
-    arena.rings[entry], arena.rings[entry + 1] = values
 
 
 # The state of a part of a running network is normalized: states with the same future are equal.

@@ -216,7 +216,11 @@ class Timeline:
         waits, rows, count = self.window.waits, self.rows, self.network.node_count
         if waits is None:
             return tuple(np.zeros(0, np.int64) for _ in range(7))
-        slot = self._slots_at_end()
+        # Per node the slot that it is in at the end, -1 if it is over.
+        begun = self.slot_node[self.started & (self.slot_start <= self.end)]
+        done = self.slot_node[self.ended & (self.slot_end <= self.end)]
+        begins, over = np.bincount(begun, minlength=count), np.bincount(done, minlength=count)
+        slot = np.where(begins > over, self.network.first[:-1] + begins - 1, -1)
         node = np.flatnonzero(slot >= 0)
         since = np.full(count, self.start)
         since[rows.node] = rows.end  # the last row of each node wins
@@ -230,14 +234,6 @@ class Timeline:
         wait = (waits.node, slot[waits.node], waiting, waits.since, ends, waits.on, waits.op)
         parts = [(node, slot[node], work, since[node], until[node], none, none), tuple(c[own] for c in wait)]
         return tuple(np.concatenate(c) for c in zip(*parts, strict=True))
-
-    def _slots_at_end(self) -> IntArray:
-        """Per node the slot that it is in at the end, -1 if it is over."""
-        begun = self.started & (self.slot_start <= self.end)
-        done = self.ended & (self.slot_end <= self.end)
-        node = self.slot_node
-        begins, over = (np.bincount(node[which], minlength=self.network.node_count) for which in (begun, done))
-        return np.where(begins > over, self.network.first[:-1] + begins - 1, -1)
 
     @cached_property
     def node_cycles(self) -> IntArray:

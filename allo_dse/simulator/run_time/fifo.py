@@ -133,7 +133,9 @@ def move(
     e.store(now, entry, Entry.TAKEN if getting else Entry.PUT)
     e.store(e.add(view.count, 1), stream, Stream.HEAD if getting else Stream.TAIL)
     _observe(e, view, now, getting)
-    _wake(e, header, stream, WAKE_WRITER if getting else WAKE_READER)
+    # Whoever waits there waits for this: the one that runs cannot be it.
+    with e.when(e.is_(e.load(stream, Stream.WAITER), "!=", 0), rare=True):
+        e.call(WAKE_WRITER if getting else WAKE_READER, [header, e.field(stream, Stream.WAITER)])
     return now, e.field(entry, Entry.TOKEN)
 
 
@@ -162,12 +164,6 @@ class Moves:
             own.return_(move(own, getting, own_header, own_stream, own_clock, words))
         now, token = e.results_of(name, [header, stream, clock], results)
         return now, token
-
-
-def _wake(e: Emitter, header: ir.Value, stream: ir.Value, wake: str) -> None:
-    """Whoever waits there waits for this: the one that runs cannot be it."""
-    with e.when(e.is_(e.load(stream, Stream.WAITER), "!=", 0), rare=True):
-        e.call(wake, [header, e.field(stream, Stream.WAITER)])
 
 
 # T5: occupancy in time, not in order of execution. Tokens m..n are in the FIFO together iff get m is not before put n.

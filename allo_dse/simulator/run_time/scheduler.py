@@ -67,20 +67,16 @@ def _define_run(module: ir.Module, record: bool) -> None:
         position = e.bits_and(head, e.load(header, Header.READY_MASK))
         node = e.load(e.load_ptr(header, Header.READY), position, ptr)
         e.store(e.add(head, 1), header, Header.READY_HEAD)
-        _prefetch(e, header, e.add(head, 1))
+        # Fetch the frame of the node that comes next; every place of the queue names some node.
+        position = e.bits_and(e.add(head, 1), e.load(header, Header.READY_MASK))
+        frame = e.load_ptr(e.load_ptr(e.load_ptr(header, Header.READY), position), Node.HANDLE)
+        for line in range(PREFETCHED):
+            e.prefetch(e.field(frame, 8 * line))
         e.call(TURN, [header, node])
         with e.when(e.is_(e.load(header, Header.ANCHOR), "==", 0), rare=True):
             e.store(1, header, Header.STATUS)
             e.branch(stop)
     e.return_()
-
-
-def _prefetch(e: Emitter, header: ir.Value, head: ir.Value) -> None:
-    """Fetch the frame of the node that comes next; every place of the queue names some node."""
-    position = e.bits_and(head, e.load(header, Header.READY_MASK))
-    frame = e.load_ptr(e.load_ptr(e.load_ptr(header, Header.READY), position), Node.HANDLE)
-    for line in range(PREFETCHED):
-        e.prefetch(e.field(frame, 8 * line))
 
 
 def _define_turn(module: ir.Module) -> None:
@@ -91,7 +87,7 @@ def _define_turn(module: ir.Module) -> None:
     e = Emitter(op.entry_block)
     with e.forever() as (_, stop):
         slot = e.load_ptr(node, Node.SLOT)
-        start, go_on, ran = e.new_block(), e.new_block(), e.new_block()
+        start, go_on, table, coroutine, ran = (e.new_block() for _ in range(5))
         active = e.load(node, Node.ACTIVE)
         e.branch_if(e.is_(active, "==", 0), start, go_on)
         e.go(start)
@@ -104,7 +100,12 @@ def _define_turn(module: ir.Module) -> None:
         e.call(START_SLOT, [header, node, slot])
         e.branch(ran)
         e.go(go_on)
-        _resume(e, header, node, active)
+        e.branch_if(e.is_(active, "==", 1), table, coroutine)
+        e.go(table)
+        e.call(tables.STEP, [header, node])
+        e.branch(ran)
+        e.go(coroutine)
+        e.coro_resume(e.load_ptr(node, Node.HANDLE))
         e.branch(ran)
         e.go(ran)
         with e.when(e.is_(e.load(node, Node.ACTIVE), "!=", 0)):
@@ -112,18 +113,6 @@ def _define_turn(module: ir.Module) -> None:
         e.store(e.load(node, Node.CLOCK), slot, Slot.END)
         e.store(e.field(slot, int(Slot.SIZE)), node, Node.SLOT)
     e.return_()
-
-
-def _resume(e: Emitter, header: ir.Value, node: ir.Value, active: ir.Value) -> None:
-    table, coroutine, after = e.new_block(), e.new_block(), e.new_block()
-    e.branch_if(e.is_(active, "==", 1), table, coroutine)
-    e.go(table)
-    e.call(tables.STEP, [header, node])
-    e.branch(after)
-    e.go(coroutine)
-    e.coro_resume(e.load_ptr(node, Node.HANDLE))
-    e.branch(after)
-    e.go(after)
 
 
 def _define_start(module: ir.Module) -> None:

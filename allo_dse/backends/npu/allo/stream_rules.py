@@ -107,7 +107,7 @@ def _tensor_outside(subject: Subject, group: GroupTiles, wiring: Wiring) -> str 
     body = body_of(group.group)
     if not isinstance(body, Seq) or not any(isinstance(child, Repeat) for child in body.children):
         return None
-    depth = [_depth(body, leaf) for leaf in range(body.leaf_count)]
+    depth = [sum(is_loop for is_loop, _ in _path(body, leaf)) for leaf in range(body.leaf_count)]
     handed_on = {s.put_leaf for s in wiring.streams if depth[s.get_leaf] == max(depth)}
     for use in group.round.classes:
         cls = subject.program.kernels[use.task.kernel].classes[use.task.cls]
@@ -120,9 +120,11 @@ def _tensor_outside(subject: Subject, group: GroupTiles, wiring: Wiring) -> str 
 
 def _is_buffer(body: Tree, wiring: Wiring, stream: LocalStream) -> bool:
     put, get = wiring.classes[stream.put_leaf], wiring.classes[stream.get_leaf]
-    put_loops, get_loops = _loops_apart(body, stream.put_leaf, stream.get_leaf)
-    put_loops += _in_loop(put, stream.put)
-    get_loops += _in_loop(get, stream.get)
+    # The loops of the schedule that either task is in and the other one is not, and those of their own.
+    one, other = list(_path(body, stream.put_leaf)), list(_path(body, stream.get_leaf))
+    common = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    put_loops = sum(is_loop for is_loop, _ in one[common:]) + _in_loop(put, stream.put)
+    get_loops = sum(is_loop for is_loop, _ in other[common:]) + _in_loop(get, stream.get)
     if put_loops == get_loops == 0:
         return True
     only_hands_on = stream.put in put.forwards and len({port.location for port in put.streams}) == 1
@@ -132,18 +134,6 @@ def _is_buffer(body: Tree, wiring: Wiring, stream: LocalStream) -> bool:
 def _in_loop(ports: ClassPorts, position: int) -> bool:
     """Return whether the operation is in a loop of its task."""
     return ports.streams[position].tokens != 1 or position in ports.rolled
-
-
-def _loops_apart(tree: Tree, first: int, second: int) -> tuple[int, int]:
-    """In how many loops two tasks of a schedule are that the other one is not in."""
-    one, other = list(_path(tree, first)), list(_path(tree, second))
-    common = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
-    return sum(is_loop for is_loop, _ in one[common:]), sum(is_loop for is_loop, _ in other[common:])
-
-
-def _depth(tree: Tree, leaf: int) -> int:
-    """In how many loops of a schedule a task is."""
-    return sum(is_loop for is_loop, _ in _path(tree, leaf))
 
 
 def _path(tree: Tree, leaf: int) -> Iterator[tuple[bool, int]]:

@@ -73,7 +73,9 @@ def _pattern(
     loops = [_Loop(words, WORD_BYTES), *starmap(_Loop, rows)]
     turns = loop_nest(np.array(starts, np.int64))
     if turns is None or nest is None:
-        return _by_hand(loops, len(starts) * moves, descriptor)
+        # Without a pattern, the host writes a descriptor (at least one) for each tile.
+        one, tiles = _fit(_merged(loops), descriptor), len(starts) * moves
+        return replace(one, host_loops=(*one.host_loops, tiles), host_steps=(*one.host_steps, None))
     loops += starmap(_Loop, reversed(turns))
     moving = False
     for count, step in reversed(nest):
@@ -146,12 +148,6 @@ def _split(loop: _Loop, limit: int, descriptor: Descriptor) -> tuple[_Loop, _Loo
     if count == 1:
         return None
     return _Loop(count, loop.step), _Loop(loop.trips // count, loop.step * count)
-
-
-def _by_hand(tile: list[_Loop], tiles: int, descriptor: Descriptor) -> AccessPattern:
-    """A sequence of tiles without a pattern: the host writes a descriptor (at least one) for each tile."""
-    one = _fit(_merged(tile), descriptor)
-    return replace(one, host_loops=(*one.host_loops, tiles), host_steps=(*one.host_steps, None))
 
 
 def is_word_aligned(port: TensorPort) -> bool:

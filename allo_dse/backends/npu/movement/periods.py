@@ -7,7 +7,7 @@ plus a count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import takewhile
 from math import gcd, prod
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.records import Frozen, replace
-from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
 from allo_dse.compiler.program.tensors import IntArray, TensorPort
 from allo_dse.mapper.graph.groups import ArrayLeaves, MeshLeaves, NodeGroup, Repeat, Tree
 from allo_dse.mapper.graph.ports import PortKey, port_key, schedule_round
@@ -107,11 +107,7 @@ class PeriodTable:
         groups = [part for group in groups for part in group.once(_alike)]
         # Several steady periods in a row are one longer period, so a common divisor of the groups' counts suits all.
         periods = gcd(*(group.once(self._most_periods) for group in groups))
-        return tuple(self.schedule(group, periods) for group in groups)
-
-    def schedule(self, group: NodeGroup, periods: int) -> GroupSchedule:
-        """Return the schedule of one group with this number of periods."""
-        return group.once(self._schedule, periods)
+        return tuple(group.once(self._schedule, periods) for group in groups)
 
     def _most_periods(self, group: NodeGroup) -> int:
         """Return the number of repetitions of a group's pattern of moves."""
@@ -153,7 +149,8 @@ class PeriodTable:
             for n, kernel in kernels
             if all(
                 port.tile.is_affine and all(np.count_nonzero(row) <= 1 for row in port.tile.matrix)
-                for port in _tensor_ports(kernel)
+                for cls in kernel.classes
+                for port in cls.tensor_ports
             )
         )
 
@@ -167,10 +164,6 @@ def _alike(group: NodeGroup) -> tuple[NodeGroup, ...]:
     if not isinstance(group.leaves, ArrayLeaves) or group.count == 1:
         return (group,)
     return tuple(NodeGroup(group.tree, 1, ArrayLeaves(tasks[None])) for tasks in group.leaves.array)
-
-
-def _tensor_ports(kernel: Kernel) -> Iterator[TensorPort]:
-    return (port for cls in kernel.classes for port in cls.tensor_ports)
 
 
 def _loops(group: NodeGroup) -> tuple[int, ...]:
@@ -245,10 +238,9 @@ def _group_schedule(program: CompiledProgram, group: NodeGroup, periods: int) ->
         own = group.leaves.tasks(0, period)
         work_list, work = _classes(program, own.reshape(-1), by_work=True)
         work = work.reshape(own.shape)
-    ports = []
-    for key, (port, tiles) in _port_tiles(program, tasks).items():
-        ports.append(_port_schedule(key, port, tiles, period))
-    return GroupSchedule(group, periods, class_list, classes[:period], tuple(ports), work_list, work)
+    tiles = _port_tiles(program, tasks)
+    ports = tuple(_port_schedule(key, port, own, period) for key, (port, own) in tiles.items())
+    return GroupSchedule(group, periods, class_list, classes[:period], ports, work_list, work)
 
 
 def _port_schedule(key: PortKey, port: TensorPort, tiles: IntArray, period: int) -> PortSchedule:

@@ -69,16 +69,13 @@ class PlacementModel:
         self.shared = [new("") for _ in problem.streams]
         self.at_source = [new("") for _ in problem.streams]
         self.at_target = [new("") for _ in problem.streams]
-        self._tiles()
-        self._streams()
-        for node in range(len(problem.nodes)):
-            self._core_limits(node)
-
-    def _tiles(self) -> None:
         for places in self.on:
             self.model.add_exactly_one(places.values())
         for tile in self.cores:
             self.model.add_at_most_one(places[tile] for places in self.on)
+        self._streams()
+        for node in range(len(problem.nodes)):
+            self._core_limits(node)
 
     def _streams(self) -> None:
         """Shared: between neighbours, one buffer where both reach it. Otherwise: a buffer at each end."""
@@ -145,13 +142,6 @@ class PlacementModel:
         every = zip(self.on, wires, strict=True)
         near = sum(cost * here for on, costs in every for cost, here in zip(costs, on.values(), strict=True))
         return near + sum(_PRICE_OF_ROUTE * (1 - shared) for shared in self.shared)
-
-    def price(self) -> Expr:
-        """Cost of a soft model's solution."""
-        return sum(
-            excess.amount * (_PRICE_OF_BYTE if excess.constraint.endswith("memory") else _PRICE_OF_PIECE)
-            for excess in self.excesses
-        )
 
     def read(self, solver: cp_model.CpSolver, columns: Sequence[int]) -> Assignment:
         """The solution that a solver found."""
@@ -238,27 +228,23 @@ def _exact(problem: Problem, start: Assignment | None, deadline: float) -> Place
 
 
 def _why(model: PlacementModel, deadline: float) -> Infeasible:
-    """Return the limits that the cheapest placement exceeds."""
-    model.model.minimize(model.price())
+    """Return the limits that the cheapest placement exceeds, in the order of the soft model."""
+    prices = (_PRICE_OF_BYTE if one.constraint.endswith("memory") else _PRICE_OF_PIECE for one in model.excesses)
+    model.model.minimize(sum(one.amount * price for one, price in zip(model.excesses, prices, strict=True)))
     status, solver = answer(model.model, work=_REASONS, seconds=max(_left(deadline), 2.0))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Infeasible(())
-    return Infeasible(tuple(violations_of(model, solver)))
-
-
-def _left(deadline: float) -> float:
-    return max(0.05, deadline - time.monotonic())
-
-
-def violations_of(model: PlacementModel, solver: cp_model.CpSolver) -> list[Violation]:
-    """The exceeded limits of a soft model's solution, in the order of the model."""
     found: list[Violation] = []
     for excess in model.excesses:
         amount = solver.value(excess.amount)
         if amount > 0 and len(found) < MAX_REASONS:
             where, detail = _describe(excess, model, solver)
             found.append(Violation(excess.constraint, where, excess.limit + amount, excess.limit, detail))
-    return found
+    return Infeasible(tuple(found))
+
+
+def _left(deadline: float) -> float:
+    return max(0.05, deadline - time.monotonic())
 
 
 def _describe(excess: Excess, model: PlacementModel, solver: cp_model.CpSolver) -> tuple[str, str]:
@@ -281,11 +267,14 @@ def _describe(excess: Excess, model: PlacementModel, solver: cp_model.CpSolver) 
 def _of_core(excess: Excess, model: PlacementModel, solver: cp_model.CpSolver) -> Iterator[str]:
     """Describe the items that make up the need of a core."""
     problem, node = model.problem, excess.place
+    into, out = problem.streams_of[node]
     if excess.constraint == "core_memory":
         yield f"tiles and chain buffers {problem.nodes[node].bytes:,}"
-        yield from _buffers(problem, model, solver, node)
+        for numbers, held in ((into, model.at_target), (out, model.at_source)):
+            for number in numbers:
+                if solver.boolean_value(held[number]):
+                    yield f"{problem.streams[number].stream} {problem.streams[number].bytes:,}"
         return
-    into, out = problem.streams_of[node]
     if excess.constraint != "core_dma_out":
         yield from problem.tensor_names(node, "in")
     if excess.constraint != "core_dma_in":
@@ -295,14 +284,6 @@ def _of_core(excess: Excess, model: PlacementModel, solver: cp_model.CpSolver) -
     if far:
         neighbours = max(len(around) for around in problem.limits.adjacent.values())
         yield f"{', '.join(dict.fromkeys(far))}: {len(far)} streams that are left over by {neighbours} neighbours"
-
-
-def _buffers(problem: Problem, model: PlacementModel, solver: cp_model.CpSolver, node: int) -> Iterator[str]:
-    into, out = problem.streams_of[node]
-    for numbers, held in ((into, model.at_target), (out, model.at_source)):
-        for number in numbers:
-            if solver.boolean_value(held[number]):
-                yield f"{problem.streams[number].stream} {problem.streams[number].bytes:,}"
 
 
 class _Net(Frozen):
@@ -327,8 +308,7 @@ class JointModel(PlacementModel):
         for places in self.column:
             self.model.add_exactly_one(places)
         for column in columns:
-            self._shim_tile(column)
-            self._memory_tile(column)
+            self._column_limits(column)
         self.flow_nets = [self._flow(number) for number in range(len(problem.flows))]
         self.stream_nets = [self._stream(number) for number in range(len(problem.streams))]
         for number, (link, capacity) in enumerate(problem.limits.links.items()):
@@ -338,20 +318,19 @@ class JointModel(PlacementModel):
 
     # -- memory tiles and shim tiles ----------------------------------------------------------------------------------
 
-    def _shim_tile(self, column: int) -> None:
-        shim = self.problem.limits.shim
-        here = [(t, self.column[number][column]) for number, t in enumerate(self.problem.transfers)]
+    def _column_limits(self, column: int) -> None:
+        """Limits of a shim tile and the memory tile above it.
+
+        The memory tile's channels and descriptors are by bank: channel c uses those of bank c modulo the banks.
+        """
+        problem, shim, memory = self.problem, self.problem.limits.shim, self.problem.limits.memory
+        here = [(t, self.column[number][column]) for number, t in enumerate(problem.transfers)]
         self._at_most("shim_dma_out", column, sum(y for t, y in here if t.direction == "in"), shim.dma_out)
         self._at_most("shim_dma_in", column, sum(y for t, y in here if t.direction == "out"), shim.dma_in)
         self._at_most("shim_descriptors", column, sum(y for _, y in here), shim.descriptors)
         for side, tile, direction in (("north", SHIM_ROW, "in"), ("south", MEMORY_ROW, "out")):
-            capacity = self.problem.limits.links.get(Link(Tile(column, tile), side), 0)
+            capacity = problem.limits.links.get(Link(Tile(column, tile), side), 0)
             self._at_most("switch_ports", column, sum(y for t, y in here if t.direction == direction), capacity)
-
-    def _memory_tile(self, column: int) -> None:
-        """Channels and descriptors by bank (channel c uses those of bank c modulo the banks), bytes, locks."""
-        problem, memory = self.problem, self.problem.limits.memory
-        here = [(t, self.column[number][column]) for number, t in enumerate(problem.transfers)]
         held = sum(t.staged_bytes * y for t, y in here)
         self._at_most("memory_tile_memory", column, held, memory.bytes)
         self._at_most("memory_tile_locks", column, sum(t.locks * y for t, y in here), memory.locks)
