@@ -125,7 +125,12 @@ def from_onnx(
     kept = {*(programs or ()), *(RECURRENT if host == "auto" else ())}
     read = read_graph(model, sizes, frozenset(kept))
     graph, own = with_patterns(in_whole_numbers(read)), dict(programs or {})
-    needed = _needed(graph)
+    wanted, needed = set(graph.outputs), list[Node]()
+    for node in reversed(graph.nodes):  # those that outputs depend on
+        if wanted.intersection(node.outputs):
+            needed.append(node)
+            wanted.update(node.inputs)
+    needed.reverse()
     require_meant(own, needed, read)
     require_tensors(graph, needed)
     graph.nodes, ours = needed, {n.output: n for n in needed if n.name not in own and n.op not in own}
@@ -242,16 +247,6 @@ class Conversion:
             work, names = host_step(node, graph, name)
             label = node.name or name if name == node.output else graph.new_name(f"{node.name or node.output}:{name}")
             builder.net.add(work, *map(builder.read, names), name=label, output=name, shape=graph.shapes[name])
-
-
-def _needed(graph: Graph) -> list[Node]:
-    """The nodes that outputs depend on."""
-    wanted, kept = set(graph.outputs), []
-    for node in reversed(graph.nodes):
-        if wanted.intersection(node.outputs):
-            kept.append(node)
-            wanted.update(node.inputs)
-    return kept[::-1]
 
 
 def _gemm(builder: Builder, node: Node) -> None:

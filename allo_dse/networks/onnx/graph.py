@@ -159,7 +159,13 @@ def read_graph(
     rest = {name: size for name, size in (sizes or {}).items() if name not in values}
     given = [one for one in _bound(place, graph.input, rest) if one.name not in known]
     for one in given:
-        _require_shape(place, one.name, one.type)
+        shape = shape_of(one.type)
+        if shape is None or 0 in shape:
+            dims = enumerate(one.type.tensor_type.shape.dim)
+            names = [dim.dim_param or f"{one.name}.{axis}" for axis, dim in dims if dim.dim_value < 1]
+            said = f"open dimensions: {', '.join(names)}" if names else "no shape"
+            hint = f"give their sizes: --set {names[0]}=1, or sizes={{{names[0]!r}: 1}}" if names else "export it again"
+            raise StudyError(f"{place}: input {one.name!r} has {said}", hint=hint)
     found = _read(graph, given, known, versions, keep)
     foreign = [name for node in found.nodes if not _has_rules(node, versions) for name in node.outputs if name]
     if any(name not in found.shapes for name in foreign):  # no rules of ONNX say what they write
@@ -398,16 +404,6 @@ def _type_of(array: Array) -> TypeProto:
     from onnx import helper
 
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-
-
-def _require_shape(model: str, name: str, type_: TypeProto) -> None:
-    shape = shape_of(type_)
-    if shape is None or 0 in shape:
-        dims = enumerate(type_.tensor_type.shape.dim)
-        names = [dim.dim_param or f"{name}.{axis}" for axis, dim in dims if dim.dim_value < 1]
-        said = f"open dimensions: {', '.join(names)}" if names else "no shape"
-        hint = f"give their sizes: --set {names[0]}=1, or sizes={{{names[0]!r}: 1}}" if names else "export it again"
-        raise StudyError(f"{model}: input {name!r} has {said}", hint=hint)
 
 
 def _values(

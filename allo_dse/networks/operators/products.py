@@ -372,7 +372,9 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
     others = [(first, one) for at, (first, one) in enumerate(zip(firsts, given, strict=True)) if at != position]
     if not before.stages:
         return _fused_expressions(kind, work, following, position)
-    if len(others) > 1 or (following.params.get("M") and _sides(following) != _sides(work)):
+    if len(others) > 1 or (
+        following.params.get("M") and any(following.params[side] != work.params[side] for side in "MN")
+    ):
         return None
     order: list[Expr] = [("in", 0)] * sum(one.count for one in given)
     for first, one in others:
@@ -393,10 +395,6 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
     program, reference = loaded_text(kind, product_text(kind, made_of))
     params = {**work.params, "Ty": following.params["Ty"]}
     return Work(kind, program, params, reference, work.verify_with, made_of)
-
-
-def _sides(work: Work) -> tuple[object, object]:
-    return work.params["M"], work.params["N"]
 
 
 def _fused_expressions(kind: str, work: Work, following: Work, position: int) -> Work | None:

@@ -117,12 +117,6 @@ class ByLaunches:
             for o, effect in enumerate(effects)
         ]
 
-    @property
-    def every_step_alone(self) -> bool:
-        """True if each step has an operator of its own that fits."""
-        alone = [steps for steps, designs in zip(self.problem.does, self._designs, strict=True) if designs]
-        return len({steps for steps in alone if len(steps) == 1}) == self.problem.steps
-
     @cached_property
     def _operators(self) -> list[tuple[int, int, float]]:
         """Steps, fewest ticks, and fewest columns times ticks for each step, of every operator that fits."""
@@ -204,7 +198,8 @@ def by_launches(problem: Problem, solve: Solve, more: Callable[[], bool]) -> tup
         more: returns whether another may be solved.
     """
     own = ByLaunches(problem)
-    if not own.every_step_alone or own.launches is None:
+    alone = {steps for steps, fit in zip(problem.does, own._designs, strict=True) if fit and len(steps) == 1}
+    if len(alone) < problem.steps or own.launches is None:  # some step has no operator of its own that fits
         return None, 0
     least = cache(own.least)
     takes = {done: {after: least(after & ~done) for after in nexts} for done, nexts in own.launches.items()}

@@ -10,8 +10,6 @@ Each pair is the predicted and the reported value; None for a loop that only the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import JsonObject
 from allo_dse.device.fpga_model import RESOURCES
@@ -67,7 +65,13 @@ def comparison(mapping: FpgaMapping, project: HlsProject, report: HlsReport, tim
     found = predicted(mapping, project)
     if found is None:
         return {}
-    reported = _reported(mapping, project, timings)
+    labels, reported = labelled(mapping.vmg.program, project), dict[tuple[str, str], tuple[int, int]]()
+    for task_class in mapping.vmg.program.task_classes:
+        function = project.functions.get(task_class.body.symbol, "")
+        own = timings.get((task_class.kernel, task_class.name), {})
+        for label, variable in labels.get(function, {}).items():
+            if known := own.get(variable):
+                reported[function, label] = known.ii, known.depth
     model = {(one.function, one.name): (one.ii, one.depth) for one in found.loops}
     order, nothing = list(project.functions.values()), (None, None)
     loops = []
@@ -77,16 +81,3 @@ def comparison(mapping: FpgaMapping, project: HlsProject, report: HlsReport, tim
     stated = {name: getattr(report.resources, name) for name in RESOURCES}
     resources = {name: [found.resources[name], value] for name, value in stated.items() if value is not None}
     return {"cycles": found.latency_cycles, "loops": loops, "resources": resources}
-
-
-def _reported(mapping: FpgaMapping, project: HlsProject, timings: Timings) -> Mapping[tuple[str, str], tuple[int, int]]:
-    """II and depth that a report states, by function and label."""
-    labels = labelled(mapping.vmg.program, project)
-    found = {}
-    for task_class in mapping.vmg.program.task_classes:
-        function = project.functions.get(task_class.body.symbol, "")
-        own = timings.get((task_class.kernel, task_class.name), {})
-        for label, variable in labels.get(function, {}).items():
-            if known := own.get(variable):
-                found[function, label] = known.ii, known.depth
-    return found

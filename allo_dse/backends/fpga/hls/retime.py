@@ -74,18 +74,16 @@ def with_times(trace: Trace, times: Sequence[tuple[int, int]]) -> Trace:
         TraceError: if a pipeline is not as deep as the stage of one of its operations.
     """
     data = trace.data
-    loops = tuple(_timed(loop, ii, depth) for loop, (ii, depth) in zip(data.loops, times, strict=True))
-    timed = replace(data, loops=loops, listed=replace(data.listed, stage=_stages(data, loops)))
-    check_trace(timed)
-    return Trace(timed)
-
-
-def _timed(loop: TraceLoop, ii: int, depth: int) -> TraceLoop:
-    timed = replace(loop, ii=ii, depth=depth)
-    if loop.ops is None:
-        return timed
-    moved = (replace(op, stage=timed.stage(op.kind)) if op.stage == loop.stage(op.kind) else op for op in loop.ops)
-    return replace(timed, ops=tuple(moved))
+    loops = []
+    for loop, (ii, depth) in zip(data.loops, times, strict=True):
+        timed, ops = replace(loop, ii=ii, depth=depth), loop.ops
+        if ops is not None:
+            moved = (replace(op, stage=timed.stage(op.kind)) if op.stage == loop.stage(op.kind) else op for op in ops)
+            timed = replace(timed, ops=tuple(moved))
+        loops.append(timed)
+    retimed = replace(data, loops=tuple(loops), listed=replace(data.listed, stage=_stages(data, loops)))
+    check_trace(retimed)
+    return Trace(retimed)
 
 
 def _stages(data: TraceData, loops: Sequence[TraceLoop]) -> IntArray:

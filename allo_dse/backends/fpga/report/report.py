@@ -385,23 +385,20 @@ def _text(report: HlsReport) -> str:
 
 
 def _loop_lines(report: HlsReport) -> list[str]:
-    rows = [_loop_row(level, loop) for outer in report.loops for level, loop in outer.walk()]
-    if not rows:
+    rows = [("  loop", "module", "trip", "II", "depth", "cycles")]
+    for level, loop in (one for outer in report.loops for one in outer.walk()):
+        ii = "-" if loop.ii is None else str(loop.ii)
+        if loop.ii_target not in (None, loop.ii):
+            ii += f" (target {loop.ii_target})"
+        depth = "-" if loop.depth is None else f"{loop.depth:,}"
+        rows.append(("  " * (level + 1) + loop.name, loop.module, str(loop.trip_count), ii, depth, str(loop.latency)))
+    if len(rows) == 1:
         return []
-    rows = [("  loop", "module", "trip", "II", "depth", "cycles"), *rows]
     widths = [max(map(len, column)) for column in zip(*rows[: LOOPS_SHOWN + 1], strict=True)]
     head, *text = (
         "  ".join([*map(str.ljust, row[:2], widths[:2]), *map(str.rjust, row[2:], widths[2:])]) for row in rows
     )
     return [head, *_limited(text, LOOPS_SHOWN)]
-
-
-def _loop_row(level: int, loop: HlsLoop) -> tuple[str, ...]:
-    ii = "-" if loop.ii is None else str(loop.ii)
-    if loop.ii_target not in (None, loop.ii):
-        ii += f" (target {loop.ii_target})"
-    depth = "-" if loop.depth is None else f"{loop.depth:,}"
-    return "  " * (level + 1) + loop.name, loop.module, str(loop.trip_count), ii, depth, str(loop.latency)
 
 
 def _limited(lines: list[str], most: int) -> list[str]:

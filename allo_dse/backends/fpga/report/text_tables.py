@@ -70,7 +70,9 @@ def parse_text(path: object, text: str) -> TextReport:
             table, number = _table(path, lines, number, tuple(text for _, text in current))
             tables.append(table)
             continue
-        rank = _rank(lines[number])
+        rank = 1 if line.startswith("== ") else 0  # then by indentation, `+` above `*`; 0 is no heading
+        if line[:2] in ("+ ", "* "):
+            rank = 2 + 2 * (len(lines[number]) - len(lines[number].lstrip())) + (line[0] == "*")
         if rank and not title and " Report " in line:
             title = line.lstrip("= ")
         key, separator, value = line.lstrip("* ").partition(":")
@@ -81,16 +83,6 @@ def parse_text(path: object, text: str) -> TextReport:
             headings.append(tuple(t for _, t in current))
         number += 1
     return TextReport(title, header, tuple(headings), tuple(tables))
-
-
-def _rank(line: str) -> int:
-    """Return the depth of a heading: 1 for `==`, then by indentation, `+` above `*`; 0 for other lines."""
-    stripped = line.strip()
-    if stripped.startswith("== "):
-        return 1
-    if stripped[:2] in ("+ ", "* "):
-        return 2 + 2 * (len(line) - len(line.lstrip())) + (stripped[0] == "*")
-    return 0
 
 
 def _is_rule(line: str) -> bool:

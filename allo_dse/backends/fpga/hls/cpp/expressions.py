@@ -307,7 +307,13 @@ def _const(node: Node) -> tuple[str, int]:
     if node.type == BOOL:
         return ("true" if node.value else "false"), PRIMARY
     if node.type.is_float:
-        return _float(node)
+        number = float(node.value)
+        if not math.isfinite(number):
+            text = "NAN" if number != number else "INFINITY" if number > 0 else "-INFINITY"
+            return f"({node.type}){text}", UNARY
+        if node.type.kind == "float" and node.type.bits >= 32:
+            return f"{number!r}{'f' if node.type.bits == 32 else ''}", UNARY if number < 0 else PRIMARY
+        return f"({node.type}){number!r}f", UNARY
     value, precedence = node.value, UNARY if node.value < 0 else PRIMARY
     if node.type == Element("uint", 32):
         return f"{value}u", precedence
@@ -336,16 +342,6 @@ def _wide(value: int, type_: Element) -> str:
             return f"{sign}(({type_})-1 << {shift})"
     words = [(value >> shift & (1 << 64) - 1, shift) for shift in range(0, type_.bits, 64)]
     return " | ".join(f"(({type_}){word}ull << {shift})" for word, shift in words if word)
-
-
-def _float(node: Node) -> tuple[str, int]:
-    value = float(node.value)
-    if not math.isfinite(value):
-        text = "NAN" if value != value else "INFINITY" if value > 0 else "-INFINITY"
-        return f"({node.type}){text}", UNARY
-    if node.type.kind == "float" and node.type.bits >= 32:
-        return f"{value!r}{'f' if node.type.bits == 32 else ''}", UNARY if value < 0 else PRIMARY
-    return f"({node.type}){value!r}f", UNARY
 
 
 def too_long(node: Node) -> bool:

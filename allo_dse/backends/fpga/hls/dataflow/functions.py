@@ -8,7 +8,7 @@ from typing import Literal
 
 from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.records import Frozen
-from allo_dse.compiler.program.compiled import Directive, ExternalCall
+from allo_dse.compiler.program.compiled import Directive
 from allo_dse.compiler.program.tensors import StreamArray, Tensor, stream_of
 
 from ...linear import IndexSum, atom
@@ -155,9 +155,12 @@ def task_function(
     tensors, rest = rest[: len(plan.ports)], rest[len(plan.ports) :]
     states, rest = rest[: len(task_class.state)], rest[len(task_class.state) :]
     externals, streams = rest[: len(task_class.externals)], rest[len(task_class.externals) :]
+    declared = []
     for argument, call in zip(externals, task_class.externals, strict=True):
-        body.externals[argument] = identifier(call.top)
+        name = body.externals[argument] = identifier(call.top)
         body.addresses.add(argument)
+        operands = (f"{element_of_dtype(d)} {''.join(f'[{n}]' for n in shape) or '*'}" for d, shape in call.operands)
+        declared.append(f'extern "C" void {name}({", ".join(operands)});')
     for op in nested_ops(plan.function):
         if op.name == "memref.get_global":
             type_ = ir.MemRefType(op.results[0].type)
@@ -191,22 +194,13 @@ def task_function(
     template = ["template <int TASK>"] if task_class.state else []
     start = ["#pragma HLS dataflow"] if pragmas.overlaps else []
     lines = [comment, *template, head, *start, *(line for line in body.lines if line is not MOVED), "}"]
-    declared = tuple(_external(call) for call in task_class.externals)
     bank_pragmas = {
         stream_of(binding).name: body.bank_pragmas.get(body.streams[argument].name, ())
         for argument, binding in zip(streams, task_class.body.streams, strict=True)
     }
     return TaskFunction(
-        plan.symbol, "\n".join(lines), used, bool(task_class.state), body.sources, declared, bank_pragmas
+        plan.symbol, "\n".join(lines), used, bool(task_class.state), body.sources, tuple(declared), bank_pragmas
     )
-
-
-def _external(call: ExternalCall) -> str:
-    """The declaration of a vendor kernel."""
-    operands = ", ".join(
-        f"{element_of_dtype(dtype)} {''.join(f'[{n}]' for n in shape) or '*'}" for dtype, shape in call.operands
-    )
-    return f'extern "C" void {identifier(call.top)}({operands});'
 
 
 def _bind_streams(frame: Frame, arguments: Sequence[ir.Value], streams: Mapping[str, Carrier]) -> list[Parameter]:
