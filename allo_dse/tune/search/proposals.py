@@ -244,7 +244,8 @@ class GuidedProposer(ExactProposer):
 
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
-LISTED = 60_000  # most designs for which "auto" uses bounds: at most ten seconds before the first trial
+LISTED = 60_000  # most designs for which "auto" uses bounds: at most ten seconds
+LISTED_PER_TRIAL, LEAST_LISTED = 300, 20_000  # fewer where few are evaluated, which takes some hundred times as long
 LISTED_BY_REGION = 100_000  # the same if regions have bounds: programs are compiled, but few designs are built
 MOST_LISTED = 1_000_000  # designs that "exact" lists: more would not fit into memory
 MOST_BY_REGION = 10_000_000  # the same if regions have bounds
@@ -420,7 +421,8 @@ def make_proposer(
 
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
-        at_once = LISTED_BY_REGION if by_region else LISTED  # more designs than either limit
+        at_once = LISTED if trials is None else min(LISTED, max(LEAST_LISTED, LISTED_PER_TRIAL * trials))
+        at_once = LISTED_BY_REGION if by_region else at_once  # more designs than either limit
         designs = space.count(limit if lower_bounds.unbounded else at_once, screen.meanwhile)
         if designs is not None and not lower_bounds.unbounded:
             return GuidedProposer(space, screen, lower_bounds, make_evolution, strict=strict)

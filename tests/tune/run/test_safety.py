@@ -57,7 +57,7 @@ def test_nothing_in_a_run_directory_is_unpickled(tmp_path: Path, monkeypatch: py
     package = Path(allo_dse.__file__).parent
     users = {p.name for p in package.rglob("*.py") if "pickle.load" in p.read_text()}
     # From the process that starts them or that they start, never from a file.
-    assert users <= {"programs.py", "pickled_study.py"}
+    assert users <= {"parameters.py", "pickled_study.py"}
 
 
 def test_a_full_disk_is_said_wherever_it_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
