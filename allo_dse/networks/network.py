@@ -479,7 +479,7 @@ def with_hosts(network: Network, names: Collection[str]) -> Network:
     return replace(network, steps=steps)
 
 
-BLOCKS = 16, 8, 4, 1
+BLOCKS = 16, 8, 4, 1  # of the columns of a known matrix; the first that divides it and fits the ports is taken
 
 
 def with_rows(network: Network, ports: int) -> Network:

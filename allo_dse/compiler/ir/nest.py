@@ -179,7 +179,7 @@ class View(Frozen, eq=False):
         return tuple(index)
 
     def part(self, op: Operation, form: Callable[[Value | int], Any]) -> View:
-        """Return what a `memref.subview` of it is.
+        """Return the part that a `memref.subview` selects.
 
         Args:
             form: returns that of an offset.

@@ -142,7 +142,7 @@ class Analysis(Frozen):
 
 
 _ANALYSES: dict[tuple[object, ...], Analysis] = {}
-"""By program, whatever its fold, and contents of its tensors."""
+"""Analyses by program, since folds do not change them, and by the contents of its tensors."""
 
 
 def exactly(array: Array) -> Analysed:

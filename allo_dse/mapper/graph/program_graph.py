@@ -34,7 +34,7 @@ MOST_TASKS = 1 << 22
 """Tasks of all folds, and of all programs, whose data per task is kept: some 100 bytes each. The same for the groups of
 a program, if each had all tasks."""
 _LEAST_TASKS = 1 << 17
-"""As many as a program counts for at least: what its groups keep is larger than its data per task."""
+"""Least number of tasks that a program counts for, since its groups take more memory than its data per task."""
 _FORGOTTEN = ("edges", "tokens", "class_tasks", "token_orders", "early_puts", "_groups")
 _USED: WeakValueDictionary[int, ProgramGraph] = WeakValueDictionary()
 

@@ -273,8 +273,8 @@ one launch of 163 designs on a U280, the optimum is proved in 8 s of work. Witho
 the bound is a quarter of it."""
 
 MOST_RUNS = 10_000
-"""Designs in launches that one model of the whole network has; more are not improved beyond the launches one by one. A
-model of 25,197 (an LSTM of 16 steps) takes 10 s to be made, and proves nothing within minutes."""
+"""Most designs in launches for which one model of the whole network is solved; larger networks keep the solution found
+launch by launch. A model of 25,197 (an LSTM of 16 steps) takes 10 s to build, and proves nothing within minutes."""
 
 
 def solve(

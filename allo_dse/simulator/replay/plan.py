@@ -31,7 +31,7 @@ WORTH_TURNS = 4
 SAFE_32_BIT = 1 << 30
 """Times stay below this where 32-bit arithmetic is used."""
 WORTH_REPEATING = 32
-"""Operations are timed together where at most one of so many is timed alone, which takes 2 to 40 times as long."""
+"""Least ratio of all operations to those timed alone, each of which takes 2 to 40 times as long."""
 
 
 class Operations(NamedTuple):
@@ -139,7 +139,7 @@ class Plan(Frozen, dict=True):
 
     @cached_property
     def tries(self) -> list[int]:
-        """Numbers of attempts to time repeats together, and of those that did not pay."""
+        """Numbers of attempts to time repeats together, and of failed ones."""
         return [0, 0]
 
     @cached_property

@@ -37,8 +37,8 @@ class ReplayResult(Frozen, eq=False, dict=True):
         process_end: per process the cycle in which it ends, or waits for ever.
         port_stall: cycles waited per port: the reading ends of all streams, then the writing ends.
         merged_position: per process the operation of the merged plan that it has come to.
-        steps: operations timed one by one in that case.
         listed_times: of the merged plan, see `kernels`; None if repeats were timed together.
+        steps: number of operations timed one by one, if repeats were timed together.
     """
 
     trace: TraceData

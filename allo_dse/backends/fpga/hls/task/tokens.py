@@ -101,7 +101,7 @@ def _block(body: Body, op: ir.Operation) -> None:
 
 
 def find_banks(body: Body, function: ir.Operation) -> None:
-    """Find where a task takes the banks that arrays are, and hands them over. Scopes that overlap end together."""
+    """Find the scopes in which a task holds banks of ping-pong buffers. Scopes that overlap end together."""
     scopes = []
     for op in nested_ops(function):
         if op.name in PACKED and _stream(body, op)[0].carrier.is_buffer:
