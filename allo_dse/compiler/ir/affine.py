@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -10,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from allo_dse.common.mlir.bindings import Operation, Value, ir
-from allo_dse.common.records import Frozen
+from allo_dse.common.records import Frozen, Ints
 
 PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _HOLDS: Mapping[str, Callable[[int], bool]] = {
@@ -33,7 +34,7 @@ class Linear(Frozen):
     """The sum of `coefficient * variable` over `terms`, plus a constant; variables are value numbers.
 
     Attributes:
-        derived: further summands, each a quotient, minimum or maximum of linear forms, with its coefficient.
+        derived: further summands that are not linear, each with its coefficient.
     """
 
     terms: tuple[tuple[int, int], ...]
@@ -90,7 +91,7 @@ class Linear(Frozen):
             left, right = part.left.value(variables), part.right.value(variables)
             if left is None or right is None:
                 return None
-            total = total + factor * DERIVE[part.name](left, right)
+            total = total + factor * part.apply(left, right)
         return total
 
     def put_in(self, variable: int, form: Linear) -> Linear:
@@ -122,11 +123,21 @@ class Linear(Frozen):
 
 
 class Derived(Frozen):
-    """A control expression that is not a sum: `left // right`, a shift, or the minimum or maximum of two forms."""
+    """A control expression that is not a sum.
 
-    name: str
+    Attributes:
+        name: of an operation in `DERIVE`, or a table of which `left` is the index.
+    """
+
+    name: str | Ints
     left: Linear
     right: Linear
+
+    def apply(self, left: Any, right: Any) -> Any:
+        """Its value for numbers, or arrays of numbers, as operands."""
+        if isinstance(self.name, str):
+            return DERIVE[self.name](left, right)
+        return np.take(self.name, left, mode="clip")
 
     @property
     def variables(self) -> set[int]:
@@ -135,26 +146,32 @@ class Derived(Frozen):
 
 
 DERIVE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "arith.floordivsi": lambda left, right: left // right,
+    "arith.floordivsi": lambda left, right: left // (max(right, 1) if isinstance(right, int) else np.maximum(right, 1)),
+    "arith.muli": operator.mul,
     "arith.minsi": np.minimum,
     "arith.maxsi": np.maximum,
     "arith.shli": lambda left, right: left << _amount(right),
     "arith.shrsi": lambda left, right: left >> _amount(right),
 }
-"""Meanings of derived forms, for numbers and for arrays; each is monotonic in either operand."""
+"""Meanings of derived forms, for numbers and for arrays; each is monotonic in either operand. Divisors are positive."""
 
 
-def derive(name: str, left: Linear, right: Linear) -> Linear:
+def derive(name: str | Ints, left: Linear, right: Linear) -> Linear:
     """Apply `name` to two forms.
 
-    Two constants give a constant. A quotient takes the multiples of its divisor out as a linear part.
+    Two constants give a constant, and a product with a constant is linear. A quotient takes the multiples of its
+    divisor out as a linear part.
     """
+    part = Derived(name, left, right)
     if left.is_constant and right.is_constant:
-        return Linear((), int(DERIVE[name](left.constant, right.constant)))
-    if name == "arith.shrsi" and right.is_constant:
-        name, right = "arith.floordivsi", Linear((), 1 << _amount(right.constant))
-    if name != "arith.floordivsi":
-        return Linear((), 0, ((Derived(name, left, right), 1),))
+        return Linear((), int(part.apply(left.constant, right.constant)))
+    if name == "arith.muli" and (left.is_constant or right.is_constant):
+        return left.scaled(right.constant) if right.is_constant else right.scaled(left.constant)
+    if name in ("arith.shli", "arith.shrsi") and right.is_constant:
+        power = 1 << _amount(right.constant)
+        return left.scaled(power) if name == "arith.shli" else derive("arith.floordivsi", left, Linear((), power))
+    if name != "arith.floordivsi" or not right.is_constant:
+        return Linear((), 0, ((part, 1),))
     by = right.constant
     terms = tuple((v, f // by) for v, f in left.terms if f % by == 0)
     whole = Linear(terms, left.constant // by, tuple((d, f // by) for d, f in left.derived if f % by == 0))
@@ -175,8 +192,12 @@ def extent(form: Linear, ranges: Ranges) -> tuple[int, int]:
     """Bounds of a form: its smallest and largest value, or somewhat wider."""
     ends = [sorted((factor * low, factor * high)) for v, factor in form.terms for low, high in [ranges.get(v, UNKNOWN)]]
     for part, factor in form.derived:
-        pairs = product(extent(part.left, ranges), extent(part.right, ranges))
-        values = [factor * int(DERIVE[part.name](left, right)) for left, right in pairs]
+        left, right = extent(part.left, ranges), extent(part.right, ranges)
+        lefts: Iterable[int] = left
+        if not isinstance(part.name, str):
+            first, last = (min(max(end, 0), len(part.name) - 1) for end in left)
+            lefts = range(first, last + 1)
+        values = [factor * int(part.apply(*pair)) for pair in product(lefts, right)]
         ends.append([min(values), max(values)])
     return form.constant + sum(e[0] for e in ends), form.constant + sum(e[1] for e in ends)
 
@@ -259,10 +280,12 @@ class LinearForms:
 
     Attributes:
         ranges: of the loops' variables, where their bounds are known.
+        pids: variables of the task. What depends on them alone has a form even if it is not linear.
     """
 
     def __init__(self) -> None:
         self.ranges: dict[int, tuple[int, int]] = {}
+        self.pids: frozenset[int] = frozenset()
         self._forms: dict[Value, Linear] = {}
         self._tests: dict[Value, Test] = {}
 
@@ -330,11 +353,29 @@ class LinearForms:
         if op.name == "affine.apply":
             form = _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
         else:
-            form = _combined(op.name, operands)
+            form = _combined(op.name, operands) or self._of_task(op.name, operands)
         if form is None or len(list(op.results)) != 1:
             return False
         self._forms[op.results[0]] = form
         return op.name not in SHIFTS
+
+    def _of_task(self, name: str, forms: list[Linear | None]) -> Linear | None:
+        """The form of an operation on numbers that a task's place in the mesh decides."""
+        known = [form for form in forms if form is not None and form.variables <= self.pids]
+        if name not in ("arith.muli", "arith.floordivsi") or len(known) < len(forms):
+            return None
+        if name == "arith.floordivsi" and extent(known[1], self.ranges)[0] <= 0:
+            return None
+        return derive(name, *known)
+
+    def entry(self, result: Value, table: Ints, shape: Ints, index: Iterable[Linear | None]) -> None:
+        """Record the form of a row-major table's entry, if a task's place in the mesh decides the index."""
+        flat = Linear(())
+        for form, size in zip(index, shape, strict=True):
+            if form is None or not form.variables <= self.pids:
+                return
+            flat = flat.scaled(size) + form
+        self._forms[result] = derive(table, flat, Linear(()))
 
     def _read(self, op: Operation, value: Value) -> Linear | None:
         """The form of an operand; a narrow integer that is read as a number wraps."""
@@ -400,13 +441,8 @@ def _combined(name: str, forms: list[Linear | None]) -> Linear | None:
         return known[0] + known[1]
     if name == "arith.subi":
         return known[0] + known[1].scaled(-1)
-    if name == "arith.muli":
-        left, right = known
-        if right.is_constant:
-            return left.scaled(right.constant)
-        return right.scaled(left.constant) if left.is_constant else None
-    if name == "arith.shli" and known[1].is_constant and 0 <= known[1].constant <= _MOST_SHIFTED:
-        return known[0].scaled(1 << known[1].constant)
+    if name == "arith.muli" and not (known[0].is_constant or known[1].is_constant):
+        return None
     if name == "arith.ceildivsi":
         name, known[0] = "arith.floordivsi", known[0] + Linear((), known[1].constant - 1)
     if name in DERIVE and (name != "arith.floordivsi" or (known[1].is_constant and known[1].constant > 0)):

@@ -20,7 +20,7 @@ from allo_dse.common.mlir.bindings import Operation, Value, ir
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import Frozen, Ints
 
-from .affine import SHIFTS, Around, Linear, LinearForms, Path, Test, Under
+from .affine import SHIFTS, UNKNOWN, Around, Linear, LinearForms, Path, Test, Under
 from .constants import Computed, Constants
 
 _FREE = frozenset(
@@ -36,6 +36,8 @@ BY_POWER = {
     "arith.divsi": "arith.subi",  # which rounds towards zero
 }
 _DYNAMIC = -(1 << 63)
+_LARGEST_TABLE = 1 << 12
+"""Entries of a table of which an index has a form."""
 BANK = "df.bank"
 LOOP = "df.loop"
 """The attribute that numbers the loops of the source."""
@@ -266,6 +268,8 @@ class _Reader:
         arguments = list(block.arguments)
         indices = [a for a in arguments if str(a.type) == "index"]
         pids = [self._variable(a) for a in arguments[: self._pids]]
+        self._forms.pids = frozenset(pids)
+        self._forms.ranges.update((pid, (0, UNKNOWN[1])) for pid in pids)
         arrays = [a for a in arguments if str(a.type) != "index"]
         for number, argument in enumerate(arrays):
             self._declare(argument, self._names[number], number)
@@ -354,6 +358,8 @@ class _Reader:
         array = self._arrays[name]
         if not index:
             self._constants.access(op)
+        elif 0 < len(array.values) <= _LARGEST_TABLE:
+            self._forms.entry(op.results[0], array.values, array.shape, index)
         computed = (value for value, form in zip(indices, forms, strict=True) if form is None)
         inputs = tuple(self._number(value) for value in (*operands[:write], *computed))
         outputs = () if write else (self._number(op.results[0]),)

@@ -400,7 +400,7 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int],
         if inner[0].site >= 0 or any(form.variables & own for form in inner[0].bounds or ()):
             return None
         certain = rounds.device.hls.flattens_imperfect and not inner[0].varies and inner[0].trips
-        if not certain and len(body) > 1:
+        if not certain and any((*before, *after)):  # they run in rounds in which the inner loop may not
             return None
         loops.append(inner[0].at(variables))
     if any(_is_loop_like(item) for item in loops[-1].body):
