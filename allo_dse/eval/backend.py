@@ -136,6 +136,7 @@ class Backend(Maps, Protocol):
         device_model: the model of these files.
         has_places: True if nodes have places on the device, which `place` finds.
         reads_reports: True if its numbers are calibrated from reports of its tools rather than from latencies.
+        times_control: True if its times depend on each decision of a task's control.
         project_folder: the folder among its artifacts that is a project of its own, such as "hls"; empty for none.
         targets: the tools that can build its designs; the first is the default.
     """
@@ -145,6 +146,7 @@ class Backend(Maps, Protocol):
     has_places: bool = False
     project_folder: str = ""
     reads_reports: bool = False
+    times_control: bool = False
     targets: Mapping[str, Target] = {MODEL.name: MODEL}
 
     def choices(self, asked: Asked, target: Target, device: Device) -> Choices:

@@ -51,6 +51,7 @@ class FpgaBackend(Backend):
     device_model: type[Device] = FpgaDevice
     project_folder = HLS
     reads_reports = True
+    times_control = True
 
     def map(
         self,

@@ -238,7 +238,7 @@ def _metrics(mapping: FpgaMapping, timing: _Timing) -> Metrics:
         fifo_bits=built.fifo_bits,
         bound=dict(timing.bound),
         bottleneck=max(timing.bound, key=lambda name: timing.bound[name]),
-        **({TIMED_ON: sets} if vmg.program.runs else {}),
+        **({} if all(run.any_inputs for run in vmg.program.runs) else {TIMED_ON: sets}),
         evaluator=f"{NAME} {VERSION}",
     )
 

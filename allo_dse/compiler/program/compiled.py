@@ -351,9 +351,11 @@ class Decisions(Frozen):
         classes: by kernel and class where data decides, by process id, and by the site of a condition or loop in the
             task's body, a row per execution: whether the condition held, or the loop's rounds and the last value of
             its variable.
+        any_inputs: whether runs on all inputs decide alike.
     """
 
     classes: Mapping[tuple[str, str], Mapping[Pid, Mapping[int, NDArray[np.int64]]]]
+    any_inputs: bool = False
 
     def of_class(self, kernel: str, name: str) -> Mapping[Pid, Mapping[int, NDArray[np.int64]]]:
         """Return the decisions of the tasks of a class; empty if none of them depends on data."""

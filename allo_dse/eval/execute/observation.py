@@ -40,6 +40,8 @@ _MOST_WORDS = 1 << 25  # for all tasks together
 _MOST_ENTRIES = 1 << 20  # per task
 _DEEP = 1 << 12  # FIFO depths are decided later, and must not end this run
 _MOST_SLOTS = 1 << 22
+_LOOPS = tuple(name for name in CONTROL if name != "scf.if")
+_STREAMS = ("df.get", "df.put", "df.try")
 _HELPERS = """
 func.func private @df_enter(%w: {type}, %site: i64) -> index {{
   %zero = arith.constant 0 : index
@@ -85,8 +87,10 @@ func.func private @df_decide(%w: {type}, %site: i64, %holds: i1) {{
 """
 
 
-def observed(program: Program, sets: Sequence[Inputs]) -> Program:
-    """Return the program with its decisions on each set of inputs; unchanged if data decides on nothing.
+def observed(program: Program, sets: Sequence[Inputs] | None) -> Program:
+    """Return the program with its decisions on each set of inputs; unchanged if its control is static.
+
+    Without sets, the program is run once if its decisions are the same for all inputs, and stays unchanged otherwise.
 
     Raises:
         StudyError: for inputs that the program does not have.
@@ -96,7 +100,47 @@ def observed(program: Program, sets: Sequence[Inputs]) -> Program:
     nests = {task_class.body.symbol: read_nest(task_class.body.mlir) for task_class in classes}
     found = {name: frozenset(data_sites(nest.body)) for name, nest in nests.items() if nest.unsupported is None}
     asking = {name: sites for name, sites in found.items() if sites}
-    return replace(program, runs=tuple(_run(program, asking, one) for one in sets)) if asking else program
+    if not asking or (sets is None and any(_asks_data(c.body.mlir) for c in classes if c.body.symbol in asking)):
+        return program
+    if sets is None:
+        return replace(program, runs=(replace(_run(program, asking, {}), any_inputs=True),))
+    return replace(program, runs=tuple(_run(program, asking, one) for one in sets))
+
+
+def _asks_data(mlir: str) -> bool:
+    """Return whether tensors or streams decide on a body's loops or stream operations, or may."""
+    with text_context():
+        module = ir.Module.parse(mlir)
+        block = next(op for op in module.body.operations if op.operation.name == "func.func").regions[0].blocks[0]
+        found: set[Value] = {argument for argument in block.arguments if isinstance(argument.type, ir.MemRefType)}
+        while True:
+            before = len(found)
+            asks = _spread(block, found, under=False)
+            if asks or len(found) == before:
+                return asks
+
+
+def _spread(block: ir.Block, found: set[Value], *, under: bool) -> bool:
+    """Add the values and arrays of a block that depend on those found; return whether loops or streams do.
+
+    Args:
+        under: whether found values decide if the block runs.
+    """
+    asks = False
+    for op in (one.operation for one in block.operations):
+        depends = under or op.name.startswith(("df.", "func.")) or not found.isdisjoint((*op.operands, *op.results))
+        if depends:
+            found.update(op.results, (one for one in op.operands if isinstance(one.type, ir.MemRefType)))
+            found.update(block.owner.results if op.name in ("scf.yield", "scf.condition") else ())
+        blocks = [inner for region in op.regions for inner in region.blocks]
+        decides = [*op.operands] if op.name != "scf.while" else [*[*blocks[0].operations][-1].operands][:1]
+        inside = under or (bool(blocks) and not found.isdisjoint(decides))
+        if inside and any(one.name in _LOOPS or one.name.startswith(_STREAMS) for one in nested_ops(op)):
+            asks = True
+        for inner in blocks:
+            found.update(inner.arguments if inside else ())
+            asks |= _spread(inner, found, under=inside)
+    return asks
 
 
 def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs) -> Decisions:

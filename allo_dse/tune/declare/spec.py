@@ -163,13 +163,14 @@ class StudySpec:
 
         if self._programs is not None:
             return self._programs
-        return CompiledPrograms(self.program, None if self.inputs is None else self._observed)
+        observes = self.inputs is not None or backend_of(self.device).times_control
+        return CompiledPrograms(self.program, self._observed if observes else None)
 
     def _observed(self, program: Program) -> Program:
-        """Return a program with its data-dependent decisions on the study's inputs."""
+        """Return a program with its decisions on the study's inputs, or on any if data does not decide."""
         from allo_dse.eval.execute.observation import observed, sets_of
 
-        return observed(program, sets_of(self.inputs, program))
+        return observed(program, None if self.inputs is None else sets_of(self.inputs, program))
 
     @property
     def folds(self) -> FoldChoice:

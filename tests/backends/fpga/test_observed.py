@@ -23,14 +23,42 @@ from allo_dse.eval.execute.observation import observed
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.tune.results.explain import explain
 
+from ...compiler.test_properties import write_program
 from .cost import programs
 
 SIZE = 24
 
 
+COUNTING = """
+STEPS = [2, 4, 5, 7]
+
+@df.region()
+def build(X: int32[4], Y: int32[64]):
+    pipe: Stream[int32, 4]
+
+    @df.kernel(mapping=[1], args=[X])
+    def feed(x: int32[4]):
+        for s in range(4):
+            pipe.put(x[s])
+
+    @df.kernel(mapping=[1], args=[X, Y])
+    def count(x: int32[4], y: int32[64]):
+        own: int32[4] = 0
+        half: int32 = 1
+        for s in range(4):
+            for i in range(half):
+                y[i] += x[s]
+            other: int32 = pipe.get()
+            {step}
+"""
+
+
 def timed(region: Any, *sets: dict[str, np.ndarray[Any, Any]]) -> Metrics:
     program = dse.load_program(region)
-    program = observed(program, sets) if sets else program
+    return evaluated(observed(program, sets) if sets else program)
+
+
+def evaluated(program: dse.Program) -> Metrics:
     device = dse.Device.load("u280")
     return dse.FpgaSimulator().evaluate(dse.Design(program, unfolded(program), dse.Buffering(), device))
 
@@ -175,3 +203,31 @@ def test_inputs_that_a_program_does_not_have_are_refused() -> None:
     with pytest.raises(StudyError, match="has no tensor 'Z'") as error:
         observed(dse.load_program(programs.chosen()), [{"Z": 1}])
     assert "X, Y" in str(error.value.hint)
+
+
+COUNTS = {
+    "a counter": "half = half * 2",
+    "a table": "half = STEPS[s]",
+    "a local array": "own[s] = half + 1\n            half = own[s]",
+    "a tensor": "half = x[s]",
+    "a local array of data": "own[0] = x[0]\n            half = own[0]",
+    "a condition on data": "if x[s] > 0:\n                half = half * 2",
+    "a stream": "half = other",
+    "a loop on data": "for i in range(x[s]):\n                half = half + 1",
+    "an index from data": "half = STEPS[x[s]]",
+}
+
+
+@pytest.mark.parametrize("what", COUNTS)
+def test_control_without_data_needs_no_inputs(what: str, tmp_path: Path) -> None:
+    program = dse.load_program(write_program(tmp_path / "counts.py", COUNTING.format(step=COUNTS[what])))
+    alone = observed(program, None)
+    if what not in ("a counter", "a table", "a local array"):
+        assert alone is program
+        return
+    given = observed(program, [{"X": np.ones(4, np.int32)}])
+    assert [one.digest for one in alone.runs] == [one.digest for one in given.runs]
+    found, expected = evaluated(alone), evaluated(given)
+    assert "timed_on" not in found
+    assert "timed_on" in expected
+    assert found["latency_cycles"] == expected["latency_cycles"]
