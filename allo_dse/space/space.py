@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import replace
+from allo_dse.common.records import MOST_SMALL_KEPT, once, replace
 
 from .design import Draft
 from .genes import Gene, Genes, Suggest, suggest_from
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 FEWEST_PROBES, PROBES = 16, 64  # random designs from which the size of a space is estimated
 SURE = 3.0  # standard errors
 CERTAIN = 1000  # times a number that an unbiased estimate exceeds with a probability below one thousandth (Markov)
-MOST_STEPS = 1 << 15  # answers of earlier proposals that are kept, some 10 MB
 MOST = 1e150  # designs that an estimate tells apart: squares of their numbers are finite
 
 
@@ -42,21 +42,6 @@ class Candidate(Struct, frozen=True):
     @property
     def key(self) -> str:
         return self.design.key
-
-
-class _State(Struct, eq=False):
-    """State of decoding between two choices. Most proposals repeat the answers of earlier ones.
-
-    Attributes:
-        undecided: fields left open by choices without a legal option.
-        steps: by the answers to the next choice so far, the gene that it asks for next, or the state after it.
-        key: key of its design once that is decoded.
-    """
-
-    draft: Draft
-    undecided: frozenset[str] = frozenset()
-    steps: dict[tuple[int, ...], tuple[str, Gene] | _State] = {}
-    key: str = ""
 
 
 class Space:
@@ -74,8 +59,7 @@ class Space:
         self.start = start
         self.choices = tuple(choices)
         self.genes: dict[str, Gene] = {}
-        self._first, self._step_count = _State(start), 0
-        self._states: dict[tuple[int, frozenset[str], Draft], _State] = {}
+        self._keys: dict[Draft, str] = {}
         for position, choice in enumerate(self.choices):
             parts = (self.choices[:position], self.choices[position:])
             before, after = (frozenset[str]().union(*(one.writes for one in part)) for part in parts)
@@ -98,43 +82,22 @@ class Space:
             genes[name] = suggest(name, gene)
             return genes[name]
 
-        state = _State(replace(self.start, literal=True)) if literal else self._first
-        for position, choice in enumerate(self.choices):
-            if state.undecided & choice.reads:
+        draft, undecided = replace(self.start, literal=literal) if literal else self.start, frozenset[str]()
+        for choice in self.choices:
+            if undecided & choice.reads:
                 return None
-            answers: Genes = {}
-            while isinstance(step := state.steps.get(tuple(answers.values())), tuple):
-                answers[step[0]] = ask(*step)
-            state = step or self._choose(position, state, answers, ask)
-        if state.undecided:
+            decided = choice.decode(draft, ask)
+            if decided is None:
+                # Ask the others anyway, so that the proposals of a seed do not depend on which options are illegal.
+                undecided |= choice.writes
+            else:
+                draft = decided
+        if undecided:
             return None
-        design = state.draft.design()
-        state.key = vars(design)["key"] = state.key or design.key
-        return Candidate(genes, state.draft.params, design)
-
-    def _choose(self, position: int, state: _State, answers: Genes, ask: Suggest) -> _State:
-        """Make a choice whose answers are new, beginning with some, and return the state after it."""
-
-        def answer(name: str, gene: Gene) -> int:
-            if name not in answers:
-                state.steps[tuple(answers.values())] = name, gene
-                answers[name] = ask(name, gene)
-            return answers[name]
-
-        choice = self.choices[position]
-        draft = choice.decode(state.draft, answer)
-        # Without an option ask the later choices anyway, so that the proposals of a seed do not depend on what is legal.
-        undecided = state.undecided | choice.writes if draft is None else state.undecided
-        self._step_count += len(answers) + 1
-        if self._step_count > MOST_STEPS:
-            self._first, self._states, self._step_count = _State(self.start), {}, 0
-        made = _State(state.draft if draft is None else draft, undecided)
-        try:
-            made = self._states.setdefault((position, undecided, made.draft), made)
-        except TypeError:  # a value of the user's that has no hash
-            pass
-        state.steps[tuple(answers.values())] = made
-        return made
+        design = draft.design()
+        with suppress(TypeError):  # a value of the study without a hash
+            vars(design)["key"] = once(self._keys, draft, lambda: design.key, MOST_SMALL_KEPT)
+        return Candidate(genes, draft.params, design)
 
     def decode_genes(self, genes: Genes, *, literal: bool = False) -> Candidate | None:
         """The design of stored genes."""
