@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from allo_dse.backends.fpga.choices.schedules import pipeline
 from allo_dse.common.records import replace
 from allo_dse.mapper.fold.fold import AxisFold
-from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, _orders, decode_folds
+from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, _orders, plans_of, wanted_folds
 from allo_dse.space.design import json_text
 from allo_dse.space.genes import random_suggest, suggest_from
 from allo_dse.space.params import Assignment, choices
@@ -94,7 +94,7 @@ def test_wanted_sizes_are_met_as_nearly_as_the_axis_allows() -> None:
 def test_kernels_share_the_node_budget(wanted: Any, budget: Any) -> None:
     kernels = [KernelOptions(f"k{i}", tuple(axis(1, 2, 4, 8, 16) for _ in axes)) for i, axes in enumerate(wanted)]
     genes = {f"fold.k{i}.{a}.spatial": n for i, axes in enumerate(wanted) for a, n in enumerate(axes)}
-    plans = decode_folds(kernels, suggest_from(genes), budget, list)
+    plans = plans_of(kernels, wanted_folds(kernels, suggest_from(genes), budget), budget, list)
     nodes = sum(plan.nodes for plan in plans)
     assert nodes <= max(budget, len(kernels))
     asked = [[axis(1, 2, 4, 8, 16).nearest(min(n, budget, 32)) for n in axes] for axes in wanted]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.records import MOST_SMALL_KEPT, keep, once, replace
+from allo_dse.common.records import MOST_SMALL_KEPT, keep, replace
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold_search import NodeFold, anything_fits, beam_folds, node_folds
@@ -19,8 +19,8 @@ from allo_dse.mapper.program import Program
 
 from ..backend import backend_of
 from ..design import Design, Draft
-from ..genes import Gene, Genes, Suggest, random_suggest, suggest_from
-from .fold_genes import Heads, KernelOptions, KernelPlan, decode_folds, encode_folds
+from ..genes import Genes, Suggest, random_suggest
+from .fold_genes import Heads, KernelOptions, KernelPlan, Wanted, encode_folds, plans_of, wanted_folds
 
 Fold = MeshFold | NodeFold
 
@@ -37,8 +37,7 @@ class FoldChoice(ABC):
 
     def __init__(self, max_nodes: int) -> None:
         self.max_nodes = max_nodes
-        self._questions: dict[Program, list[tuple[str, Gene, Callable[[int], int]]]] = {}
-        self._decoded: dict[tuple[object, ...], Fold | None] = {}
+        self._decoded: dict[tuple[Program, bool, Wanted], Fold | None] = {}
 
     @abstractmethod
     def kernels(self, program: Program) -> Sequence[KernelOptions]:
@@ -73,34 +72,16 @@ class FoldChoice(ABC):
         return self.fold_count(program, sys.maxsize)
 
     def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
-        program = draft.compiled
-        questions = once(self._questions, program, lambda: self._asked(program))
-        genes = {name: legal(suggest(name, gene)) for name, gene, legal in questions}
-        key = (program, draft.literal, *genes.values())
-        if key not in self._decoded:  # proposals repeat those of the last generations, and most genes have near ones
-            fold = self.fold(program, self._plans(program, suggest_from(genes)))
+        program, kernels = draft.compiled, self.kernels(draft.compiled)
+        wanted = wanted_folds(kernels, suggest, self.max_nodes)
+        key = program, draft.literal, wanted
+        if key not in self._decoded:  # proposals repeat those of the last generations
+            plans = plans_of(kernels, wanted, self.max_nodes, partial(self.separated, program))
+            fold = self.fold(program, plans)
             built = fold if fold is None or draft.literal else self.buildable(program, fold)
             keep(self._decoded, key, built, MOST_SMALL_KEPT)
         found = self._decoded[key]
         return None if found is None else replace(draft, fold=found)
-
-    def _asked(self, program: Program) -> list[tuple[str, Gene, Callable[[int], int]]]:
-        """Return the name and range of each gene of a program's folds, and the conversion to its nearest legal value.
-
-        Which genes there are does not depend on their values.
-        """
-        asked: dict[str, Gene] = {}
-        self._plans(program, lambda name, gene: asked.setdefault(name, gene).low)
-        nearest = {
-            f"fold.{kernel.kernel}.{number}.spatial": axis.nearest
-            for kernel in self.kernels(program)
-            for number, axis in enumerate(kernel.axes)
-        }
-        return [(name, gene, nearest.get(name, int)) for name, gene in asked.items()]
-
-    def _plans(self, program: Program, suggest: Suggest) -> list[KernelPlan]:
-        separated = partial(self.separated, program)
-        return decode_folds(self.kernels(program), suggest, self.max_nodes, separated)
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
         for fold in self.folds(draft.compiled):
