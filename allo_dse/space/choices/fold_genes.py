@@ -125,12 +125,10 @@ def plans_of(
     joined = separated([_first(wants, number) for number in range(len(kernels))])
     sizes = {axis: fold.spatial for axis, fold in axes.items()}
     _fit_budget(sizes, kernels, joined, max_nodes)
-    plans = []
-    for kernel, head, order in zip(kernels, joined, orders, strict=True):
-        chosen = tuple(axis.match(axes[axis], sizes[axis]) for axis in kernel.axes)
-        shares = head is not None and _layout(kernel, sizes) == _layout(kernels[head], sizes)
-        plans.append(KernelPlan(chosen, order, head if shares else None))
-    return plans
+    return [
+        KernelPlan(tuple(axis.match(axes[axis], sizes[axis]) for axis in kernel.axes), order, head)
+        for kernel, head, order in zip(kernels, _sharing(kernels, joined, sizes), orders, strict=True)
+    ]
 
 
 def _joined(kernel: KernelOptions, position: int, suggest: Suggest) -> int | None:
@@ -152,9 +150,12 @@ def _first(joined: Sequence[int | None], kernel: int) -> int | None:
     return head
 
 
-def _layout(kernel: KernelOptions, sizes: Mapping[AxisOptions, int]) -> set[AxisOptions]:
-    """Return the axes along which a kernel has several nodes; kernels with the same axes can share nodes."""
-    return {axis for axis in kernel.axes if sizes[axis] > 1}
+def _sharing(
+    kernels: Sequence[KernelOptions], joined: Sequence[int | None], sizes: Mapping[AxisOptions, int]
+) -> list[int | None]:
+    """Return the head of each kernel that has several nodes along the same axes as its head: they can share nodes."""
+    layouts = [{axis for axis in kernel.axes if sizes[axis] > 1} for kernel in kernels]
+    return [None if head is None or layouts[k] != layouts[head] else head for k, head in enumerate(joined)]
 
 
 def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) -> Genes:
@@ -185,11 +186,7 @@ def _fit_budget(
     """Shrink the largest factor of the largest kernel, step by step, until all nodes fit or nothing can shrink."""
     while True:
         nodes = [math.prod(sizes[axis] for axis in kernel.axes) for kernel in kernels]
-        shared = (
-            nodes[k]
-            for k, head in enumerate(joined)
-            if head is not None and _layout(kernels[k], sizes) == _layout(kernels[head], sizes)
-        )
+        shared = (nodes[k] for k, head in enumerate(_sharing(kernels, joined, sizes)) if head is not None)
         if sum(nodes) - sum(shared) <= max_nodes:
             return
         shrinkable = [

@@ -149,15 +149,9 @@ class TaskFolds(FoldChoice):
     def plans(self, fold: Fold) -> list[KernelPlan]:
         if not isinstance(fold, NodeFold):
             raise IllegalFold("the fold is one of whole kernels", hint='declare the study with folds="kernels"')
-        head = {task: own for own in fold.nodes for task in own}
-        return [KernelPlan((), (), self._joined(head.get(name), name, fold.names)) for name in fold.names]
-
-    @staticmethod
-    def _joined(node: tuple[str, ...] | None, task: str, names: tuple[str, ...]) -> int | None:
-        if node is None:
-            return None
-        first = min(names.index(name) for name in node)
-        return None if names[first] == task else first
+        first = {task: min(map(fold.names.index, own)) for own in fold.nodes for task in own}
+        heads = [first.get(name, number) for number, name in enumerate(fold.names)]
+        return [KernelPlan((), (), None if head == number else head) for number, head in enumerate(heads)]
 
     def folds(self, program: Program) -> Iterator[Fold]:
         """Yield the folds of a program.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from ortools.graph.python import linear_sum_assignment
 
 from allo_dse.compiler.program.tensors import IntArray
 
@@ -34,10 +33,36 @@ def wire_costs(problem: Problem) -> IntArray:
 
 def cheapest(problem: Problem) -> tuple[Tile, ...]:
     """Return the cheapest tiles of all nodes, whatever their streams."""
-    costs, cores = wire_costs(problem), problem.limits.cores
-    solver = linear_sum_assignment.SimpleLinearSumAssignment()
-    for row in range(len(cores)):  # rows beyond the nodes stand for cores that stay empty
-        for number in range(len(cores)):
-            solver.add_arc_with_cost(row, number, int(costs[row, number]) if row < len(costs) else 0)
-    solver.solve()
-    return tuple(cores[solver.right_mate(node)] for node in range(len(costs)))
+    return tuple(problem.limits.cores[core] for core in assigned(wire_costs(problem)))
+
+
+def assigned(costs: IntArray) -> list[int]:
+    """Return the columns, one per row and each for one row only, with the least sum of costs, (rows, columns).
+
+    Rows are assigned one after the other along shortest augmenting paths: R. Jonker, A. Volgenant, "A shortest
+    augmenting path algorithm for dense and sparse linear assignment problems", Computing 38, 1987.
+    """
+    rows, columns = costs.shape
+    row_price, price = np.zeros(rows, np.int64), np.zeros(columns, np.int64)
+    row_of = np.full(columns, -1)
+    for row in range(rows):
+        least, before = costs[row] - row_price[row] - price, np.full(columns, -1)  # -1: straight from the new row
+        done, length = np.zeros(columns, bool), 0
+        while True:
+            column = int(np.argmin(np.where(done, np.iinfo(np.int64).max, least)))
+            length, done[column] = int(least[column]), True
+            if (owner := row_of[column]) < 0:
+                break
+            through = length + costs[owner] - row_price[owner] - price
+            shorter = ~done & (through < least)
+            least[shorter], before[shorter] = through[shorter], column
+        row_price[row] += length
+        done[column] = False  # it has no row yet
+        row_price[row_of[done]] += length - least[done]
+        price[done] -= length - least[done]
+        while column >= 0:
+            came = int(before[column])
+            row_of[column] = row if came < 0 else row_of[came]
+            column = came
+    found: list[int] = np.argsort(row_of, kind="stable")[columns - rows :].tolist()
+    return found

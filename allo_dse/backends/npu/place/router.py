@@ -258,14 +258,17 @@ def _columns_hold(problem: Problem, placement: Assignment) -> bool:
     """Return whether the shim channels, bytes and locks of every column suffice; numbering channels checks the
     banks."""
     limits = problem.limits
-    transfers = list(zip(problem.transfers, placement.columns, strict=True))
-    used = Counter((column, t.direction) for t, column in transfers)
-    if any(n > (limits.shim.dma_out if d == "in" else limits.shim.dma_in) for (_, d), n in used.items()):
-        return False
     for column in set(placement.columns):
-        own = [t for t, c in transfers if c == column]
-        locks = sum(t.locks for t in own)
-        staged = sum(t.staged_bytes for t in own)
-        if len(own) > limits.shim.descriptors or locks > limits.memory.locks or staged > limits.memory.bytes:
+        own = [t for t, c in zip(problem.transfers, placement.columns, strict=True) if c == column]
+        ways = Counter(transfer.direction for transfer in own)
+        locks = sum(transfer.locks for transfer in own)
+        staged = sum(transfer.staged_bytes for transfer in own)
+        if (
+            ways["in"] > limits.shim.dma_out
+            or ways["out"] > limits.shim.dma_in
+            or len(own) > limits.shim.descriptors
+            or locks > limits.memory.locks
+            or staged > limits.memory.bytes
+        ):
             return False
     return True
