@@ -39,27 +39,22 @@ def cheapest(problem: Problem) -> tuple[Tile, ...]:
 def assigned(costs: IntArray) -> list[int]:
     """Return the columns, one per row and each for one row only, with the least sum of costs, (rows, columns).
 
-    Rows are assigned one after the other along shortest augmenting paths: R. Jonker, A. Volgenant, "A shortest
-    augmenting path algorithm for dense and sparse linear assignment problems", Computing 38, 1987.
+    Rows are assigned one after the other along cheapest augmenting paths: R. Busacker, P. Gowen, "A procedure for
+    determining a family of minimal-cost network flow patterns", ORO Technical Report 15, 1960.
     """
     rows, columns = costs.shape
-    row_price, price = np.zeros(rows, np.int64), np.zeros(columns, np.int64)
     row_of = np.full(columns, -1)
     for row in range(rows):
-        least, before = costs[row] - row_price[row] - price, np.full(columns, -1)  # -1: straight from the new row
-        done, length = np.zeros(columns, bool), 0
-        while True:
-            column = int(np.argmin(np.where(done, np.iinfo(np.int64).max, least)))
-            length, done[column] = int(least[column]), True
-            if (owner := row_of[column]) < 0:
+        least, before = costs[row].copy(), np.full(columns, -1)
+        held = np.flatnonzero(row_of >= 0)
+        moved = costs[row_of[held]] - costs[row_of[held], held, None]  # of a held column's row to another column
+        for _ in held:  # Bellman-Ford: no path is longer
+            through = least[held, None] + moved
+            shorter = through.min(0) < least
+            if not shorter.any():
                 break
-            through = length + costs[owner] - row_price[owner] - price
-            shorter = ~done & (through < least)
-            least[shorter], before[shorter] = through[shorter], column
-        row_price[row] += length
-        done[column] = False  # it has no row yet
-        row_price[row_of[done]] += length - least[done]
-        price[done] -= length - least[done]
+            least[shorter], before[shorter] = through.min(0)[shorter], held[through.argmin(0)[shorter]]
+        column = int(np.argmin(np.where(row_of < 0, least, np.iinfo(np.int64).max)))
         while column >= 0:
             came = int(before[column])
             row_of[column] = row if came < 0 else row_of[came]

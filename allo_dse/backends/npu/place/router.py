@@ -39,18 +39,14 @@ class Net(Frozen):
 @dataclass
 class _Wires:
     capacity: Mapping[Link, int]
-    used: dict[Link, int] = field(default_factory=dict)
-    history: dict[Link, int] = field(default_factory=dict)
+    used: Counter[Link] = field(default_factory=Counter)
+    history: Counter[Link] = field(default_factory=Counter)
     by_tile: dict[Tile, list[Link]] = field(default_factory=dict)
     pressure: int = 0
 
     def cost(self, link: Link) -> int:
-        over = self.used.get(link, 0) + 1 - self.capacity[link]
-        return _BASE + self.history.get(link, 0) + (self.pressure * over if over > 0 else 0)
-
-    def take(self, tree: Tree, amount: int) -> None:
-        for link in tree:
-            self.used[link] = self.used.get(link, 0) + amount
+        over = self.used[link] + 1 - self.capacity[link]
+        return _BASE + self.history[link] + (self.pressure * over if over > 0 else 0)
 
 
 def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | None:
@@ -66,17 +62,17 @@ def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | Non
         # keep theirs: nets with another path take it, the others stay.
         wires.pressure = _BASE * number
         for net in order:
-            wires.take(trees[net], -1)
+            wires.used.subtract(trees[net])
             found = _tree(nets[net], wires)
             if found is None:
                 return None
             trees[net] = found
-            wires.take(found, 1)
+            wires.used.update(found)
         overfull = [link for link, used in wires.used.items() if used > capacity[link]]
         if not overfull:
             return trees
         for link in overfull:
-            wires.history[link] = wires.history.get(link, 0) + _BASE
+            wires.history[link] += _BASE
     return None
 
 
