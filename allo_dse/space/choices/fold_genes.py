@@ -40,7 +40,7 @@ class AxisOptions:
         for option in options:
             self.by_spatial.setdefault(option.spatial, []).append(option)
         self.spatial = tuple(sorted(self.by_spatial))
-        self._nearest: dict[int, int] = {}
+        self.nearest = cache(self._nearest)
         groups = self.by_spatial.values()
         self.varies = {
             name for name in ("how", "pattern") if any(len({getattr(o, name) for o in g}) > 1 for g in groups)
@@ -48,11 +48,9 @@ class AxisOptions:
         if len(self.spatial) > 1:
             self.varies.add("spatial")
 
-    def nearest(self, wanted: int) -> int:
+    def _nearest(self, wanted: int) -> int:
         """Return the legal number of nodes nearest in ratio to the wanted one; on a tie the smaller one."""
-        if wanted not in self._nearest:
-            self._nearest[wanted] = min(self.spatial, key=lambda s: (max(s, wanted) / min(s, wanted), s))
-        return self._nearest[wanted]
+        return min(self.spatial, key=lambda s: (max(s, wanted) / min(s, wanted), s))
 
     def match(self, wanted: AxisFold, spatial: int) -> AxisFold:
         """Return the option onto `spatial` nodes most like the wanted one: first by `how`, then by `pattern`."""

@@ -187,14 +187,9 @@ def _hops(source: Tile, start: int, tree: Tree, ports: Mapping[Link, int], ends:
 
 def _memory_channels(problem: Problem, columns: Sequence[int]) -> dict[_End, int] | None:
     """The channel of each memory-tile end, by number."""
-    result: dict[_End, int] = {}
-    for column in dict.fromkeys(columns):
-        here = [number for number, own in enumerate(columns) if own == column]
-        found = _column_channels(problem, here)
-        if found is None:
-            return None
-        result.update(found)
-    return result
+    here = [[n for n, own in enumerate(columns) if own == column] for column in dict.fromkeys(columns)]
+    found = [_column_channels(problem, transfers) for transfers in here]
+    return None if None in found else {end: channel for own in found if own for end, channel in own.items()}
 
 
 def _column_channels(problem: Problem, transfers: Sequence[int]) -> dict[_End, int] | None:
