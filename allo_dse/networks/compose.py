@@ -417,6 +417,9 @@ def _composed(
         launches = _launches(fronts, problem, made[-1], calls.more_us)
         found = Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
         launches, in_turn_us = in_turn(found.network, launches, found.calls, found.moves_us)
+        if problem.alone:
+            moved = (step for step in fronts.network.steps if not isinstance(step.work, Work))
+            bound += sum(moved_us(fronts.network, step, fronts.device, float32) for step in moved)
         if calls.alone:
             length, bound = in_turn_us, min(bound, in_turn_us)
         return replace(found, launches=launches, latency_us=length, bound_us=bound)

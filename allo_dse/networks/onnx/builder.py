@@ -238,7 +238,7 @@ class Builder:
             rows, width = rows * width, 1
         unit = 1 if self.element is float32 else 2  # a DMA moves words of 32 bits
         wide = width + (width % unit if "row" in kinds and not reductions(expr) else 0)
-        odd = rows % unit if rows > 1 and (vector or "column" in kinds or wide % 2) else 0
+        odd = rows % unit if (vector or "column" in kinds or wide % 2) else 0
         long = padded(rows + odd, *((LEAST_ELEMENTS, MOST_ELEMENTS) if flat else row_tiles(wide)))
         own = list(names)
         for at, one in enumerate(given):

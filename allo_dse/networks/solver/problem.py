@@ -66,6 +66,7 @@ class Problem(Frozen):
         edges: possible streams, in a problem of one launch. All operators that stream are called at once: their
             other inputs must be there before the first of them starts.
         effects: of each operator, its share of the allowed deviation in units of `ALLOWED`; empty without a limit.
+        alone: every operator is a call of its own, and the host works between calls: times add up in any order.
     """
 
     kinds: tuple[int, ...]
@@ -79,6 +80,7 @@ class Problem(Frozen):
     launches: int | None = None
     edges: tuple[Edge, ...] = ()
     effects: tuple[int, ...] = ()
+    alone: bool = False
 
     def designs(self, o: int) -> tuple[Choice, ...]:
         """Return the choices of an operator."""

@@ -290,6 +290,8 @@ def solve(
         StudyError: if the designs of the operators do not fit the device.
     """
     work, known, bound = _Work(work_limit), in_turn(problem), least_of(problem)
+    if problem.alone:
+        return _one_by_one(problem, known, work_limit)
     if problem.launches is None:
         path, least = by_launches(problem, work.launch, work.more)
         bound = max(bound, least)
@@ -316,6 +318,45 @@ def solve(
         return found
     assert known is not None
     return replace(known, bound=bound)
+
+
+def _one_by_one(problem: Problem, known: Solution | None, work_limit: float) -> Solution:
+    """Return the operators whose times add up to the least, with conversions of what others wrote in another type.
+
+    Args:
+        known: another solution, which is better than none.
+    """
+    model, clock = cp_model.CpModel(), 0
+    fit = [[c for c in own if all(map(operator.le, c.needs, problem.limits))] for own in problem.choices]
+    best = {o: min(fit[kind], key=lambda one: one.ticks) for o, kind in enumerate(problem.kinds) if fit[kind]}
+    runs = {o: model.new_bool_var(f"runs_{o}") for o in best}
+    for step in range(problem.steps):
+        model.add_exactly_one(one for o, one in runs.items() if step in problem.does[o])
+    if problem.effects:
+        model.add(sum(problem.effects[o] * one for o, one in runs.items()) <= ALLOWED)
+    converts = [model.new_int_var(0, problem.horizon, f"converts_{step}") for step in range(problem.steps)]
+    for o, waits in enumerate(problem.after):
+        least: dict[int, int] = {}
+        for before, wait in waits.items():
+            step = problem.does[before][-1]
+            least[step] = min(wait, least.get(step, wait))
+        for before, wait in waits.items():
+            step = problem.does[before][-1]
+            if wait > least[step] and {o, before} <= best.keys():
+                model.add(converts[step] >= wait - least[step]).only_enforce_if(runs[o], runs[before])
+    model.minimize(sum(best[o].ticks * one for o, one in runs.items()) + sum(converts))
+    status, solver = answer(model, work=work_limit, linear=WHOLE)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if known is None:
+            raise StudyError("no operators of the network keep the outputs within the limit together")
+        return known
+    launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
+    chosen = sorted((problem.does[o][-1], o) for o, one in runs.items() if solver.value(one))  # topological order
+    for number, (_, o) in enumerate(chosen):
+        launch[o], start[o], choice[o] = number, clock, problem.designs(o).index(best[o])
+        clock += best[o].ticks
+    bound = round(solver.best_objective_bound)
+    return Solution(tuple(launch), tuple(start), tuple(choice), round(solver.objective_value), bound)
 
 
 @dataclass
