@@ -14,7 +14,7 @@ from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 
-from .problem import ALLOWED, BANDWIDTH, Problem, Solution, in_turn, least_of
+from .problem import ALLOWED, BANDWIDTH, Problem, Solution, least_of, needs_in_words
 from .shortest_path import by_launches
 
 
@@ -289,9 +289,10 @@ def solve(
     Raises:
         StudyError: if the designs of the operators do not fit the device.
     """
-    work, known, bound = _Work(work_limit), in_turn(problem), least_of(problem)
+    work, known, bound = _Work(work_limit), one_by_one(problem, max(work_limit, 1.0)), least_of(problem)
     if problem.alone:
-        return _one_by_one(problem, known, work_limit)
+        assert known is not None
+        return known
     if problem.launches is None:
         path, least = by_launches(problem, work.launch, work.more)
         bound = max(bound, least)
@@ -320,25 +321,32 @@ def solve(
     return replace(known, bound=bound)
 
 
-def _one_by_one(problem: Problem, known: Solution | None, work_limit: float) -> Solution:
-    """Return the operators whose times add up to the least, with conversions of what others wrote in another type.
+def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
+    """Return the operators whose times add up to the least, each with its fastest design in a launch of its own.
 
-    Args:
-        known: another solution, which is better than none.
+    Conversions of what another operator wrote in another type count. None if fewer launches are allowed.
+
+    Raises:
+        StudyError: if no designs fit the device, or keep the outputs within the limit.
     """
-    model, clock = cp_model.CpModel(), 0
-    fit = [[c for c in own if all(map(operator.le, c.needs, problem.limits))] for own in problem.choices]
+    fit = [[one for one in own if all(map(operator.le, one.needs, problem.limits))] for own in problem.choices]
     best = {o: min(fit[kind], key=lambda one: one.ticks) for o, kind in enumerate(problem.kinds) if fit[kind]}
+    model = cp_model.CpModel()
     runs = {o: model.new_bool_var(f"runs_{o}") for o in best}
+    converts = [model.new_int_var(0, problem.horizon, f"converts_{step}") for step in range(problem.steps)]
     for step in range(problem.steps):
-        model.add_exactly_one(one for o, one in runs.items() if step in problem.does[o])
+        does = [o for o, steps in enumerate(problem.does) if step in steps]
+        if not best.keys() & does:
+            raise StudyError(
+                f"an operator of the network has no design within {needs_in_words(problem.limits)} of the device",
+                hint=f"it needs {needs_in_words(problem.designs(does[0])[0].needs)}",
+            )
+        model.add_exactly_one(runs[o] for o in does if o in runs)
     if problem.effects:
         model.add(sum(problem.effects[o] * one for o, one in runs.items()) <= ALLOWED)
-    converts = [model.new_int_var(0, problem.horizon, f"converts_{step}") for step in range(problem.steps)]
     for o, waits in enumerate(problem.after):
         least: dict[int, int] = {}
-        for before, wait in waits.items():
-            step = problem.does[before][-1]
+        for step, wait in ((problem.does[before][-1], wait) for before, wait in waits.items()):
             least[step] = min(wait, least.get(step, wait))
         for before, wait in waits.items():
             step = problem.does[before][-1]
@@ -346,17 +354,20 @@ def _one_by_one(problem: Problem, known: Solution | None, work_limit: float) -> 
                 model.add(converts[step] >= wait - least[step]).only_enforce_if(runs[o], runs[before])
     model.minimize(sum(best[o].ticks * one for o, one in runs.items()) + sum(converts))
     status, solver = answer(model, work=work_limit, linear=WHOLE)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        if known is None:
-            raise StudyError("no operators of the network keep the outputs within the limit together")
-        return known
+    if status == cp_model.INFEASIBLE:
+        raise StudyError("no operators of the network fit the device and the tolerance together")
+    if problem.launches is not None and problem.launches < problem.steps:
+        return None
     launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
-    chosen = sorted((problem.does[o][-1], o) for o, one in runs.items() if solver.value(one))  # topological order
-    for number, (_, o) in enumerate(chosen):
-        launch[o], start[o], choice[o] = number, clock, problem.designs(o).index(best[o])
-        clock += best[o].ticks
-    bound = round(solver.best_objective_bound)
-    return Solution(tuple(launch), tuple(start), tuple(choice), round(solver.objective_value), bound)
+    ends, clock = dict[int, int](), 0
+    for _, o in sorted((problem.does[o][-1], o) for o, one in runs.items() if solver.value(one)):  # topological order
+        earliest = [ends[before] + wait for before, wait in problem.after[o].items() if before in ends]
+        launch[o], choice[o] = len(ends), problem.designs(o).index(best[o])
+        start[o] = max(problem.release[o], clock, *earliest)
+        ends[o] = start[o] + best[o].ticks
+        clock = ends[o] + problem.between
+    length = max(end + problem.tail[o] for o, end in ends.items())
+    return Solution(tuple(launch), tuple(start), tuple(choice), length, round(solver.best_objective_bound))
 
 
 @dataclass
