@@ -29,7 +29,7 @@ from ..operators.expressions import (
     row_tiles,
 )
 from ..operators.packed import Weights, rounded
-from ..operators.products import fitting_side, fitting_vector, gemm_work, gemv_work
+from ..operators.products import fitting_side, gemm_work, gemv_work
 from .graph import Graph, Node
 
 Array = NDArray[np.generic]
@@ -153,7 +153,7 @@ class Builder:
         unit = max(word, b.packed.block) if isinstance(b, Weights) else word
         shape = self.shape(output) if output else (rows, columns)
         if 1 in (rows, columns):
-            to_depth, other = fitting_vector(depth, 512, 2048, unit), fitting_vector(max(rows, columns), 2, 32, word)
+            to_depth, other = padded(depth, 512, 2048, unit), padded(max(rows, columns), 2, 32, word)
             to_rows, to_columns = (1, other) if rows == 1 else (other, 1)
         else:
             to_rows, to_columns, to_depth = map(fitting_side, (rows, columns, depth))
