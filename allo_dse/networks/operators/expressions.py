@@ -446,7 +446,7 @@ def padded(size: int, least: int, most: int, unit: int = 1) -> int:
     size = -(-size // unit) * unit
     if size <= most or any(size % share == 0 for share in range(-(-least // unit) * unit, most + 1, unit)):
         return size
-    share = max(least, 1 << (max(1, most // 4)).bit_length() - 1, unit)
+    share = -(-max(least, 1 << (max(1, most // 4)).bit_length() - 1) // unit) * unit
     return -(-size // share) * share
 
 
