@@ -411,8 +411,8 @@ def _composed(
         return Composition(fronts, (), length * TICK_US, length * TICK_US, runtime, stream, accuracy)
 
     def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:
-        own, near = replace(problem, effects=tuple(effects)), made[0] if made else None
-        made.append(solve(own, work_limit=work_limit * part, stream=stream, near=near))
+        own = replace(problem, effects=tuple(effects))
+        made.append(solve(own, work_limit=work_limit * part, stream=stream))
         length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
         launches = _launches(fronts, problem, made[-1], calls.more_us)
         found = Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)

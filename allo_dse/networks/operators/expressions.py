@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import math
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.files import write_whole
+from allo_dse.common.mlir.jit import directory
 from allo_dse.lang.types import float32
 
 from .execute import Expr, Made, Operand, Work, tile_counts
@@ -407,8 +407,7 @@ def _row_body(expr: Expr, given: Sequence[Operand], names: Sequence[str], *, vec
 
 def _folder() -> Path:
     """The folder of written programs, beside the cache of machine code."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(base, "allo-dse", "programs")
+    folder = directory() / "programs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

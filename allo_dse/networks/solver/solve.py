@@ -277,14 +277,11 @@ MOST_RUNS = 10_000
 launch by launch. A model of 25,197 (an LSTM of 16 steps) takes 10 s to build, and proves nothing within minutes."""
 
 
-def solve(
-    problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False, near: Solution | None = None
-) -> Solution:
+def solve(problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False) -> Solution:
     """Return the shortest solution, or the best one found within a limit of work.
 
     Args:
         stream: minimise the time from input to input first, then the length; for one launch.
-        near: solution to begin from.
 
     Raises:
         StudyError: if the designs of the operators do not fit the device.
@@ -306,7 +303,7 @@ def solve(
     if known is not None and not stream:
         made.model.add(made.length >= bound)
         made.model.add(made.length <= known.length)
-    found = work.found(made, near or known, work_limit - work.done, stream=stream)
+    found = work.found(made, known, work_limit - work.done, stream=stream)
     if found is None and known is None:
         raise StudyError(
             "no designs of the network's operators were found that fit the device together",
