@@ -140,7 +140,7 @@ def search_fronts(
             if one.key in points or one.key in failed:
                 continue
             if not any(options.cache.glob(f"{one.key}-*")):
-                dtype = f", {one.writes.name}" if len(variants) > 1 else ""
+                dtype = f", {one.step.writes.name}" if len(variants) > 1 else ""
                 say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
             try:
                 points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))

@@ -342,13 +342,11 @@ def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
     if problem.effects:
         model.add(sum(problem.effects[o] * one for o, one in runs.items()) <= ALLOWED)
     for o, waits in enumerate(problem.after):
-        least: dict[int, int] = {}
-        for step, wait in ((problem.does[before][-1], wait) for before, wait in waits.items()):
-            least[step] = min(wait, least.get(step, wait))
         for before, wait in waits.items():
             step = problem.does[before][-1]
-            if wait > least[step] and {o, before} <= best.keys():
-                model.add(converts[step] >= wait - least[step]).only_enforce_if(runs[o], runs[before])
+            more = wait - min(own for other, own in waits.items() if problem.does[other][-1] == step)
+            if more and {o, before} <= best.keys():
+                model.add(converts[step] >= more).only_enforce_if(runs[o], runs[before])
     model.minimize(sum(best[o].ticks * one for o, one in runs.items()) + sum(converts))
     status, solver = answer(model, work=work_limit, linear=WHOLE)
     if status == cp_model.INFEASIBLE:
