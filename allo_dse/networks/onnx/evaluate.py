@@ -68,19 +68,35 @@ def session_of(model: ModelProto) -> ModelSession:
         why = "; pip install onnxruntime, which has more operators"
     except Exception as error:  # it has exceptions of its own
         why = f"; onnxruntime: {error}"
-    from onnx.reference import ReferenceEvaluator
-
     try:
-        made: ModelSession = ReferenceEvaluator(model)
-        return made
+        return reference_session(model)
     except Exception as error:
         raise NotComputed(f"ONNX's reference evaluator: {error}{why}") from None
 
 
+def reference_session(model: ModelProto) -> ModelSession:
+    """Return ONNX's reference evaluator of a model. It lacks DequantizeLinear before version 19, which does the same."""
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.ops.op_dequantize_linear import DequantizeLinear_19
+
+    is_old = any(one.domain == "" and one.version < 19 for one in model.opset_import)
+    more = [type("DequantizeLinear", (DequantizeLinear_19,), {})] if is_old else None
+    made: ModelSession = ReferenceEvaluator(model, new_ops=more)
+    return made
+
+
 def run_model(
-    nodes: Sequence[NodeProto | None], arrays: Mapping[str, Array], outputs: Sequence[str], versions: Mapping[str, int]
+    nodes: Sequence[NodeProto | None],
+    arrays: Mapping[str, Array],
+    outputs: Sequence[str],
+    versions: Mapping[str, int],
+    *,
+    exact: bool = False,
 ) -> dict[str, Array]:
     """Compute tensors that nodes write.
+
+    Args:
+        exact: by ONNX's reference evaluator, unless that fails.
 
     Raises:
         NotComputed: if no evaluator does.
@@ -88,9 +104,12 @@ def run_model(
     from onnx import helper
 
     types = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in arrays.items()}
-    model = model_of([node for node in nodes if node is not None], types, outputs, versions)
+    model, found = model_of([node for node in nodes if node is not None], types, outputs, versions), None
+    if exact:
+        with suppress(Exception):  # NumPy operators raise anything
+            found = reference_session(model).run(list(outputs), dict(arrays))
     try:
-        found = session_of(model).run(list(outputs), dict(arrays))
+        found = found or session_of(model).run(list(outputs), dict(arrays))
     except NotComputed:
         raise
     except Exception as error:
@@ -99,17 +118,5 @@ def run_model(
 
 
 def evaluate(proto: NodeProto, arrays: Mapping[str, Array], versions: Mapping[str, int]) -> dict[str, Array]:
-    """Compute a node's outputs: by ONNX's reference evaluator, or by onnxruntime where that fails.
-
-    Raises:
-        NotComputed: if both fail.
-    """
-    from onnx import helper
-    from onnx.reference import ReferenceEvaluator
-
-    outputs = [name for name in proto.output if name]
-    with suppress(Exception):  # NumPy operators raise anything
-        types = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in arrays.items()}
-        found = ReferenceEvaluator(model_of([proto], types, outputs, versions)).run(outputs, dict(arrays))
-        return {name: np.asarray(value) for name, value in zip(outputs, found, strict=True)}
-    return run_model([proto], arrays, outputs, versions)
+    """Compute a node's outputs, as `run_model` does exactly."""
+    return run_model([proto], arrays, [name for name in proto.output if name], versions, exact=True)
