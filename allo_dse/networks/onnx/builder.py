@@ -71,11 +71,6 @@ class Builder:
         """The number of elements in a word of 32 bits, of which a DMA moves whole ones."""
         return 1 if self.element is float32 else 4 if self.element is int8 else 2
 
-    def rows(self, name: str) -> tuple[int, int]:
-        """A tensor as a matrix: its last dimension stays."""
-        shape = self.shape(name) or (1,)
-        return math.prod(shape[:-1]), shape[-1]
-
     def read(self, name: str) -> str:
         """A tensor to read, which may be known."""
         if name not in self.net.shapes and name in self.graph.known:

@@ -43,9 +43,9 @@ def model_of(
     infos = [helper.make_tensor_value_info(name, element, None) for name, element in arrays.items()]
     outs = [ValueInfoProto(name=name) for name in outputs]
     graph = helper.make_graph(list(nodes), "part", infos, outs)
-    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     if all(node.op_type == "DequantizeLinear" for node in nodes):  # the reference evaluator begins with version 19
-        imports = [helper.make_opsetid("", max(21, versions.get("", 1)))]
+        versions = {**versions, "": max(21, versions.get("", 1))}
+    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION)
 
 
