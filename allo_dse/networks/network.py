@@ -590,9 +590,8 @@ def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> 
 
     If the only reader just gives it another shape, the readers of its result are returned.
     """
-    found = readers.get(name, [])
-    if len(found) == 1 and isinstance(found[0].work, Arrange) and found[0].work.free:
-        (step,) = found
-        if len(step.inputs) == 1 and step.output not in network.outputs:
-            return _readers(network, readers, step.output)
-    return found, name
+    match readers.get(name, []):
+        case [Step(work=Arrange(free=True), inputs=(_,), output=output)] if output not in network.outputs:
+            return _readers(network, readers, output)
+        case found:
+            return found, name
