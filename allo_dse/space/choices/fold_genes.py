@@ -16,7 +16,8 @@ from functools import cache
 from msgspec import Struct
 
 from allo_dse.common.records import Ints
-from allo_dse.mapper.fold.fold import AxisFold, How, Pattern
+from allo_dse.mapper.axes import How
+from allo_dse.mapper.fold.fold import AxisFold, Pattern
 
 from ..genes import Gene, Genes, Suggest
 
