@@ -17,7 +17,7 @@ LISTED = 60
 
 @pytest.fixture(autouse=True, scope="module")
 def searches_are_short() -> Iterator[None]:
-    """Operators with more designs are searched by evolution: bounds of thousands take longer than all that is tested."""
+    """Operators with more designs are searched by evolution: bounds of thousands take longer than what is tested."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("LISTED", "LEAST_LISTED", "LISTED_BY_REGION"):
             patch.setattr(proposals, name, LISTED)
