@@ -1,5 +1,4 @@
 import hashlib
-import hashlib
 import json
 import math
 from itertools import permutations
