@@ -165,7 +165,8 @@ class MappingView(Frozen, eq=False, dict=True):
         """
         cut, part = self.vmg.slice, self
         if cut is not self.vmg:
-            part = once(self.vmg.graph.table("views of slices"), cut, lambda: MappingView(cut))
+            views: dict[VMG, MappingView] = self.vmg.graph.table("views of slices")
+            part = once(views, cut, lambda: MappingView(cut))
             by_place = any(order.by_place for order in cut.graph.token_orders or ())
             if not by_place and not part.needed_depths.blocked:
                 return part.needed_depths
