@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.common.notebooks import Pictured
-from allo_dse.common.records import once
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
 
@@ -294,8 +293,7 @@ class VMG(Pictured):
         if joint and any(loops[one] > joint.shared_loops(members) for members in joint.chains for one in members):
             return self
         part = MeshFold(tuple(kernels), fold.chains)
-        known: dict[tuple[MeshFold, bool], VMG] = graph.table("slices")  # many folds have the same
-        found = once(known, (part, self.merges), lambda: VMG(graph.slice, mesh_groups(graph.slice, part), part))
+        found = VMG(graph.slice, mesh_groups(graph.slice, part), part)
         vars(found).update(merges=self.merges)
         return found
 

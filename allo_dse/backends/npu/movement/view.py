@@ -165,11 +165,15 @@ class MappingView(Frozen, eq=False, dict=True):
         """
         cut, part = self.vmg.slice, self
         if cut is not self.vmg:
-            views: dict[VMG, MappingView] = self.vmg.graph.table("views of slices")
-            part = once(views, cut, lambda: MappingView(cut))
+            part = MappingView(cut)
+            known: dict[object, NeededDepths] = self.vmg.graph.table(
+                "needed depths of slices"
+            )  # many folds have the same
+            # Many folds have the same slice.
             by_place = any(order.by_place for order in cut.graph.token_orders or ())
-            if not by_place and not part.needed_depths.blocked:
-                return part.needed_depths
+            needed = None if by_place else once(known, (cut.mesh_fold, cut.merges), lambda: part.needed_depths)
+            if needed is not None and not needed.blocked:
+                return needed
         exchange = exchange_depths(self.vmg) or NeededDepths({})
         # If at most one path connects any two nodes, no FIFO can block another path.
         joined = DisjointSets[int]()

@@ -388,7 +388,7 @@ class Round:
 
     @cached_property
     def _has_copies_to_walk(self) -> bool:
-        """Whether unrolled loops have copies that a walk leaves out, and not too many to walk them all."""
+        """True if a walk leaves out copies of unrolled loops, and these are not too many to walk."""
         has_more = any(isinstance(item, Planned) and item.trips > MOST_COPIES for item in walk(self.everything))
         return has_more and sum(copies_of(own) for _, own in accesses(self.everything, {})) <= _MOST_WALKED
 
