@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import Frozen
@@ -49,7 +50,7 @@ class Edge(Frozen):
     lags: tuple[tuple[int | None, ...], ...]
 
 
-class Problem(Frozen):
+class Problem(Frozen, dict=True):
     """Operators to schedule. Each does one step, or several fused ones; exactly one operator runs for every step.
 
     Attributes:
@@ -96,7 +97,7 @@ class Problem(Frozen):
             found.setdefault(steps, []).append(o)
         return list(found.values())
 
-    @property
+    @cached_property
     def before(self) -> list[set[int]]:
         """Predecessors of each step."""
         found: list[set[int]] = [set() for _ in range(self.steps)]
