@@ -92,9 +92,11 @@ def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.in
     Raises:
         StudyError: if it computes something.
     """
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    numbers = np.split(np.arange(1, 1 + ends[-1], dtype=np.int32), ends[:-1])
-    parts = [one.reshape(shape) for one, shape in zip(numbers, shapes, strict=True)]
+    parts: list[NDArray[np.int32]] = []
+    first = 1
+    for shape in shapes:
+        parts.append(np.arange(first, first + math.prod(shape), dtype=np.int32).reshape(shape))
+        first += math.prod(shape)
     order: NDArray[np.int32] = np.asarray(work.function(*parts), np.int32)
     if not np.array_equal(work.function(*(np.negative(part) for part in parts)), np.negative(order)):
         raise StudyError(f"step {name!r} is no rearrangement: it computes", hint="give it as a dse.dnn Host step")

@@ -491,13 +491,15 @@ def with_rows(network: Network, ports: int) -> Network:
     Args:
         ports: to the device's memory.
     """
-    loops = {s.name: replace(w, params={**w.params, "W": 1}) for s, w in network.worked if w.kind == "gemv"}
-    known = {s.name: loops[s.name] for s in network.steps if s.name in loops and s.inputs[0] in network.constants}
+    known = {
+        step.name: work for step, work in network.worked if work.kind == "gemv" and step.inputs[0] in network.constants
+    }
     # The vector and the result have a port each as well.
     most = ports // max(1, len({str(work.params) for work in known.values()})) - 2
     steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
     for step in network.steps:
-        step = replace(step, work=loops.get(step.name, step.work))
+        if isinstance(step.work, Work) and step.work.kind == "gemv":  # by loops: here a kernel multiplies zeros as well
+            step = replace(step, work=replace(step.work, params={**step.work.params, "W": 1}))
         for blocks in BLOCKS if step.name in known else ():
             (matrix, vector), work = step.inputs, known[step.name]
             rows, depth = interface(loaded(work))[0][0].shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -269,6 +270,7 @@ def recurrent_parts(
     resets_after = kind == "GRU" and numbers.get("linear_before_reset", 0)
     made = Parts(copy)
     step = made.step
+    sigmoid, tanh = partial(step, "Sigmoid"), partial(step, "Tanh")
 
     def taken(name: str, places: Sequence[int], axis: int) -> str:
         return step("Gather", name, made.constant(places), axis=axis)
@@ -281,12 +283,6 @@ def recurrent_parts(
 
     def mul(a: str, b: str) -> str:
         return step("Mul", a, b) if a and b else ""
-
-    def sigmoid(name: str) -> str:
-        return step("Sigmoid", name)
-
-    def tanh(name: str) -> str:
-        return step("Tanh", name)
 
     def in_time(name: str) -> str:
         """Turn the time of directions that run backward."""

@@ -97,20 +97,24 @@ class Problem(Frozen, dict=True):
             found.setdefault(steps, []).append(o)
         return list(found.values())
 
+    @property
+    def singles(self) -> dict[int, list[int]]:
+        """Operators that do a step by itself."""
+        return {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
+
     @cached_property
     def before(self) -> list[set[int]]:
         """Predecessors of each step."""
-        found: list[set[int]] = [set() for _ in range(self.steps)]
-        for steps, waits in zip(self.does, self.after, strict=True):
-            if len(steps) == 1:
-                found[steps[0]] |= {self.does[other][-1] for other in waits}
-        return found
+        singles = self.singles
+        return [
+            {self.does[other][-1] for o in singles.get(step, ()) for other in self.after[o]}
+            for step in range(self.steps)
+        ]
 
     @property
     def longest_path(self) -> frozenset[int]:
         """The steps on the path of dependences that takes longest, each at its fastest."""
-        single = {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
-        ticks = {s: min(t for o in own for t in self.ticks(o)) for s, own in single.items()}
+        ticks = {step: min(t for o in own for t in self.ticks(o)) for step, own in self.singles.items()}
         return frozenset(longest(ticks, self.before))
 
     @property
@@ -167,10 +171,7 @@ def in_turn(problem: Problem) -> Solution | None:
     launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
     ends: dict[int, int] = {}
     taken = 0
-    singles: dict[int, list[int]] = {}
-    for o, steps in enumerate(problem.does):
-        if len(steps) == 1:
-            singles.setdefault(steps[0], []).append(o)
+    singles = problem.singles
     for step in range(problem.steps):  # topological order
         o, c = _fastest(problem, singles.get(step, []))
         taken += problem.effects[o] if problem.effects else 0
