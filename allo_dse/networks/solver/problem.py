@@ -97,24 +97,24 @@ class Problem(Frozen, dict=True):
             found.setdefault(steps, []).append(o)
         return list(found.values())
 
-    @property
-    def singles(self) -> dict[int, list[int]]:
-        """Operators that do a step by itself."""
-        return {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
-
     @cached_property
     def before(self) -> list[set[int]]:
         """Predecessors of each step."""
-        singles = self.singles
         return [
-            {self.does[other][-1] for o in singles.get(step, ()) for other in self.after[o]}
+            {
+                self.does[b][-1]
+                for own, waits in zip(self.does, self.after, strict=True)
+                if own == (step,)
+                for b in waits
+            }
             for step in range(self.steps)
         ]
 
     @property
     def longest_path(self) -> frozenset[int]:
         """The steps on the path of dependences that takes longest, each at its fastest."""
-        ticks = {step: min(t for o in own for t in self.ticks(o)) for step, own in self.singles.items()}
+        single = {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
+        ticks = {s: min(t for o in own for t in self.ticks(o)) for s, own in single.items()}
         return frozenset(longest(ticks, self.before))
 
     @property
