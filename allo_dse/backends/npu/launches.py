@@ -41,8 +41,8 @@ class NpuLaunches(Launches):
     def parts(self) -> Iterator[tuple[int, NpuDevice]]:
         """Yield the powers of two up to the number of columns, three quarters of eight or more, and all of them."""
         most = self.columns
-        widths = {1 << power for power in range(most.bit_length())} | {most, 3 * most // 4 if most > 4 else 1}
-        for width in sorted(widths):
+        powers = {1 << power for power in range(most.bit_length())}
+        for width in sorted(powers | {most, 3 * most // 4 if most > 4 else 1}):
             yield width, on_columns(self.device, width)
 
     def bandwidth(self, latency_us: float, dram_bytes: int, bound: Mapping[str, float]) -> float:

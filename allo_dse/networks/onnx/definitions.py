@@ -336,9 +336,9 @@ def recurrent_parts(
         now = taken(x, [at], 0)
         if kind == "RNN":
             relu = numbers.get("activations", [b"tanh"])[0].lower() == b"relu"
-            h = step("Relu" if relu else "Tanh", add(now, product(h, (0, 1))))
+            h = step("Relu" if relu else "Tanh", add(now, product(h, parts[0])))
         elif kind == "LSTM":
-            sums = add(now, product(h, (0, 4)))
+            sums = add(now, product(h, parts[0]))
             keep, more = sigmoid(gates(sums, 2, 3)), mul(sigmoid(gates(sums, 0, 1)), tanh(gates(sums, 3, 4)))
             c = add(mul(keep, c), more)
             h = mul(sigmoid(gates(sums, 1, 2)), tanh(c))
