@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import chain
 from numbers import Real
 from typing import Any
 
@@ -96,12 +96,17 @@ def tcl_word(text: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def csv_text(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+class _Echo:
+    """A file that gives back what is written to it."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def csv_lines(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """A table as CSV, as pandas writes it, in which no spreadsheet finds a formula. Numbers stay numbers."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([csv_cell(cell) for cell in row] for row in (columns, *rows))
-    return text.getvalue()
+    writer = csv.writer(_Echo(), lineterminator="\n")
+    return (writer.writerow(map(csv_cell, row)) for row in chain((columns,), rows))
 
 
 def csv_cell(cell: object) -> object:

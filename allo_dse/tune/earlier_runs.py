@@ -52,7 +52,7 @@ def open_run(path: str | Path | None = None, *, study: StudySpec | str | Path | 
     with sensible(log):
         screen = Screen(spec.space, spec.check)
         history = read_history(read_log(log).lines, scorer, screen, names)
-    history.count(tally, scorer)
+        history.count(tally, scorer)
     return Result(
         spec,
         tally.records,

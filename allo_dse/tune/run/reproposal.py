@@ -18,6 +18,7 @@ from ..search.proposals import make_proposer
 from ..search.proposer import Proposer
 from ..search.scoring import Scorer
 from ..search.screening import Screen
+from ..store.log import Lines
 from ..store.record import Record, Session, decode_entry
 from .restore import read_history
 
@@ -49,7 +50,7 @@ class _LoggedRun(Struct, frozen=True):
     """One run of a log: how it proposed, the lines before it, and its own records."""
 
     how: Session | None
-    before: Sequence[bytes]
+    before: Lines
     designs: list[Record]
     violations: list[Record]
 
@@ -65,7 +66,7 @@ class _LoggedRun(Struct, frozen=True):
         return ""
 
 
-def propose_again(study: StudySpec, lines: Sequence[bytes], stop_requested: Callable[[], str]) -> Reproposal:
+def propose_again(study: StudySpec, lines: Lines, stop_requested: Callable[[], str]) -> Reproposal:
     """Make a log's proposals again with the results that it holds. Nothing is evaluated.
 
     Args:
@@ -83,13 +84,13 @@ def propose_again(study: StudySpec, lines: Sequence[bytes], stop_requested: Call
     return found
 
 
-def _runs(lines: Sequence[bytes]) -> Iterator[_LoggedRun]:
-    run = _LoggedRun(None, [], [], [])
+def _runs(lines: Lines) -> Iterator[_LoggedRun]:
+    run = _LoggedRun(None, lines.first(0), [], [])
     for position, line in enumerate(lines):
         entry = decode_entry(line)
         if isinstance(entry, Session):
             yield run
-            run = _LoggedRun(entry, lines[:position], [], [])
+            run = _LoggedRun(entry, lines.first(position), [], [])
         elif isinstance(entry, Record) and not entry.evaluated:
             run.violations.append(entry)
         elif isinstance(entry, Record) and not entry.rung:
@@ -113,7 +114,8 @@ def _repeat(
         strict=True, sizes=how.sizes,
     )  # fmt: skip
     try:
-        proposer.restore(history.designs, history.outcome_of(scorer), how.done)
+        outcome_of = history.outcome_of(scorer)
+        proposer.restore(history.designs.first, outcome_of, how.done)
         begun = {candidate.key for candidate in screen.new_of(how.enqueued)}  # enqueued, not proposed
         for record in run.designs:
             found.stopped = stop_requested()

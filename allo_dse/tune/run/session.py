@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -237,8 +238,8 @@ class Driver:
         changed, refuted = self.ledger.learn(), self.ledger.tally.refuted
         if changed or len(refuted) > self._refuted:
             self._refuted = len(refuted)
-            records = changed or self.ledger.first
-            self.proposer.revise({record.number: self.ledger.scorer.outcome(record, refuted) for record in records})
+            outcome, records = self.ledger.scorer.outcome, self.ledger.tally.records.first
+            self.proposer.revise({record.number: outcome(record, refuted) for record in records})
 
     def _show(self) -> None:
         for text in (*self._executor.messages(), *self.ledger.messages()):
@@ -290,7 +291,8 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
         ):
             for note in ledger.notes:
                 reporter.note(note)
-            for record in (*ledger.history.designs, *ledger.history.higher):
+            noisy = any(isinstance(evaluator, Repeating) for evaluator in evaluators)
+            for record in chain(ledger.history.designs.first, ledger.history.higher) if noisy else ():
                 if isinstance(evaluator := evaluators[record.rung], Repeating) and record.metrics is not None:
                     evaluator.remember(record.metrics)
             certificate: Certificate | None = None
@@ -415,7 +417,7 @@ def _proposer(
         )
     ledger.write([session])
     with no_collections():
-        proposer.restore(ledger.first, ledger.history.outcome_of(ledger.scorer, ledger.tally), done)
+        proposer.restore(ledger.tally.records.first, ledger.history.outcome_of(ledger.scorer, ledger.tally), done)
     return proposer
 
 

@@ -121,13 +121,14 @@ class EvolutionProposer(Proposer):
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         # Convert results one by one: to keep a million of them takes as long to allocate as to compute.
-        rows = ((*self._losses(one), one.penalty) for one in map(outcome_of, history))
-        found = np.fromiter(chain.from_iterable(rows), float).reshape(-1, len(self._signs) + 1)
-        numbers = np.array([record.number for record in history], np.int64)
-        results = Results(numbers, np.ascontiguousarray(found[:, :-1]), found[:, -1])
+        known = ((record.number, outcome_of(record)) for record in history)
+        rows = ((number, *self._losses(one), one.penalty) for number, one in known)
+        found = np.fromiter(chain.from_iterable(rows), float).reshape(-1, len(self._signs) + 2)
+        results = Results(found[:, 0].astype(np.int64), np.ascontiguousarray(found[:, 1:-1]), found[:, -1])
 
         def individual(n: int) -> Individual:
-            return self._individual(history[n].number, self._space.learn(history[n].genes), outcome_of(history[n]))
+            record = history[n]
+            return self._individual(record.number, self._space.learn(record.genes), outcome_of(record))
 
         self._search.restore(results, individual, next_number)
 

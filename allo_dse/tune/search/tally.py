@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from allo_dse.eval.calibrate.correction import Correction
 
+from ..store.designs import Designs, Values
 from ..store.record import Record
 from .objectives import Objective
 from .pareto_front import ParetoFront
@@ -30,8 +29,8 @@ class Tally:
     """
 
     objectives: Sequence[Objective]
-    records: list[Record] = field(default_factory=list)
-    values: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    records: Designs = field(default_factory=Designs)
+    values: Values = field(init=False)
     rungs: dict[int, dict[str, tuple[float, ...] | None]] = field(default_factory=dict)
     front: ParetoFront = field(init=False)
     statuses: Counter[str] = field(default_factory=Counter)
@@ -40,61 +39,57 @@ class Tally:
     last_error: str = ""
     correction: Correction = field(default_factory=Correction)
     improved: int = 0
-    _row: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.front = ParetoFront(len(self.objectives), [o.most_loss for o in self.objectives])
+        self.values = Values(self.records.rows, len(self.objectives))
 
-    def add(self, record: Record, values: tuple[float, ...] | None) -> None:
-        """Count an evaluated design; `values` are its objective values if it is feasible."""
-        self._count((record,))
-        if values is not None:
-            self.values[record.key] = values
-            if self.front.add(record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)]):
-                self.improved = len(self.records)
+    def add(self, record: Record, values: tuple[float, ...] | None, line: int | None = None) -> None:
+        """Count an evaluated design.
 
-    def restore(self, records: Sequence[Record], values: Sequence[tuple[float, ...] | None]) -> None:
+        Args:
+            values: its objective values if it is feasible.
+            line: number of its line in the log.
+        """
+        self.records.add(record, line)
+        self._count(record, values)
+        if values is not None and self.front.add(
+            record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)]
+        ):
+            self.improved = len(self.records)
+
+    def restore(self, designs: Designs, values_of: Callable[[Record], tuple[float, ...] | None]) -> None:
         """Count the evaluated designs of earlier runs, in the order of their results, before any other."""
-        self._count(records)
-        feasible = {r.key: v for r, v in zip(records, values, strict=True) if v is not None}
-        if feasible:
-            self.values.update(feasible)
-            keys = list(feasible)
-            losses = np.array(list(feasible.values()), float) * [o.sign for o in self.objectives]
-            self.front.extend(keys, losses)
-            self.improved = max(self._row[key] for key in self.front.keys) + 1
+        self.records, self.values = designs, Values(designs.rows, len(self.objectives))
+        for record in designs.judge():
+            self._count(record, values_of(record))
+        keys, values = self.values.table
+        if keys:
+            self.front.extend(keys, values * [o.sign for o in self.objectives])
+            self.improved = max(designs.rows[key] for key in self.front.keys) + 1
 
     def begin_again(self, correction: Correction) -> None:
         """Count nothing, as at the start, under another correction."""
         vars(self).update(vars(Tally(self.objectives, correction=correction)))
 
-    def _count(self, records: Sequence[Record]) -> None:
-        self._row.update((record.key, row) for row, record in enumerate(records, len(self.records)))
-        self.records += records
-        self.statuses.update(record.status for record in records)
-        for record in records:
-            self.evaluator_seconds += record.seconds
-            if record.status == "infeasible":
-                self.infeasible.update(name for name, v in (record.constraints or {}).items() if v > 0)
-            if record.status == "failed":
-                self.last_error = record.error or ""
+    def _count(self, record: Record, values: tuple[float, ...] | None) -> None:
+        self.values.add(values)
+        self.statuses[record.status] += 1
+        self.evaluator_seconds += record.seconds
+        if record.status == "infeasible":
+            self.infeasible.update(name for name, v in (record.constraints or {}).items() if v > 0)
+        if record.status == "failed":
+            self.last_error = record.error or ""
 
     def add_higher(self, record: Record, values: tuple[float, ...] | None) -> None:
         """Count a higher rung's result for a design; `record` has the metrics of all rungs."""
-        self.records[self._row[record.key]] = record
+        self.records.promoted[self.records.rows[record.key]] = record
         self.rungs.setdefault(record.rung, {})[record.key] = values
         self.evaluator_seconds += record.seconds
         if record.status == "failed":
             self.last_error = record.error or ""
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._row
-
-    def record(self, key: str) -> Record:
-        """Return a design's record with all its measurements."""
-        return self.records[self._row[key]]
-
-    def feasible(self, rung: int) -> dict[str, tuple[float, ...]]:
+    def feasible(self, rung: int) -> Mapping[str, tuple[float, ...]]:
         """Objective values of the designs that satisfy everything, as a rung measured them."""
         if rung == 0:
             return self.values
@@ -107,7 +102,7 @@ class Tally:
         return {key for found in telling for key, values in found.items() if values is None}
 
     @property
-    def final_values(self) -> dict[str, tuple[float, ...]]:
+    def final_values(self) -> Mapping[str, tuple[float, ...]]:
         """Objective values by the highest rung with a feasible design, since only those are comparable.
 
         Designs that failed or violated a constraint at a higher rung are excluded.
@@ -118,7 +113,7 @@ class Tally:
             if found:
                 return found
             refuted.update(key for key, values in self.rungs[rung].items() if values is None)
-        return {key: values for key, values in self.values.items() if key not in refuted}
+        return {k: values for k, values in self.values.items() if k not in refuted} if refuted else self.values
 
     @property
     def done(self) -> int:

@@ -11,7 +11,9 @@ import io
 import json
 import os
 import time
+import weakref
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,16 +123,54 @@ def json_bytes(value: Any) -> bytes:
     return _ENCODER.encode(valid(json.loads(data))).encode() if b"\\ud" in data else data
 
 
+class Lines:
+    """Intact lines of a log, without their newlines. They stay in the file, and take 16 bytes of memory each.
+
+    The file stays open as long as lines may be read, even if it is deleted.
+    """
+
+    def __init__(self) -> None:
+        self._places = array("q")  # of each line, its offset and length
+        self._fd = -1
+
+    def open(self, path: Path) -> None:
+        """Read from a file from now on; the lines are at the same places in it."""
+        self._fd = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._fd)
+
+    def add(self, offset: int, length: int) -> None:
+        """Count a line that is in the file."""
+        self._places.extend((offset, length))
+
+    def first(self, count: int) -> Lines:
+        """Return some lines from the beginning."""
+        found = Lines()
+        found._places = self._places[: 2 * count]
+        if self._fd >= 0:
+            found._fd = os.dup(self._fd)
+            weakref.finalize(found, os.close, found._fd)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._places) // 2
+
+    def __getitem__(self, number: int) -> bytes:
+        offset, length = self._places[2 * number : 2 * number + 2]
+        return os.pread(self._fd, length, offset)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.__getitem__, range(len(self)))
+
+
 class LogContent(Frozen):
     """Contents of a log.
 
     Attributes:
-        lines: intact lines, without their newlines.
         notes: messages about what was repaired or skipped.
         end: length in bytes of the intact part.
     """
 
-    lines: list[bytes]
+    lines: Lines
     notes: list[str]
     end: int
 
@@ -142,15 +182,17 @@ class LogContent(Frozen):
 
 def read_log(path: Path) -> LogContent:
     """Read a log without changing it. A torn last line is left out; damaged lines before it are skipped."""
-    lines: list[bytes] = []
+    lines = Lines()
     end = damaged = torn = 0
+    if path.exists():
+        lines.open(path)
     with path.open("rb") if path.exists() else io.BytesIO() as file:
         for line in file:
-            end += len(line)
             text = line.removesuffix(b"\n")
             intact = sealed(text)
             if intact:
-                lines.append(text)
+                lines.add(end, len(text))
+            end += len(line)
             damaged += not intact
             torn = 0 if intact else len(line)
     notes = []
@@ -162,12 +204,12 @@ def read_log(path: Path) -> LogContent:
 
 
 class RunLog:
-    """A log open for appending. Opening repairs a torn end; `content` is its content before."""
+    """A log open for appending. Opening repairs a torn end; lines that are appended are added to its `content`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.content = read_log(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self.content = read_log(path)
         os.ftruncate(self._fd, self.content.end)
         self._end = self.content.end
         self._synced = time.monotonic()
@@ -187,11 +229,8 @@ class RunLog:
             os.pwrite(target, os.pread(self._fd, min(_COPIED_AT_ONCE, self._end - start), start), start)
         os.close(self._fd)
         self._fd, self.path, self._dirty = target, path, True
+        self.content.lines.open(path)
         self.sync()
-
-    def forget(self) -> None:
-        """Release the log's content after it has been taken over."""
-        self.content = LogContent([], self.content.notes, self.content.end)
 
     def append(self, entries: Iterable[dict[str, Any]]) -> None:
         """Write entries in one piece.
@@ -199,9 +238,12 @@ class RunLog:
         Raises:
             StudyError: when the disk is full; nothing of the entries is left in the file then.
         """
-        data = b"".join(encode_line(e) for e in entries)
-        if data:
-            self._write(data)
+        lines, end = list(map(encode_line, entries)), self._end
+        if lines:
+            self._write(b"".join(lines))
+        for line in lines:
+            self.content.lines.add(end, len(line) - 1)
+            end += len(line)
         if time.monotonic() - self._synced > FSYNC_SECONDS:
             self.sync()
 

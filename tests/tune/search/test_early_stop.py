@@ -9,6 +9,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.tune.results.result import failure_words
 from allo_dse.tune.search.early_stop import FAILED, MISSING, UNMET, EarlyStop
 from allo_dse.tune.search.objectives import minimize, require
+from allo_dse.tune.store.designs import Designs
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.record import NOTHING, Record
 
@@ -58,7 +59,14 @@ def test_a_run_that_fails_now_and_then_goes_on_and_says_how_often(tmp_path: Path
 
 
 def record(status: Any, error: str | None = None, **more: Any) -> Record:
-    return Record(number=0, key="k", status=status, genes_json=NOTHING, error=error, **more)
+    return Record(number=0, key=f"{status} {error}", status=status, genes_json=NOTHING, error=error, **more)
+
+
+def earlier(*records: Record) -> Designs:
+    designs = Designs()
+    for one in records:
+        designs.add(one)
+    return designs
 
 
 @pytest.mark.parametrize(
@@ -70,14 +78,15 @@ def record(status: Any, error: str | None = None, **more: Any) -> Record:
 )
 def test_what_good_designs_came_beside_before_is_not_doubted(later: Record, count: int) -> None:
     before = [record("failed", "no licence for process 3"), record("ok")]
-    EarlyStop(before).look([later] * count)
+    EarlyStop(earlier(*before)).look([later] * count)
     with pytest.raises(StudyError):
-        EarlyStop(before[:1]).look([later] * count)
+        EarlyStop(earlier(before[0])).look([later] * count)
 
 
 def test_designs_that_fail_as_none_did_before_are_doubted() -> None:
     with pytest.raises(StudyError, match="all failed"):
-        EarlyStop([record("failed", "no licence"), record("ok")]).look([record("failed", "no board")] * FAILED)
+        met = earlier(record("failed", "no licence"), record("ok"))
+        EarlyStop(met).look([record("failed", "no board")] * FAILED)
 
 
 def test_what_no_design_satisfies_is_named(tmp_path: Path) -> None:

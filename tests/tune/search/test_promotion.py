@@ -290,7 +290,7 @@ def test_a_study_learns_what_its_board_does(tmp_path: Path) -> None:
     latency = {e["key"]: e["values"]["latency_us"] for e in cheap}
 
     def good(keys: list[str]) -> int:
-        found = {key: result.study.space.decode_genes(tally.record(key).genes) for key in keys}
+        found = {key: result.study.space.decode_genes(tally.records.by_key(key).genes) for key in keys}
         return sum(c.design.fold.kernels[0].axes[0].spatial == 1 for c in found.values())
 
     assert good([e["key"] for e in measured]) > good(by_cheap)
