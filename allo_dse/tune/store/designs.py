@@ -32,7 +32,7 @@ class Designs(Sequence[Record]):
     """
 
     def __init__(self, lines: Lines | None = None, judged: Callable[[Record], Record] = lambda record: record) -> None:
-        self._lines, self._judged = lines or Lines(), judged
+        self._lines, self._judged = Lines() if lines is None else lines, judged
         self.rows: dict[str, int] = {}
         self.promoted: dict[int, Record] = {}
         self.next_number = 0

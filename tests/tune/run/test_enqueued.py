@@ -153,7 +153,7 @@ def test_trials_of_optuna_are_attached_with_their_failures(tmp_path: Path) -> No
     other = optuna.create_study(directions=["minimize"] * len(before.objectives))
     for record in result.records[:9]:
         kinds = {name: distribution(before.space.genes[name]) for name in record.genes}
-        values = {"values": list(result.values[record.key])} if record is not result.records[8] else {
+        values = {"values": list(result.values[record.key])} if record.key != result.records[8].key else {
             "state": optuna.trial.TrialState.FAIL
         }  # fmt: skip
         other.add_trial(optuna.trial.create_trial(params=record.genes, distributions=kinds, **values))

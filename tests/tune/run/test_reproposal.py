@@ -83,5 +83,6 @@ def test_what_cannot_be_proposed_again_is_counted_with_its_reason(tmp_path: Path
     found = again(run_dir, fake_study())
     assert found.skipped == {"the sampler RandomSampler was given as an object": 9}
     assert (found.proposed, found.difference) == (11, "")
-    lines = [line for line in read_log(run_dir / "log.jsonl").lines if b'"session"' not in line]
-    assert propose_again(fake_study(), lines, lambda: "").skipped == {"the log does not say how they were proposed": 20}
+    path = run_dir / "log.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line in read_log(path).lines if b'"session"' not in line))
+    assert propose_again(fake_study(), read_log(path).lines, lambda: "").skipped == {"the log does not say how they were proposed": 20}
