@@ -96,6 +96,9 @@ def tcl_word(text: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
+_AS_IT_IS = {int, float, bool, type(None)}  # most cells; to ask `Real` about each is slow
+
+
 class _Echo:
     """A file that gives back what is written to it."""
 
@@ -106,12 +109,13 @@ class _Echo:
 def csv_lines(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """A table as CSV, as pandas writes it, in which no spreadsheet finds a formula. Numbers stay numbers."""
     writer = csv.writer(_Echo(), lineterminator="\n")
-    return (writer.writerow(map(csv_cell, row)) for row in chain((columns,), rows))
+    every = chain((columns,), rows)
+    return (writer.writerow([c if type(c) in _AS_IT_IS else csv_cell(c) for c in row]) for row in every)
 
 
 def csv_cell(cell: object) -> object:
     """A cell of a table: texts that a spreadsheet would take for a formula begin with an apostrophe."""
-    if cell is None or isinstance(cell, Real):
+    if isinstance(cell, Real):
         return cell
     text = str(cell).replace("\0", "\\0").replace("\r", "\\r")
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text

@@ -75,7 +75,6 @@ class History:
             together = scorer.merged(tally.records.by_key(record.key), record)
             tally.add_higher(together, scorer.values(together))
 
-
     def revaluations(self) -> Iterator[Revaluation]:
         """Yield entries for the log, for its readers, on designs whose status or values have changed since: the study
         may have new objectives or constraints."""
@@ -94,9 +93,7 @@ class History:
         return entry
 
 
-def revalued(
-    now: Designs, rows: Iterable[int], before: Callable[[int], Record | Revaluation]
-) -> Iterator[Revaluation]:
+def revalued(now: Designs, rows: Iterable[int], before: Callable[[int], Record | Revaluation]) -> Iterator[Revaluation]:
     """Yield entries for the log on designs, by row, whose status or values have changed."""
     for row in rows:
         record, stated = now[row], before(row)

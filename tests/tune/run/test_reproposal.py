@@ -85,4 +85,6 @@ def test_what_cannot_be_proposed_again_is_counted_with_its_reason(tmp_path: Path
     assert (found.proposed, found.difference) == (11, "")
     path = run_dir / "log.jsonl"
     path.write_bytes(b"".join(line + b"\n" for line in read_log(path).lines if b'"session"' not in line))
-    assert propose_again(fake_study(), read_log(path).lines, lambda: "").skipped == {"the log does not say how they were proposed": 20}
+    assert propose_again(fake_study(), read_log(path).lines, lambda: "").skipped == {
+        "the log does not say how they were proposed": 20
+    }

@@ -84,8 +84,8 @@ def test_what_good_designs_came_beside_before_is_not_doubted(later: Record, coun
 
 
 def test_designs_that_fail_as_none_did_before_are_doubted() -> None:
+    met = earlier(record("failed", "no licence"), record("ok"))
     with pytest.raises(StudyError, match="all failed"):
-        met = earlier(record("failed", "no licence"), record("ok"))
         EarlyStop(met).look([record("failed", "no board")] * FAILED)
 
 
