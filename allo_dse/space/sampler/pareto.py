@@ -260,35 +260,9 @@ def crowding_distances(losses: Floats, those: Integers, ranks: Integers) -> Floa
     return distance
 
 
-@called
-def _outranked(losses: Floats, penalty: Floats, fence: Integers, start: int, end: int) -> bool:
-    """Return whether each child is infeasible or dominated by a parent of the worst rank."""
-    for child in range(start, end):
-        beaten = penalty[child] > 0
-        for parent in fence:
-            beaten = beaten or _dominates(losses, parent, child)
-        if not beaten:
-            return False
-    return True
-
-
-@called
-def _and_range(these: Integers, start: int, end: int) -> Integers:
-    """Return some positions, then all of a range."""
-    joined = np.empty(len(these) + end - start, np.int64)
-    for place in range(len(these)):
-        joined[place] = these[place]
-    for place in range(end - start):
-        joined[len(these) + place] = start + place
-    return joined
-
-
 @compiled
 def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> Integers:
     """Return the positions of the parents, best first, after some generations.
-
-    Late in a search few children become parents. Generations without one are skipped: children of a worse rank than
-    every parent change neither ranks nor crowding of the parents.
 
     Args:
         losses: (designs, objectives), penalty: (designs,): of the parents so far, then of the children by number.
@@ -296,28 +270,8 @@ def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> In
         size: number of parents.
     """
     best = np.arange(starts[0])
-    fence = np.zeros(0, np.int64)
-    fenced = settled = False
     for generation in range(len(starts) - 1):
-        start, end = starts[generation], starts[generation + 1]
-        out = fenced and _outranked(losses, penalty, fence, start, end)
-        if out and settled:
-            continue
-        those = best if out else _and_range(best, start, end)
-        settled = False
-        if not len(those):
-            continue
+        those = np.concatenate((best, np.arange(starts[generation], starts[generation + 1])))
         ranks = domination_ranks(losses, penalty, those)
-        order = _by(ranks, -crowding_distances(losses, those, ranks))[:size]
-        kept = np.empty(len(order), np.int64)
-        settled = out and len(order) == len(best)
-        fenced = len(order) == size
-        worst = 0
-        for place in range(len(order)):
-            kept[place] = those[order[place]]
-            settled = settled and kept[place] == best[place]
-            fenced = fenced and penalty[kept[place]] == 0
-            worst += ranks[order[place]] == ranks[order[-1]]
-        best = kept
-        fence = best[len(best) - worst :]  # sorted by rank
+        best = those[_by(ranks, -crowding_distances(losses, those, ranks))[:size]]
     return best

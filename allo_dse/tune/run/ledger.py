@@ -62,7 +62,7 @@ class Ledger:
         self._messages: list[str] = []
         self._measured = 0  # results of higher rungs since the correction was last fitted
         self._log = RunLog(directory.log)
-        self.notes = list(self._log.content.notes)
+        self.notes = list(self._log.notes)
         try:
             self.history = self._restored()
         except BaseException:
@@ -79,7 +79,7 @@ class Ledger:
     @no_collections()
     def _restored(self) -> History:
         with sensible(self.directory.log):
-            history = read_history(self._log.content.lines, self.scorer, self.screen, self.names)
+            history = read_history(self._log, self.scorer, self.screen, self.names)
             history.count(self.tally, self.scorer)
         self.tally.correction = history.correction
         self._measured = history.correction.unused
@@ -172,7 +172,7 @@ class Ledger:
         """Take in records. On disk before counted: one that cannot be written is not a result."""
         violations, self._pending = self._pending, []
         self.write((*violations, *records))
-        for line, record in enumerate(records, len(self._log.content.lines) - len(records)):
+        for line, record in enumerate(records, len(self._log) - len(records)):
             if record.rung:
                 self._measured += 1
                 together = self.scorer.merged(self.tally.records.by_key(record.key), record)

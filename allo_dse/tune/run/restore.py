@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, correction_of
@@ -17,7 +18,7 @@ from ..search.scoring import Scorer
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.designs import Designs
-from ..store.log import Lines
+from ..store.log import Log
 from ..store.record import NOTHING, PlacementNote, Record, Revaluation, Session, Verification, Withdrawal, decode_entry
 
 
@@ -40,7 +41,7 @@ class History:
 
     designs: Designs
     outside: Designs
-    lines: Lines
+    lines: Log
     higher: list[Record] = field(default_factory=list)
     enqueued: list[Genes] = field(default_factory=list)
     verified: dict[str, Verification] = field(default_factory=dict)
@@ -101,16 +102,17 @@ def revalued(now: Designs, rows: Iterable[int], before: Callable[[int], Record |
             yield Revaluation(key=record.key, status=record.status, values=record.values or {})
 
 
-def read_history(lines: Lines, scorer: Scorer, screen: Screen, names: Sequence[str]) -> History:
+def read_history(lines: Log, scorer: Scorer, screen: Screen, names: Sequence[str], end: int | None = None) -> History:
     """Take over the lines of a log; the screen learns which designs are known.
 
     Args:
         names: names of today's evaluators; results of others above the first rung are ignored.
+        end: number of lines; all by default.
     """
     designs, higher, inside = Designs(lines), list[Record](), _in(screen.space)
     history = History(designs, Designs(lines), lines)
     seen: defaultdict[tuple[int, str], set[str]] = defaultdict(set)  # duplicate lines count once
-    for number, line in enumerate(lines):
+    for number, line in enumerate(islice(lines, end)):
         entry = decode_entry(line)
         if isinstance(entry, Record):
             if entry.key in (known := seen[entry.rung, entry.evaluator]):

@@ -12,7 +12,7 @@ from typing import get_args, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from .log import Lines
+from .log import Log
 from .record import Record, Status, decode_entry
 
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -31,8 +31,10 @@ class Designs(Sequence[Record]):
         next_number: number of the next proposal.
     """
 
-    def __init__(self, lines: Lines | None = None, judged: Callable[[Record], Record] = lambda record: record) -> None:
-        self._lines, self._judged = Lines() if lines is None else lines, judged
+    def __init__(
+        self, lines: Log | Sequence[bytes] = (), judged: Callable[[Record], Record] = lambda record: record
+    ) -> None:
+        self._lines, self._judged = lines, judged
         self.rows: dict[str, int] = {}
         self.promoted: dict[int, Record] = {}
         self.next_number = 0

@@ -10,7 +10,7 @@ from allo_dse.tune.results.result import failure_words
 from allo_dse.tune.search.early_stop import FAILED, MISSING, UNMET, EarlyStop
 from allo_dse.tune.search.objectives import minimize, require
 from allo_dse.tune.store.designs import Designs
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.record import NOTHING, Record
 
 from ..fakes import FakeEvaluator, fake_study
@@ -44,7 +44,7 @@ WRONG: list[tuple[dict[str, Any], str, int]] = [
 def test_a_run_in_which_nothing_counts_stops_early(tmp_path: Path, changes: Any, text: str, designs: int) -> None:
     with pytest.raises(StudyError, match=text):
         fake_study(**changes).run(2000, run_dir=tmp_path / "run", progress="quiet", modelled=0)
-    entries = read_log(tmp_path / "run" / "log.jsonl").entries
+    entries = Log(tmp_path / "run" / "log.jsonl").entries
     evaluated = sum(entry["type"] == "design" and entry["status"] != "violation" for entry in entries)
     assert designs <= evaluated < designs + 300
 

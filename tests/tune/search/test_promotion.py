@@ -19,7 +19,7 @@ from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.search.pareto_front import pareto_positions
 from allo_dse.tune.search.promotion import FEWEST, Promotion, Rung, promoted
 from allo_dse.tune.search.tally import Tally
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.record import Record, json_text
 from allo_dse.tune.study import Study
 
@@ -72,7 +72,7 @@ def run(study: Study, run_dir: Path, trials: int = 80, **options: Any) -> Any:
 
 
 def designs(run_dir: Path, rung: int) -> Any:
-    entries = read_log(run_dir / "log.jsonl").entries
+    entries = Log(run_dir / "log.jsonl").entries
     return [e for e in entries if e["type"] == "design" and e["status"] != "violation" and e.get("rung", 0) == rung]
 
 

@@ -96,7 +96,7 @@ def test_counting_earlier_runs_at_once_is_counting_one_by_one(rows: Any) -> None
         log = RunLog(Path(folder) / "log.jsonl")
         log.append(map(entry_dict, records))
         log.close()
-    designs = Designs(log.content.lines)  # of a file that is gone
+    designs = Designs(log)  # of a file that is gone
     for line, record in enumerate(records):
         designs.add(record, line)
     at_once.restore(designs, lambda record: values[record.number])
