@@ -16,10 +16,10 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.params import choices, divisors
+from allo_dse.space.sampler.pareto import pareto_positions
 from allo_dse.tune.earlier_runs import open_run
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.search.objectives import maximize, minimize, require
-from allo_dse.tune.search.pareto_front import pareto_positions
 from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.record import Record, Verification, described, json_text
 from allo_dse.tune.study import Study

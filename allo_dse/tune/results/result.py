@@ -18,9 +18,10 @@ from allo_dse.common.quoting import csv_lines, html_text
 from allo_dse.common.records import Frozen, JsonObject, replace
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
 from allo_dse.eval.evaluator import total_cost
+from allo_dse.space.sampler.pareto import pareto_positions
 
 from ..declare.spec import StudySpec
-from ..search.pareto_front import knee, pareto_positions
+from ..search.pareto_front import knee
 from ..store.certificate import Certificate
 from ..store.designs import Designs
 from ..store.log import RunLog

@@ -232,8 +232,8 @@ class Ledger:
         )
         self.tally.begin_again(found)
         again.count(self.tally, self.scorer)
-        changed = {*designs.differing, *again.designs.differing}
-        self.write(revalued(again.designs, sorted(changed), designs.__getitem__))
+        changed = designs.differing.union(again.designs.differing, designs.promoted)
+        self.write(revalued((again.designs[row], designs[row]) for row in sorted(changed)))
         return True
 
     def _correction(self) -> Correction:

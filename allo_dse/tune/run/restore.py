@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
+from typing import cast
 
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, correction_of
@@ -19,7 +21,16 @@ from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.designs import Designs
 from ..store.log import Log
-from ..store.record import NOTHING, PlacementNote, Record, Revaluation, Session, Verification, Withdrawal, decode_entry
+from ..store.record import (
+    PlacementNote,
+    Record,
+    Revaluation,
+    Session,
+    Verification,
+    Withdrawal,
+    decode_entry,
+    json_value,
+)
 
 
 @dataclass
@@ -31,7 +42,6 @@ class History:
             measurements.
         outside: the same, for parameters that the study's conditions (`where=`, `when=`) no longer allow.
         higher: results of rungs above the first.
-        lines: of the log.
         enqueued: genes of the designs that the first run began with.
         verified, placed: results for designs of a front, by key.
         stated: line of the latest entry with a design's status and values, by key, if it is not the first.
@@ -41,7 +51,6 @@ class History:
 
     designs: Designs
     outside: Designs
-    lines: Log
     higher: list[Record] = field(default_factory=list)
     enqueued: list[Genes] = field(default_factory=list)
     verified: dict[str, Verification] = field(default_factory=dict)
@@ -79,27 +88,23 @@ class History:
     def revaluations(self) -> Iterator[Revaluation]:
         """Yield entries for the log, for its readers, on designs whose status or values have changed since: the study
         may have new objectives or constraints."""
-        rows = self.designs.rows
-        changed = sorted({*self.designs.differing, *(rows[key] for key in self.stated if key in rows)})
-        yield from revalued(self.designs, changed, lambda row: self._stated(self.designs.logged(row)))
-        for record in self.outside:
-            before = self._stated(record)
-            if before.status != "infeasible" or before.values:
-                yield Revaluation(key=record.key, status="infeasible", values={})
+        designs = self.designs
+        changed = designs.differing.union(designs.rows[key] for key in self.stated if key in designs.rows)
+        yield from revalued((designs[row], self._stated(designs.logged(row))) for row in sorted(changed))
+        out = ((Revaluation(key=one.key, status="infeasible", values={}), self._stated(one)) for one in self.outside)
+        yield from revalued(out)
 
     def _stated(self, record: Record) -> Record | Revaluation:
         """Return the latest entry of the log with a design's status and values."""
-        entry = decode_entry(self.lines[self.stated[record.key]]) if record.key in self.stated else record
-        assert isinstance(entry, Record | Revaluation)
-        return entry
+        line = self.stated.get(record.key)
+        return record if line is None else cast(Revaluation, decode_entry(self.designs.log[line]))
 
 
-def revalued(now: Designs, rows: Iterable[int], before: Callable[[int], Record | Revaluation]) -> Iterator[Revaluation]:
-    """Yield entries for the log on designs, by row, whose status or values have changed."""
-    for row in rows:
-        record, stated = now[row], before(row)
-        if (record.status, record.values or None) != (stated.status, stated.values or None):
-            yield Revaluation(key=record.key, status=record.status, values=record.values or {})
+def revalued(pairs: Iterable[tuple[Record | Revaluation, Record | Revaluation]]) -> Iterator[Revaluation]:
+    """Yield entries for the log on designs whose status or values now are not those before."""
+    for now, before in pairs:
+        if (now.status, now.values or None) != (before.status, before.values or None):
+            yield Revaluation(key=now.key, status=now.status, values=now.values or {})
 
 
 def read_history(lines: Log, scorer: Scorer, screen: Screen, names: Sequence[str], end: int | None = None) -> History:
@@ -110,7 +115,7 @@ def read_history(lines: Log, scorer: Scorer, screen: Screen, names: Sequence[str
         end: number of lines; all by default.
     """
     designs, higher, inside = Designs(lines), list[Record](), _in(screen.space)
-    history = History(designs, Designs(lines), lines)
+    history = History(designs, Designs(lines))
     seen: defaultdict[tuple[int, str], set[str]] = defaultdict(set)  # duplicate lines count once
     for number, line in enumerate(islice(lines, end)):
         entry = decode_entry(line)
@@ -149,18 +154,11 @@ def read_history(lines: Log, scorer: Scorer, screen: Screen, names: Sequence[str
 def _in(space: Space) -> Callable[[Record], bool]:
     """Return a function that checks whether a design's parameters are legal under today's conditions."""
     choice = parameters_of(space)
-    if choice is None:
+    if choice is None or not choice.parameters.conditional:
         return lambda record: True
-    holds = choice.parameters.holds
-    known = {bytes(NOTHING): True}  # conditions are user functions and may be slow
-
-    def inside(record: Record) -> bool:
-        text = bytes(record.params_json)
-        if text not in known:
-            known[text] = holds(record.params)
-        return known[text]
-
-    return inside
+    # Conditions are user functions and may be slow.
+    holds = lru_cache(1 << 16)(lambda text: choice.parameters.recorded(json_value(text)) is not None)
+    return lambda record: holds(record.params_json)
 
 
 def corrected(record: Record, correction: Correction) -> Record:

@@ -13,11 +13,10 @@ from msgspec import Struct
 from allo_dse.common.errors import StudyError
 from allo_dse.space.genes import Gene, Genes
 from allo_dse.space.sampler.acquisition import log_gain, magnitude
-from allo_dse.space.sampler.pareto import Booleans, Floats, Integers
+from allo_dse.space.sampler.pareto import Booleans, Floats, Integers, pareto_positions
 from allo_dse.space.sampler.surrogate import Features, Surrogate, as_rows, fitted_scales, one_thread, prior_scales
 
 from ..store.record import Record
-from .pareto_front import pareto_positions
 
 if TYPE_CHECKING:
     import optuna

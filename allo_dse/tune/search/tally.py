@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from allo_dse.eval.calibrate.correction import Correction
 
-from ..store.designs import Designs, Values
+from ..store.designs import Designs
 from ..store.record import Record
 from .objectives import Objective
 from .pareto_front import ParetoFront
@@ -30,7 +32,7 @@ class Tally:
 
     objectives: Sequence[Objective]
     records: Designs = field(default_factory=Designs)
-    values: Values = field(init=False)
+    values: dict[str, tuple[float, ...]] = field(default_factory=dict)
     rungs: dict[int, dict[str, tuple[float, ...] | None]] = field(default_factory=dict)
     front: ParetoFront = field(init=False)
     statuses: Counter[str] = field(default_factory=Counter)
@@ -42,9 +44,8 @@ class Tally:
 
     def __post_init__(self) -> None:
         self.front = ParetoFront(len(self.objectives), [o.most_loss for o in self.objectives])
-        self.values = Values(self.records.rows, len(self.objectives))
 
-    def add(self, record: Record, values: tuple[float, ...] | None, line: int | None = None) -> None:
+    def add(self, record: Record, values: tuple[float, ...] | None, line: int) -> None:
         """Count an evaluated design.
 
         Args:
@@ -60,12 +61,12 @@ class Tally:
 
     def restore(self, designs: Designs, values_of: Callable[[Record], tuple[float, ...] | None]) -> None:
         """Count the evaluated designs of earlier runs, in the order of their results, before any other."""
-        self.records, self.values = designs, Values(designs.rows, len(self.objectives))
+        self.records = designs
         for record in designs.judge():
             self._count(record, values_of(record))
-        keys, values = self.values.table
-        if keys:
-            self.front.extend(keys, values * [o.sign for o in self.objectives])
+        if self.values:
+            losses = np.array(list(self.values.values()), float) * [o.sign for o in self.objectives]
+            self.front.extend(list(self.values), losses)
             self.improved = max(designs.rows[key] for key in self.front.keys) + 1
 
     def begin_again(self, correction: Correction) -> None:
@@ -73,7 +74,8 @@ class Tally:
         vars(self).update(vars(Tally(self.objectives, correction=correction)))
 
     def _count(self, record: Record, values: tuple[float, ...] | None) -> None:
-        self.values.add(values)
+        if values is not None:
+            self.values[record.key] = values
         self.statuses[record.status] += 1
         self.evaluator_seconds += record.seconds
         if record.status == "infeasible":

@@ -9,11 +9,12 @@ from allo_dse.common.errors import StudyError
 from allo_dse.tune.results.result import failure_words
 from allo_dse.tune.search.early_stop import FAILED, MISSING, UNMET, EarlyStop
 from allo_dse.tune.search.objectives import minimize, require
+from allo_dse.tune.search.tally import Tally
 from allo_dse.tune.store.designs import Designs
 from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.record import NOTHING, Record
 
-from ..fakes import FakeEvaluator, fake_study
+from ..fakes import FakeEvaluator, add, fake_study
 
 
 class Failing(FakeEvaluator):
@@ -63,10 +64,10 @@ def record(status: Any, error: str | None = None, **more: Any) -> Record:
 
 
 def earlier(*records: Record) -> Designs:
-    designs = Designs()
+    tally = Tally([])
     for one in records:
-        designs.add(one)
-    return designs
+        add(tally, one, None)
+    return tally.records
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from allo_dse.tune.store.log import RunLog, encode_line
 from allo_dse.tune.store.record import Record, decode_entry, entry_dict
 
 from ...support.values import present
+from ..fakes import add
 
 NUMBERS = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False)
 METRICS = st.dictionaries(st.text(max_size=8), NUMBERS | st.text() | st.dictionaries(st.text(max_size=3), NUMBERS))
@@ -101,7 +102,7 @@ def test_counting_earlier_runs_at_once_is_counting_one_by_one(rows: Any) -> None
         designs.add(record, line)
     at_once.restore(designs, lambda record: values[record.number])
     for record, found in zip(records, values, strict=True):
-        singly.add(record, found)
+        add(singly, record, found)
     assert list(at_once.records) == list(singly.records) == records
     assert at_once.values == singly.values == {r.key: v for r, v in zip(records, values, strict=True) if v}
     assert (at_once.statuses, at_once.infeasible, at_once.last_error) == (
