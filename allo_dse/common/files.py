@@ -35,11 +35,11 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
+def write_whole(path: Path, content: bytes | Iterable[str]) -> None:
     """Write a file so; characters that UTF-8 does not have are escaped."""
     with whole_file(path) as scratch:
         if isinstance(content, bytes):
             scratch.write_bytes(content)
-            return
-        with scratch.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            file.writelines([content] if isinstance(content, str) else content)
+        else:
+            with scratch.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                file.writelines([content] if isinstance(content, str) else content)

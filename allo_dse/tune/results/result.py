@@ -315,7 +315,7 @@ class Result:
 
     def table(self, records: Sequence[Record]) -> tuple[list[str], Iterator[list[object]]]:
         """Return columns that describe some records, and a row for each; None for missing cells."""
-        alike = {(*r.params, None, *(r.buffering or ()), None, *(r.metrics or ())): r for r in records}
+        alike = {(*r.params, *(r.buffering or ()), *(r.metrics or ())): r for r in records}
         named = dict.fromkeys(name for record in alike.values() for name in self._row(record))
         columns = list(named) or ["number", "key", "status"]
         return columns, (list(map(self._row(record).get, columns)) for record in records)

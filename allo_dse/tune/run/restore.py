@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import cast
 
 from allo_dse.common.records import replace
@@ -80,19 +80,19 @@ class History:
 
     def count(self, tally: Tally, scorer: Scorer) -> None:
         """Count everything."""
-        tally.restore(self.designs, scorer.values)
+        tally.restore(self.designs, scorer)
         for record in self.higher:
             together = scorer.merged(tally.records.by_key(record.key), record)
             tally.add_higher(together, scorer.values(together))
 
     def revaluations(self) -> Iterator[Revaluation]:
-        """Yield entries for the log, for its readers, on designs whose status or values have changed since: the study
+        """Return entries for the log, for its readers, on designs whose status or values have changed since: the study
         may have new objectives or constraints."""
         designs = self.designs
         changed = designs.differing.union(designs.rows[key] for key in self.stated if key in designs.rows)
-        yield from revalued((designs[row], self._stated(designs.logged(row))) for row in sorted(changed))
+        inside = ((designs[row], self._stated(designs.logged(row))) for row in sorted(changed))
         out = ((Revaluation(key=one.key, status="infeasible", values={}), self._stated(one)) for one in self.outside)
-        yield from revalued(out)
+        return revalued(chain(inside, out))
 
     def _stated(self, record: Record) -> Record | Revaluation:
         """Return the latest entry of the log with a design's status and values."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -291,10 +290,11 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
         ):
             for note in ledger.notes:
                 reporter.note(note)
-            noisy = any(isinstance(evaluator, Repeating) for evaluator in evaluators)
-            for record in chain(ledger.history.designs.first, ledger.history.higher) if noisy else ():
-                if isinstance(evaluator := evaluators[record.rung], Repeating) and record.metrics is not None:
-                    evaluator.remember(record.metrics)
+            for rung, evaluator in enumerate(evaluators):
+                if isinstance(evaluator, Repeating):
+                    for record in ledger.history.higher if rung else ledger.history.designs.first:
+                        if record.rung == rung and record.metrics:
+                            evaluator.remember(record.metrics)
             certificate: Certificate | None = None
             # With rungs, designs may still wait for promotion.
             if not study.rungs and budget.trials is not None and ledger.tally.done >= budget.trials:

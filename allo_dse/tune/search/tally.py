@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..store.designs import Designs
 from ..store.record import Record
 from .objectives import Objective
 from .pareto_front import ParetoFront
+from .scoring import Scorer
 
 
 @dataclass
@@ -59,11 +60,11 @@ class Tally:
         ):
             self.improved = len(self.records)
 
-    def restore(self, designs: Designs, values_of: Callable[[Record], tuple[float, ...] | None]) -> None:
+    def restore(self, designs: Designs, scorer: Scorer) -> None:
         """Count the evaluated designs of earlier runs, in the order of their results, before any other."""
         self.records = designs
         for record in designs.judge():
-            self._count(record, values_of(record))
+            self._count(record, scorer.values(record))
         if self.values:
             losses = np.array(list(self.values.values()), float) * [o.sign for o in self.objectives]
             self.front.extend(list(self.values), losses)

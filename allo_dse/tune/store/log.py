@@ -238,6 +238,4 @@ class RunLog(Log):
             self._dirty = False
         self._synced = time.monotonic()
 
-    def close(self) -> None:
-        """End writing; the lines can still be read."""
-        self.sync()
+    close = sync  # the lines can still be read

@@ -200,7 +200,7 @@ class RunDirectory:
         if self._info is not None:
             self.write(MARKER, replace(self._info, certificate=certificate).text)
 
-    def write(self, name: str, text: str | Iterable[str]) -> Path:
+    def write(self, name: str, text: Iterable[str]) -> Path:
         """Write a file of the directory so that readers see the old or the new one, never half of it."""
         path = self.path / name
         try:

@@ -89,9 +89,9 @@ def test_a_design_that_fails_at_a_higher_rung_is_told_as_failed(tmp_path: Path) 
     names = [full_name(evaluator) for evaluator in study.make_evaluators()]
     history = read_history(Log(tmp_path / "log.jsonl"), scorer, Screen(study.space, study.check), names)
     outcome_of = history.outcome_of(scorer)
-    failed = {record.key for record in history.designs if outcome_of(record).penalty}
+    failed = {record.key for record in history.designs.first if outcome_of(record).penalty}
     assert failed == {record.key for record in result.records if (record.metrics or {})["pe_count"] > 4} != set()
-    assert all(outcome_of(record).values for record in history.designs)
+    assert all(outcome_of(record).values for record in history.designs.first)
 
 
 def entries(run: Path) -> list[Any]:
