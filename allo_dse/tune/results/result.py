@@ -22,8 +22,8 @@ from allo_dse.space.sampler.pareto import pareto_positions
 
 from ..declare.spec import StudySpec
 from ..search.pareto_front import knee
+from ..search.tally import Designs
 from ..store.certificate import Certificate
-from ..store.designs import Designs
 from ..store.log import RunLog
 from ..store.record import Measurement, PlacementNote, Record, Verification, entry_dict
 from ..store.run_info import failures_by_kind, read_info

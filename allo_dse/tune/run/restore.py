@@ -18,8 +18,7 @@ from allo_dse.space.space import Space
 from ..search.proposer import Outcome
 from ..search.scoring import Scorer
 from ..search.screening import Screen
-from ..search.tally import Tally
-from ..store.designs import Designs
+from ..search.tally import Designs, Tally
 from ..store.log import Log
 from ..store.record import (
     PlacementNote,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from allo_dse.common.errors import StudyError
 
-from ..store.designs import Designs
 from ..store.record import Record
 from ..store.run_info import failure_kind
+from .tally import Designs
 
 MISSING = 5  # designs whose metrics lack one that an objective or constraint needs
 FAILED = 10  # designs that fail with the same error

@@ -9,8 +9,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.tune.results.result import failure_words
 from allo_dse.tune.search.early_stop import FAILED, MISSING, UNMET, EarlyStop
 from allo_dse.tune.search.objectives import minimize, require
-from allo_dse.tune.search.tally import Tally
-from allo_dse.tune.store.designs import Designs
+from allo_dse.tune.search.tally import Designs, Tally
 from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.record import NOTHING, Record
 

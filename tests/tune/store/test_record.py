@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from allo_dse.tune.search.objectives import maximize, minimize
 from allo_dse.tune.search.scoring import Scorer
-from allo_dse.tune.search.tally import Tally
-from allo_dse.tune.store.designs import Designs
+from allo_dse.tune.search.tally import Designs, Tally
 from allo_dse.tune.store.log import RunLog, encode_line
 from allo_dse.tune.store.record import Record, decode_entry, entry_dict
 
