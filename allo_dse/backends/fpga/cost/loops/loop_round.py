@@ -387,10 +387,10 @@ class Round:
         return found
 
     @cached_property
-    def _has_copies_to_walk(self) -> bool:
-        """True if a walk leaves out copies of unrolled loops, and these are not too many to walk."""
-        has_more = any(isinstance(item, Planned) and item.trips > MOST_COPIES for item in walk(self.everything))
-        return has_more and sum(copies_of(own) for _, own in accesses(self.everything, {})) <= _MOST_WALKED
+    def _copies(self) -> tuple[bool, bool]:
+        """Answers to two questions: do walks leave out copies of unrolled loops, and are all copies few?"""
+        left_out = any(isinstance(item, Planned) and item.trips > MOST_COPIES for item in walk(self.everything))
+        return left_out, sum(copies_of(own) for _, own in accesses(self.everything, {})) <= _MOST_WALKED
 
     def walk(
         self,
@@ -408,7 +408,8 @@ class Round:
                 are not too many.
         """
         loads = {array: n / sum(self.addresses[array]) for array, n in (ports or {}).items() if n > 1}
-        whole = ports is not None and self._has_copies_to_walk
+        left_out, few = self._copies
+        whole = ports is not None and few and (left_out or bool(loads))
         key = (registers, tuple(carried.items()), fabric, body_only, whole, tuple(loads.items()))
         if key not in self._walks:
             self._walks[key] = walk = Walk(
