@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
+from allo_dse.eval.backend import target as target_of
 from allo_dse.eval.tolerances import MOST_ELEMENTS
 from allo_dse.lang.types import float32
 from allo_dse.space.design import Design
@@ -26,7 +27,7 @@ from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
 from .edges import edges_of, stream_ends, written_as
 from .fronts import Fronts, launches_of
 from .launches import HOST, Launch, Run, in_turn
-from .network import Array, Arrays, Host, Network, type_of
+from .network import Array, Arrays, Host, Network
 from .operators.execute import Work, output_limits
 from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
@@ -71,13 +72,12 @@ class Composition:
     @cached_property
     def network(self) -> Network:
         """The network of the operators that run, with the steps between them."""
-        own = {run.step.output: (run.step, run.reads, run.writes) for run in self.runs}
-        return converted(self.fronts.network, own)
+        return converted(self.fronts.network, {run.step.output: run.step for run in self.runs})
 
     @property
     def types(self) -> dict[str, str]:
         """The element type that each operator writes, and of rounded weights, by its step's name."""
-        return {run.step.name: type_of(run.writes, run.step) for run in self.runs}
+        return {run.step.name: run.step.type for run in self.runs}
 
     @property
     def widened(self) -> list[str]:
@@ -85,11 +85,6 @@ class Composition:
         reads = {name for run in self.runs for name in run.step.inputs}
         chosen = (one for one in self.fronts.network.steps if one.others and not reads.issuperset(one.inputs))
         return self.fronts.network.widened + [one.title for one in chosen if not one.others[0].rounded_to]
-
-    @property
-    def operators(self) -> list[tuple[str, str]]:
-        """The step name and the work key of every operator that runs."""
-        return [(run.step.name, run.key) for run in self.runs]
 
     @property
     def in_words(self) -> str:
@@ -125,6 +120,15 @@ class Composition:
     def host_us(self) -> dict[str, float]:
         """The time of each step that the host does, by name."""
         return {step.name: self.moves_us[step.name] for step in self.network.steps if isinstance(step.work, Host)}
+
+    @property
+    def why_host(self) -> dict[str, list[str]]:
+        """The names of the host's steps, by the reason why no program does them."""
+        found: dict[str, list[str]] = {}
+        for step in self.network.steps:
+            if isinstance(step.work, Host):
+                found.setdefault(step.work.why, []).append(step.name)
+        return found
 
     @property
     def device_share(self) -> float:
@@ -340,21 +344,23 @@ def compose(
     if stream:
         require_streams(fronts.device)
     made = _prepared(fronts, tolerance, inputs)
-    return _composed(fronts, *made, _runtime(fronts, runtime), columns, share, work_limit, stream=stream)
+    runtime = runtime_of(fronts.device, fronts.target, runtime)
+    return _composed(fronts, *made, runtime, columns, share, work_limit, stream=stream)
 
 
-def _runtime(fronts: Fronts, wanted: str) -> str:
-    """Return the runtime to compose for.
+def runtime_of(device: Device, target: str | None, wanted: str = "") -> str:
+    """Return the runtime to compose designs of a target for: the wanted one, or that which is exported for them.
 
     Raises:
         StudyError: for a name that is none.
     """
     if wanted and wanted not in RUNTIMES:
         raise StudyError(f"runtime={wanted!r} is none of {', '.join(RUNTIMES)}", hint=did_you_mean(wanted, RUNTIMES))
-    built = fronts.launches.configuring_us(fronts.target) > 0
+    name = target_of(target, device).name
+    built = launches_of(device).configuring_us(name) > 0
     if wanted == "sequence" and not built:
         raise StudyError(
-            f"{fronts.device.name} with target {fronts.target!r} has no runtime sequence",
+            f"{device.name} with target {name!r} has no runtime sequence",
             hint="it takes designs that Allo builds for an NPU; leave --runtime (runtime=) out",
         )
     return wanted or ("calls" if built else "launches")
@@ -411,12 +417,15 @@ def _composed(
         return Composition(fronts, (), length * TICK_US, length * TICK_US, runtime, stream, accuracy)
 
     def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:
-        own, near = replace(problem, effects=tuple(effects)), made[0] if made else None
-        made.append(solve(own, work_limit=work_limit * part, stream=stream, near=near))
+        own = replace(problem, effects=tuple(effects))
+        made.append(solve(own, work_limit=work_limit * part, stream=stream))
         length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
         launches = _launches(fronts, problem, made[-1], calls.more_us)
         found = Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
         launches, in_turn_us = in_turn(found.network, launches, found.calls, found.moves_us)
+        if problem.alone:
+            moved = (step for step in fronts.network.steps if not isinstance(step.work, Work))
+            bound += sum(moved_us(fronts.network, step, fronts.device, float32) for step in moved)
         if calls.alone:
             length, bound = in_turn_us, min(bound, in_turn_us)
         return replace(found, launches=launches, latency_us=length, bound_us=bound)
@@ -436,7 +445,7 @@ def compositions(
 
     The one with the fewest comes first.
     """
-    runtime = _runtime(fronts, runtime)
+    runtime = runtime_of(fronts.device, fronts.target, runtime)
     problem, accuracy = _prepared(fronts, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
     if whole := fronts.launches.columns:

@@ -24,6 +24,7 @@ from allo_dse.eval.backend import backend_of
 from allo_dse.eval.backend import target as target_of
 from allo_dse.eval.evaluator import full_name
 from allo_dse.eval.launches import Launches
+from allo_dse.space.choices.parameters import CompiledPrograms
 from allo_dse.tune.results.best import BestDesign
 from allo_dse.tune.search.budget import SIGNALS, StepLeft
 from allo_dse.tune.search.objectives import minimize
@@ -90,7 +91,7 @@ class Fronts(Frozen):
         return launches_of(self.device)
 
 
-def search_fronts(
+def search_fronts(  # noqa: PLR0913 (settings of a search)
     network: Network,
     device: str | Path | Device = "npu2",
     *,
@@ -99,6 +100,7 @@ def search_fronts(
     target: str | None = None,
     seed: int = 0,
     host: str = "auto",
+    narrower: bool = True,
     say: Callable[[str], None] = lambda said: None,
 ) -> Fronts:
     """Search the fronts of a network's operators; equal operators share one.
@@ -108,6 +110,7 @@ def search_fronts(
         cache: directory with a run for each point, which other networks and later calls reuse.
         target: the design's target, as in a study; by default the device's first.
         host: "auto" for operators without a design to run on the host, "never" to refuse them.
+        narrower: whether to search designs on fewer columns, which can run side by side.
         say: called with a line before each search of designs that are not in the cache.
 
     Raises:
@@ -125,13 +128,13 @@ def search_fronts(
     if launches.linked:
         network = with_rows(network, launches.ports)
     built_by = target_of(target, found)
-    options = SearchOptions(Path(cache), trials, built_by.name, seed)
+    options = SearchOptions(Path(cache), trials, built_by.name, seed, narrower)
     points: dict[str, tuple[Point, ...]] = {}
     candidates = tuple(
         replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
     )
     failed: dict[str, StudyError] = {}
-    left: set[str] = set()
+    left: dict[str, str] = {}
     keys = list(dict.fromkeys(one.key for one in candidates))
     for names, group in groupby(candidates, lambda one: one.names):
         variants = list(group)
@@ -139,7 +142,7 @@ def search_fronts(
             if one.key in points or one.key in failed:
                 continue
             if not any(options.cache.glob(f"{one.key}-*")):
-                dtype = f", {one.writes.name}" if len(variants) > 1 else ""
+                dtype = f", {one.step.writes.name}" if len(variants) > 1 else ""
                 say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
             try:
                 points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
@@ -149,7 +152,7 @@ def search_fronts(
                 failed[one.key] = error
         if len(names) == 1 and not any(one.key in points for one in variants):
             if host == "auto" and variants[0].work.reference is not None:
-                left.update(names)
+                left[names[0]] = failed[variants[-1].key].message
                 continue
             last = failed[variants[-1].key]
             place = f"{network.name}: step {names[0]!r} ({variants[0].work.kind})"
@@ -161,7 +164,7 @@ def search_fronts(
                 f"{network.name}: the source of {one.step.name!r} ({one.work.kind}) changed during the search",
                 hint="run it again: what it changes is searched again",
             )
-    candidates = tuple(one for one in candidates if one.key in points and not left.intersection(one.names))
+    candidates = tuple(one for one in candidates if one.key in points and left.keys().isdisjoint(one.names))
     network = with_hosts(network, left)
     if launches.linked:
         candidates = tuple(_with_copies(candidates))
@@ -180,6 +183,7 @@ class SearchOptions(Frozen):
     trials: int
     target: str
     seed: int
+    narrower: bool = True
 
 
 def work_key(work: Work) -> str:
@@ -216,7 +220,8 @@ def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Ite
     evaluator = full_name(backend_of(device).evaluator(device))
     whole = len(launches.objectives) > 1
     own = replace(options, trials=WIDTHS * options.trials) if whole else options
-    for columns, part in launches.parts():
+    programs = CompiledPrograms(work.program)
+    for columns, part in [*launches.parts()][0 if options.narrower else -1 :]:
         schedules = launches.schedules(loaded(work))
         study = Study(
             key,
@@ -228,6 +233,7 @@ def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Ite
             objectives=[minimize(name) for name in launches.objectives],
             reference=work.reference,
             verify_with=work.verify_with,
+            programs=programs,
         )
         asked = hashlib.sha256(repr((launches.objectives, schedules, evaluator)).encode()).hexdigest()[:12]
         place = options.cache / f"{key}-{part.key[:12]}-{asked}-{options.target}-{own.trials}-{options.seed}"

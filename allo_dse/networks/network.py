@@ -13,7 +13,7 @@ program may have several element types (`Ty=dse.choices([bfloat16, float32])`), 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -107,6 +107,7 @@ class Host(Frozen):
         below: by input, the exclusive upper bound of its whole numbers; None for an input of others. Empty if not
             known.
         flops, bytes: its operations, and what it reads and writes in the host's memory; 0 where only its result counts.
+        why: the reason why no program of the device does it.
     """
 
     kind: str
@@ -114,6 +115,7 @@ class Host(Frozen):
     below: tuple[int | None, ...] = ()
     flops: float = 0.0
     bytes: int = 0
+    why: str = ""
 
 
 class Step(Frozen):
@@ -157,6 +159,20 @@ class Step(Frozen):
             if isinstance(one.work, Work)
             for variant in one.work.variants
         )
+
+    @property
+    def reads(self) -> tuple[DType, ...]:
+        """The element types that its program reads."""
+        return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])  # type: ignore[arg-type]
+
+    @property
+    def writes(self) -> DType:
+        return interface(loaded(self.work))[1][0].dtype  # type: ignore[arg-type]
+
+    @property
+    def type(self) -> str:
+        """The element type of its result, and of weights that are rounded for it, in words."""
+        return f"{self.writes.name} with int{self.rounded_to} weights" if self.rounded_to else self.writes.name
 
     @property
     def works(self) -> tuple[Work, ...]:
@@ -464,16 +480,16 @@ class Reference:
         return reference_of(self.work, arrays)
 
 
-def with_hosts(network: Network, names: Collection[str]) -> Network:
-    """Return the network in which the host does some steps, as their references compute them."""
+def with_hosts(network: Network, why: Mapping[str, str]) -> Network:
+    """Return the network in which the host does some steps, given with the reason, as their references compute them."""
     steps = []
     for step in network.steps:
-        if step.name in names and isinstance(step.work, Work):
+        if step.name in why and isinstance(step.work, Work):
             reads, writes = interface(loaded(step.work))
             elements = sum(math.prod(tensor.shape) for tensor in (*reads, *writes))
             depth = step.work.params.get("K", 1)  # of products
             flops = 2.0 * math.prod(writes[0].shape) * depth if isinstance(depth, int) else float(elements)
-            work = Host(step.work.kind, Reference(step.work), flops=flops, bytes=4 * elements)
+            work = Host(step.work.kind, Reference(step.work), flops=flops, bytes=4 * elements, why=why[step.name])
             step = replace(step, work=work, others=())
         steps.append(step)
     return replace(network, steps=steps)
@@ -491,14 +507,14 @@ def with_rows(network: Network, ports: int) -> Network:
     Args:
         ports: to the device's memory.
     """
-    known = {
-        step.name: work for step, work in network.worked if work.kind == "gemv" and step.inputs[0] in network.constants
-    }
+    # By loops: here the kernel of matrices would multiply zeros.
+    known = {s.name: replace(work, params={**work.params, "W": 1}) for s, work in network.worked if work.kind == "gemv"}
     # The vector and the result have a port each as well.
     most = ports // max(1, len({str(work.params) for work in known.values()})) - 2
     steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
     for step in network.steps:
-        for blocks in BLOCKS if step.name in known else ():
+        step = replace(step, work=known.get(step.name, step.work))
+        for blocks in BLOCKS if step.name in known and step.inputs[0] in constants else ():
             (matrix, vector), work = step.inputs, known[step.name]
             rows, depth = interface(loaded(work))[0][0].shape
             with suppress(StudyError):  # of sizes without tiles
@@ -533,25 +549,6 @@ class Operator(Frozen):
     names: tuple[str, ...]
     key: str = ""
     copy: int = 0
-
-    @property
-    def reads(self) -> tuple[DType, ...]:
-        """The element types of its inputs."""
-        return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])
-
-    @property
-    def writes(self) -> DType:
-        return interface(loaded(self.work))[1][0].dtype
-
-    @property
-    def type(self) -> str:
-        """The element type of its result, and of weights that are rounded for it."""
-        return type_of(self.writes, self.step)
-
-
-def type_of(written: DType, step: Step) -> str:
-    """Return the element type that a step writes, and that of weights which are rounded for it, in words."""
-    return f"{written.name} with int{step.rounded_to} weights" if step.rounded_to else written.name
 
 
 def single_operators(network: Network) -> tuple[Operator, ...]:
@@ -593,9 +590,8 @@ def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> 
 
     If the only reader just gives it another shape, the readers of its result are returned.
     """
-    found = readers.get(name, [])
-    if len(found) == 1 and isinstance(found[0].work, Arrange) and found[0].work.free:
-        (step,) = found
-        if len(step.inputs) == 1 and step.output not in network.outputs:
-            return _readers(network, readers, step.output)
-    return found, name
+    match readers.get(name, []):
+        case [Step(work=Arrange(free=True), inputs=(_,), output=output)] if output not in network.outputs:
+            return _readers(network, readers, output)
+        case found:
+            return found, name

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from allo_dse.networks.onnx.torch import PYTHON
+
+from ..support.short_searches import few_designs_are_listed
+
+
+@pytest.fixture(autouse=True, scope="module")
+def searches_are_short() -> Iterator[None]:
+    with few_designs_are_listed():
+        yield
 
 
 @pytest.fixture(scope="session")

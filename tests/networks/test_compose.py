@@ -174,6 +174,9 @@ def test_an_operator_without_a_design_runs_on_the_host(tmp_path: Path) -> None:
     net.output(net.add(unary_work("relu", 64 * 4096, element_type("f32")), y, name="relu"))
     found = compose(search_fronts(net, "npu1_1col", trials=2, cache=tmp_path))
     assert list(found.host_us) == ["norm"]
+    ((why, names),) = found.why_host.items()
+    assert names == ["norm"]
+    assert "none of " in why
     assert 0 < found.device_share < 1
     given = {"x": np.random.default_rng(0).standard_normal((64, 4096)).astype(np.float32)}
     wanted = found.session("host").run(given)["relu.result"]
@@ -354,3 +357,11 @@ def test_options_that_would_not_count_are_refused(options: list[str], said: str)
     done = allo_tune("network", "studies/networks/mlp_npu.py", *options)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("device", "widths"), [("npu2", [1, 2, 4, 6, 8]), ("npu1_4col", [1, 2, 4]), ("npu2_7col", [1, 2, 4, 5, 7])]
+)
+def test_numbers_of_columns_that_designs_are_searched_for(device: str, widths: list[int]) -> None:
+    """Three quarters leave room for small operators beside a large one."""
+    assert [width for width, _ in fronts_module.launches_of(Device.of(device)).parts()] == widths

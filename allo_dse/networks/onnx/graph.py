@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -240,7 +241,6 @@ def _read(
             types |= {name: _type_of(array) for name, array in values.items()}
     shapes = {name: shape for name, one in types.items() if (shape := shape_of(one)) is not None}
     elements = {name: one.tensor_type.elem_type for name, one in types.items()}
-    names = {*named, *known, *inputs}
     return Graph(
         graph.name or "network",
         nodes,
@@ -250,7 +250,7 @@ def _read(
         outputs,
         versions,
         elements,
-        names=names,
+        names={*named, *known, *inputs},
         codes=codes,
     )
 
@@ -414,13 +414,10 @@ def _values(
         return None
     assert node.proto is not None
     shape = shape_of(types[node.inputs[0]]) if node.op == "Shape" and node.inputs[0] in types else None
-    try:
-        if shape is not None:
-            return evaluate(node.proto, {node.inputs[0]: np.broadcast_to(np.float32(0), shape)}, versions)
-        if all(name in known or not name for name in node.inputs):
-            return evaluate(node.proto, {name: known[name] for name in node.inputs if name}, versions)
-    except NotComputed:
-        pass
+    own = known if shape is None else {node.inputs[0]: np.broadcast_to(np.float32(0), shape)}
+    with suppress(NotComputed):
+        if all(name in own or not name for name in node.inputs):
+            return evaluate(node.proto, {name: own[name] for name in node.inputs if name}, versions)
     return None
 
 
