@@ -101,7 +101,7 @@ class Fronts(Frozen):
         return launches_of(self.device)
 
 
-def search_fronts(
+def search_fronts(  # noqa: PLR0913 (settings of a search)
     network: Network,
     device: str | Path | Device = "npu2",
     *,
@@ -110,6 +110,7 @@ def search_fronts(
     target: str | None = None,
     seed: int = 0,
     host: str = "auto",
+    narrower: bool = True,
     say: Callable[[str], None] = lambda said: None,
 ) -> Fronts:
     """Search the fronts of a network's operators; equal operators share one.
@@ -119,6 +120,7 @@ def search_fronts(
         cache: directory with a run for each point, which other networks and later calls reuse.
         target: the design's target, as in a study; by default the device's first.
         host: "auto" for operators without a design to run on the host, "never" to refuse them.
+        narrower: whether to search designs on fewer columns, which can run side by side.
         say: called with a line before each search of designs that are not in the cache.
 
     Raises:
@@ -136,11 +138,11 @@ def search_fronts(
     if launches.linked:
         network = with_rows(network, launches.ports)
     built_by = target_of(target, found)
-    options = SearchOptions(Path(cache), trials, built_by.name, seed)
+    options = SearchOptions(Path(cache), trials, built_by.name, seed, narrower)
     points: dict[str, tuple[Point, ...]] = {}
     candidates, optional = _operators(network), optional_steps(network)
     failed: dict[str, StudyError] = {}
-    left: set[str] = set()
+    left: dict[str, str] = {}
     keys = list(dict.fromkeys(one.key for one in candidates))
     for names, group in groupby(candidates, lambda one: one.names):
         variants = list(group)
@@ -158,7 +160,7 @@ def search_fronts(
                 failed[one.key] = error
         if len(names) == 1 and names[0] not in optional.values() and not any(one.key in points for one in variants):
             if host == "auto" and variants[0].work.reference is not None:
-                left.update(names)
+                left[names[0]] = failed[variants[-1].key].message
                 continue
             last = failed[variants[-1].key]
             place = f"{network.name}: step {names[0]!r} ({variants[0].work.kind})"
@@ -175,7 +177,7 @@ def search_fronts(
     if lost := [name for tensor, name in optional.items() if not used.issuperset((tensor, name))]:
         network = without(network, lost)
         candidates = _operators(network)
-    candidates = tuple(one for one in candidates if one.key in points and not left.intersection(one.names))
+    candidates = tuple(one for one in candidates if one.key in points and left.keys().isdisjoint(one.names))
     network = with_hosts(network, left)
     if launches.linked:
         candidates = tuple(_with_copies(candidates))
@@ -200,6 +202,7 @@ class SearchOptions(Frozen):
     trials: int
     target: str
     seed: int
+    narrower: bool = True
 
 
 def work_key(work: Work) -> str:
@@ -237,7 +240,7 @@ def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Ite
     whole = len(launches.objectives) > 1
     own = replace(options, trials=WIDTHS * options.trials) if whole else options
     programs = CompiledPrograms(work.program)
-    for columns, part in launches.parts():
+    for columns, part in [*launches.parts()][0 if options.narrower else -1 :]:
         schedules = launches.schedules(loaded(work))
         study = Study(
             key,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,8 +24,8 @@ document.documentElement.dataset.theme =
   localStorage.alloTheme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 </script></head><body><header class="top"><div class="title"><span class="brand">allo-dse</span><h1>Networks</h1></div>
 {back}</header><main id="pages"><div class="card"><div class="table-box"><table><thead><tr>
-<th>network</th><th>device</th><th>latency (us)</th><th>launches</th><th>proved</th></tr></thead>
-<tbody>{rows}</tbody></table></div></div></main></body></html>
+<th>network</th><th>device</th><th>runtime</th><th>latency (us)</th><th>launches</th><th>mapped</th><th>proved</th>
+</tr></thead><tbody>{rows}</tbody></table></div></div></main></body></html>
 """
 
 
@@ -48,8 +49,10 @@ def _kept(file: Path) -> MappedNetwork | None:
     """Read a mapped network's file; None if it is damaged, or just being written."""
     try:
         facts = json.loads(file.read_text())
-        words = (facts["network"], facts["device"], f"{facts['latency_us']:,.0f}", str(len(facts["launches"])))
-        return MappedNetwork(file.with_name("network.html"), (*words, facts["certificate"]))
+        words = [facts["network"], facts["device"], facts.get("runtime", ""), f"{facts['latency_us']:,.0f}"]
+        at = f"{datetime.fromtimestamp(file.stat().st_mtime):%Y-%m-%d %H:%M}"
+        words += [str(len(facts["launches"])), at, facts["certificate"]]
+        return MappedNetwork(file.with_name("network.html"), tuple(words))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
