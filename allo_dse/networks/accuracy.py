@@ -19,11 +19,13 @@ import numpy as np
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import Frozen, replace
-from allo_dse.lang.types import DType
+from allo_dse.lang.types import DType, int8
 
 from .fronts import Fronts
 from .network import Array, Arrays, Convert, Host, Network, Step
-from .operators.execute import Work, difference, run_program
+from .operators.execute import Operand, Work, difference, run_program
+from .operators.expressions import expression_work, number, quantized
+from .operators.products import PLAIN, fused_work, gemm_work
 from .solver.problem import ALLOWED
 
 ROUNDS = 6
@@ -131,6 +133,51 @@ def _below(network: Network) -> dict[str, int]:
             if limits:
                 found[name] = min(limits)
     return found
+
+
+def add_codes(network: Network, inputs: Mapping[str, Array] | None = None) -> None:
+    """Let products with known matrices multiply 8-bit codes as well.
+
+    Activations and weights are then multiples of a scale for each tensor, as of QuantizeLinear without a zero point.
+    One step writes the codes of the activations, which joins the step before it where nothing else reads these. The
+    scale of the result is part of the product: a scale for each column would take cores of its own.
+
+    Args:
+        inputs: an array for each input, from which scales of activations follow; random ones by default.
+
+    Raises:
+        StudyError: if an input is missing, or of another shape.
+    """
+    known = network.run(random_inputs(network) if inputs is None else inputs, simulated=False)
+    steps, network.steps = network.steps, []
+    for step in steps:
+        network.steps.append(step)
+        work = step.work
+        if not isinstance(work, Work) or work.made_of != PLAIN or step.inputs[1] not in network.constants:
+            continue
+        given, weights = (known[name].astype(np.float32) for name in step.inputs)
+        largest = [float(np.abs(one).max()) for one in (given, weights)]
+        if not 0 < min(largest) <= max(largest) < math.inf:
+            continue
+        (depth, columns), element = weights.shape, work.params["Ty"]
+        scale = _round_scale(largest[0] / 127)
+        whole = _round_scale(scale * largest[1] / 127)
+        expr = quantized(("in", 0), number(scale), number(-128), number(127))
+        quantize = expression_work("quantize", expr, [Operand("full")], (given.size, 1), element, "int8")
+        sums, size = Operand("full", dtype="int32"), (given.size // depth * columns, 1)
+        scaled = expression_work("scale", ("mul", ("in", 0), number(whole)), [sums], size, element)
+        product = fused_work(gemm_work(given.size // depth, columns, depth, int8), scaled, 0)
+        assert product is not None
+        matrix = network.constant(f"{step.name}.codes", np.rint(weights / (whole / scale)).astype(np.int8))
+        codes = network.add(quantize, step.inputs[0], name=f"{step.name}.quantize")
+        network.steps.append(network.steps.pop(-2))
+        network.alternative(step.output, product, codes, matrix, rounded="int8 weights and activations")
+
+
+def _round_scale(least: float) -> float:
+    """Return the next of four scales between two powers of two: products with the same one share their designs."""
+    mantissa, exponent = math.frexp(least)
+    return math.ldexp(math.ceil(8 * mantissa) / 8, exponent)
 
 
 def fastest_within(accuracy: Accuracy, first: Any, composed: Composed) -> Any:

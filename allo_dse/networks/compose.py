@@ -84,7 +84,7 @@ class Composition:
         """The operators whose weights have more bits than in the model."""
         reads = {name for run in self.runs for name in run.step.inputs}
         chosen = (one for one in self.fronts.network.steps if one.others and not reads.issuperset(one.inputs))
-        return self.fronts.network.widened + [one.title for one in chosen if not one.others[0].rounded_to]
+        return self.fronts.network.widened + [one.title for one in chosen if not one.others[0].rounded]
 
     @property
     def in_words(self) -> str:

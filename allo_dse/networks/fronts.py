@@ -31,7 +31,17 @@ from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
-from .network import Host, Network, Operator, fused_operators, single_operators, with_hosts, with_rows
+from .network import (
+    Host,
+    Network,
+    Operator,
+    fused_operators,
+    optional_steps,
+    single_operators,
+    with_hosts,
+    with_rows,
+    without,
+)
 from .operators.execute import Work, loaded
 
 TRIALS = 60
@@ -130,9 +140,7 @@ def search_fronts(  # noqa: PLR0913 (settings of a search)
     built_by = target_of(target, found)
     options = SearchOptions(Path(cache), trials, built_by.name, seed, narrower)
     points: dict[str, tuple[Point, ...]] = {}
-    candidates = tuple(
-        replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
-    )
+    candidates, optional = _operators(network), optional_steps(network)
     failed: dict[str, StudyError] = {}
     left: dict[str, str] = {}
     keys = list(dict.fromkeys(one.key for one in candidates))
@@ -150,7 +158,7 @@ def search_fronts(  # noqa: PLR0913 (settings of a search)
                 raise
             except StudyError as error:  # another type may fit; fused steps may run one by one
                 failed[one.key] = error
-        if len(names) == 1 and not any(one.key in points for one in variants):
+        if len(names) == 1 and names[0] not in optional.values() and not any(one.key in points for one in variants):
             if host == "auto" and variants[0].work.reference is not None:
                 left[names[0]] = failed[variants[-1].key].message
                 continue
@@ -164,11 +172,22 @@ def search_fronts(  # noqa: PLR0913 (settings of a search)
                 f"{network.name}: the source of {one.step.name!r} ({one.work.kind}) changed during the search",
                 hint="run it again: what it changes is searched again",
             )
+    singles = [one.step for one in candidates if one.key in points and len(one.names) == 1]
+    used = {name for step in singles for name in (step.name, *step.inputs)}
+    if lost := [name for tensor, name in optional.items() if not used.issuperset((tensor, name))]:
+        network = without(network, lost)
+        candidates = _operators(network)
     candidates = tuple(one for one in candidates if one.key in points and left.keys().isdisjoint(one.names))
     network = with_hosts(network, left)
     if launches.linked:
         candidates = tuple(_with_copies(candidates))
     return Fronts(network, found, candidates, points, target=built_by.name)
+
+
+def _operators(network: Network) -> tuple[Operator, ...]:
+    """Return the operators of a network, single and fused ones, with their keys."""
+    found = (*single_operators(network), *fused_operators(network))
+    return tuple(replace(one, key=work_key(one.work)) for one in found)
 
 
 def launches_of(device: Device) -> Launches:

@@ -13,7 +13,7 @@ program may have several element types (`Ty=dse.choices([bfloat16, float32])`), 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -123,7 +123,7 @@ class Step(Frozen):
 
     Attributes:
         others: alternatives, which write the same tensor; its work is then a program, as theirs.
-        rounded_to: bits that weights of the model are rounded to; 0 if they are as they were.
+        rounded: what is rounded for it, such as "int8 weights"; empty if its operands are as they were.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Step(Frozen):
     inputs: tuple[str, ...]
     output: str
     others: tuple[Step, ...] = ()
-    rounded_to: int = 0
+    rounded: str = ""
 
     @property
     def title(self) -> str:
@@ -172,7 +172,7 @@ class Step(Frozen):
     @property
     def type(self) -> str:
         """The element type of its result, and of weights that are rounded for it, in words."""
-        return f"{self.writes.name} with int{self.rounded_to} weights" if self.rounded_to else self.writes.name
+        return f"{self.writes.name} with {self.rounded}" if self.rounded else self.writes.name
 
     @property
     def works(self) -> tuple[Work, ...]:
@@ -270,18 +270,18 @@ class Network:
             self.alternative(output, one, *inputs)
         return output
 
-    def alternative(self, output: str, work: Work, *inputs: str, rounded_to: int = 0) -> None:
+    def alternative(self, output: str, work: Work, *inputs: str, rounded: str = "") -> None:
         """Give the step that writes a tensor another program, which may read other tensors.
 
         Args:
-            rounded_to: as of `Step`.
+            rounded: as of `Step`.
 
         Raises:
             StudyError: if the program does not fit its tensors.
         """
         step = self.steps[-1]
         _checked(self, step.name, loaded(work), inputs, self.shapes[output])
-        other = replace(step, work=work, inputs=inputs, others=(), rounded_to=rounded_to)
+        other = replace(step, work=work, inputs=inputs, others=(), rounded=rounded)
         self.steps[-1] = replace(step, others=(*step.others, other))
 
     def _new(self, name: str, shape: Shape) -> str:
@@ -361,7 +361,7 @@ class Network:
         found = []
         for step, one in ((own, way) for own in self.steps for way in own.ways):
             taken = [exact[n] for n in one.inputs]
-            comparable = known.issuperset([*one.inputs, one.output]) and not one.rounded_to
+            comparable = known.issuperset([*one.inputs, one.output]) and not one.rounded
             own = step if one.inputs == step.inputs else one  # in the widest type
             wanted = exact[one.output] if comparable else self._result(own, taken, False)
             found.append(deviation(one.name, one.work, taken, wanted))  # type: ignore[arg-type]
@@ -540,6 +540,7 @@ class Operator(Frozen):
     Attributes:
         step: reads the external inputs and writes the result of the last step.
         names: of the network's steps.
+        skips: names of steps whose results only other ways to do its steps read.
         key: of its work, shared by equal operators.
         copy: number of its hardware, where equal operators may have more than one.
     """
@@ -549,49 +550,75 @@ class Operator(Frozen):
     names: tuple[str, ...]
     key: str = ""
     copy: int = 0
+    skips: tuple[str, ...] = ()
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """The names of the steps that no other operator may do if this one runs."""
+        return self.skips + self.names
 
 
-def single_operators(network: Network) -> tuple[Operator, ...]:
-    """Return every step that programs do as operators of its own: one per program and element type."""
-    return tuple(
-        Operator(one, one.work, (step.name,))  # type: ignore[arg-type]
-        for step in network.steps
-        for one in step.ways
-    )
+def single_operators(network: Network) -> Iterator[Operator]:
+    """Yield every step that programs do as operators of its own: one per program and element type."""
+    skipped = optional_steps(network)
+    for step in network.steps:
+        used = skipped.keys() & {name for one in step.ways for name in one.inputs}
+        for one in step.ways:
+            skips = tuple(skipped[name] for name in sorted(used.difference(one.inputs)))
+            yield Operator(one, one.work, (step.name,), skips=skips)  # type: ignore[arg-type]
+
+
+def optional_steps(network: Network) -> dict[str, str]:
+    """Map the tensors that only alternatives of steps read to the names of the steps that write them."""
+    read = {*network.outputs, *(name for step in network.steps for name in step.inputs)}
+    others = {name for step in network.steps for one in step.others for name in one.inputs}
+    return {step.output: step.name for step, _ in network.worked if step.output in others - read}
+
+
+def without(network: Network, names: Collection[str]) -> Network:
+    """Return the network without optional steps, and without the alternatives that read their results."""
+    lost = {tensor for tensor, name in optional_steps(network).items() if name in names}
+    kept = (step for step in network.steps if step.output not in lost)
+    steps = [replace(s, others=tuple(one for one in s.others if lost.isdisjoint(one.inputs))) for s in kept]
+    return replace(network, steps=steps)
 
 
 def fused_operators(network: Network) -> Iterator[Operator]:
     """Yield fusions of steps with the steps after them.
 
-    A step is fused with the only one that reads its result.
+    A step is fused with what reads its result, if nothing else that may run reads it too.
     """
-    readers = network.readers
-    waiting = list(single_operators(network))[::-1]
+    singles, steps = list(single_operators(network)), network.readers
+    readers: dict[str, list[Operator]] = {}
+    for one in singles:
+        for name in dict.fromkeys(one.step.inputs):
+            readers.setdefault(name, []).append(one)
+    waiting = singles[::-1]
     while waiting:
         one = waiting.pop()
-        if one.step.output in network.outputs or one.work.reference is None:
-            continue
-        found, result = _readers(network, readers, one.step.output)
-        if len(found) != 1 or found[0].inputs.count(result) > 1:
-            continue
-        names = (*one.names, found[0].name)
-        for after in found[0].ways:
-            position = after.inputs.index(result)
-            others = tuple(name for at, name in enumerate(after.inputs) if at != position)
-            work = fused_work(one.work, after.work, position)  # type: ignore[arg-type]
+        result = _as_read(network, steps, one.step.output)
+        found = readers.get(result, []) if one.work.reference else []
+        for after in found:
+            read = after.step.inputs
+            if read.count(result) > 1 or any(set(after.covers).isdisjoint(other.covers) for other in found):
+                continue
+            others = tuple(name for name in read if name != result)
+            work = fused_work(one.work, after.work, read.index(result))
             if work is not None:  # there is a program for both
-                step = replace(one.step, name="+".join(names), work=work, inputs=(*one.step.inputs, *others))
-                waiting.append(Operator(replace(step, output=after.output), work, names))
+                names, skips = one.names + after.names, one.skips + after.skips
+                step = replace(one.step, name="+".join(names), work=work, inputs=one.step.inputs + others)
+                waiting.append(Operator(replace(step, output=after.step.output), work, names, skips=skips))
                 yield waiting[-1]
 
 
-def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> tuple[list[Step], str]:
-    """Return the steps that read a tensor, and the tensor's name there.
-
-    If the only reader just gives it another shape, the readers of its result are returned.
-    """
-    match readers.get(name, []):
-        case [Step(work=Arrange(free=True), inputs=(_,), output=output)] if output not in network.outputs:
-            return _readers(network, readers, output)
-        case found:
-            return found, name
+def _as_read(network: Network, readers: Mapping[str, list[Step]], name: str) -> str:
+    """Return the name by which programs alone read a tensor, if at most its shape changes before; empty otherwise."""
+    match [step for step in readers.get(name, []) if not isinstance(step.work, Work)]:
+        case _ if name in network.outputs:
+            return ""
+        case []:
+            return name
+        case [Step(work=Arrange(free=True), inputs=(_,), output=output)] if len(readers[name]) == 1:
+            return _as_read(network, readers, output)
+        case _:
+            return ""

@@ -115,7 +115,7 @@ def problem_of(fronts: Fronts) -> Problem:
     number = {step.name: position for position, (step, _) in enumerate(network.worked)}
     copies = 1 + max((one.copy for one in candidates), default=0)
     keys = [(key, copy) for key in fronts.points for copy in range(copies)]
-    does = tuple(tuple(number[name] for name in one.names) for one in candidates)
+    does = tuple(tuple(number[name] for name in one.covers) for one in candidates)
     reads, writes = [one.step.reads for one in candidates], [one.step.writes for one in candidates]
     types = {*writes, *(dtype for own in reads for dtype in own)}
     origins = {dtype: origins_of(network, device, dtype) for dtype in types}

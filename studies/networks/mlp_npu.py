@@ -3,11 +3,13 @@
 allo-tune network studies/networks/mlp_npu.py                       # 256 x 256 x 1024 x 256, bfloat16
 allo-tune network studies/networks/mlp_npu.py --set rows=1024 --device npu1_4col
 allo-tune network studies/networks/mlp_npu.py --set element=bf16,f32 --tolerance 0.005    # types operator by operator
+allo-tune network studies/networks/mlp_npu.py --set element=bf16,w8a8 --tolerance 0.03    # activations of 8 bits too
 """
 
 import numpy as np
 
 import allo_dse as dse
+from allo_dse.networks.accuracy import add_codes
 from allo_dse.networks.operators import element_type, gemm_work, unary_work
 
 
@@ -21,4 +23,6 @@ def network(rows: int = 256, width: int = 256, hidden: int = 1024, element: str 
     hidden_sums = net.add(gemm_work(rows, hidden, width, of), x, up, name="up_projection")
     active = net.add(unary_work("relu", rows * hidden, of), hidden_sums, name="relu")
     net.output(net.add(gemm_work(rows, width, hidden, of), active, down, name="down_projection"))
+    if "w8a8" in element:
+        add_codes(net)
     return net

@@ -13,10 +13,12 @@ onnx = pytest.importorskip("onnx")
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
 import allo_dse as dse
+from allo_dse.common.records import replace
 from allo_dse.lang.types import int8
-from allo_dse.networks.network import Host, Network
+from allo_dse.networks.network import Host, Network, without
 from allo_dse.networks.operators import Work, gemm_work, gemv_work
 from allo_dse.networks.operators.execute import deviation, difference, reference_of
 
@@ -173,7 +175,7 @@ def test_weights_of_four_bits_in_blocks_stay_narrow(rows: int, zeros: bool) -> N
     network = dse.from_onnx(model, element="f32", host="never")
     assert not network.widened
     (step,) = (one for one in network.steps if one.works)
-    assert not step.rounded_to
+    assert not step.rounded
     most = 48 // 2 * columns + 6 * 3 * columns  # codes, scales of float32, zeros and a row that Allo's tiles need
     assert network.constants[step.inputs[rows > 1]].nbytes <= most
     weights = ((codes.reshape(columns, blocks, block) - zero[:, :blocks, None]) * scales[..., None]).reshape(
@@ -207,6 +209,51 @@ def test_weights_that_no_program_unpacks_are_widened_and_named() -> None:
     short = w("DequantizeLinear", codes, scales, axis=0, block_size=8)
     network = dse.from_onnx(w.model(w("MatMul", "x", short), (4, 16), 21), host="never")
     assert network.widened == ["matmul_1"]
+
+
+def test_products_of_codes_are_those_of_quantized_tensors() -> None:
+    """Codes are those of QuantizeLinear, also beyond the calibration, and results those of ONNX's evaluator."""
+    w = Writer()
+    model = w.model(w("MatMul", w("Relu", "x"), w.weight(32, 16)), (8, 32))
+    calibration, x = np.random.default_rng(1).standard_normal((2, 8, 32)).astype(np.float32) * [[[1]], [[2]]]
+    network = dse.from_onnx(model, element="bf16,w8a8", calibration={"x": calibration.astype(np.float32)})
+    assert all(one.ok for one in network.check({"x": x.astype(np.float32)}))
+    quantize, product = network.steps[-2], network.steps[-1].others[-1]
+    scale, whole = quantize.work.made_of.expr[1][1][1][2][1], product.work.made_of.stages[-1][0][2][1]
+    positive = np.maximum(x, 0).astype(np.float32)
+    codes, weights = reference_of(quantize.work, [positive]).reshape(8, 32), network.constants[product.inputs[1]]
+    assert codes.max() == 127
+    w = Writer()
+    one, other, zero = w.const(np.array(scale)), w.const(np.array(whole / scale)), w.const(np.array(0), np.int8)
+    exact = w("QuantizeLinear", "x", one, zero)
+    y = w("MatMul", w("DequantizeLinear", exact, one), w("DequantizeLinear", w.const(weights, np.int8), other))
+    expected = ReferenceEvaluator(w.model(y, (8, 32), 21)).run(None, {"x": positive})[0]
+    np.testing.assert_allclose(
+        reference_of(product.work, [codes, weights]).reshape(8, 16), expected, rtol=1e-5, atol=1e-5
+    )
+
+
+def test_activations_are_rounded_within_a_tolerance(tmp_path: Path) -> None:
+    """Products of codes run where they are faster, and quantizing only with them."""
+    w = Writer()
+    model = w.model(w("MatMul", w("Relu", "x"), w.weight(32, 16)), (16, 32))
+    network = dse.from_onnx(model, element="bf16,w8a8")
+    fronts = dse.search_fronts(network, "npu1_1col", trials=1, target="model", cache=tmp_path)
+    faster = {one.key for one in fronts.candidates if "activations" in one.step.type}
+    points = {
+        key: tuple(replace(one, latency_us=one.latency_us / 2) for one in own) if key in faster else own
+        for key, own in fronts.points.items()
+    }
+    tolerance = 0.1
+    for rounded in (True, False):
+        found = dse.compose(replace(fronts, points=points), tolerance=tolerance)
+        assert any("activations" in one for one in found.types.values()) == rounded
+        assert any(step.work.kind.endswith("quantize") for step, _ in found.network.worked) == rounded
+        assert found.deviation <= tolerance
+        tolerance = 0.99 * found.deviation
+    lost = without(network, [network.steps[-2].name])
+    assert [step.work.kind for step in lost.steps] == ["relu", "gemm"]
+    assert not lost.steps[-1].others
 
 
 def test_weights_are_rounded_within_a_tolerance(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ class Builder:
         a, sides = self._padded(a, (rows, depth), (to_rows, to_depth)), (to_rows, to_columns, to_depth)
         is_whole = sides == (rows, columns, depth)
         made = output if output and is_whole else self.graph.new_name(f"{name}.{'result' if is_whole else 'padded'}")
-        for number, (form, rounded_to) in enumerate(self._forms(b, rows, columns, to_depth)):
+        for number, (form, what) in enumerate(self._forms(b, rows, columns, to_depth)):
             packed = None if isinstance(form, str) else form.packed
             right = (
                 self._padded(form, (depth, columns), (to_depth, to_columns))
@@ -175,25 +175,25 @@ class Builder:
             else:
                 work = gemm_work(*sides, self.element, packed)
             if number:
-                self.net.alternative(made, work, *given, rounded_to=rounded_to)
+                self.net.alternative(made, work, *given, rounded=what)
             else:
                 self.net.add(work, *given, name=name, output=made, shape=shape if is_whole else sides[:2])
         return made if is_whole else self._cut(made, name, (rows, columns), sides[:2], output, shape)
 
-    def _forms(self, b: str | Weights, rows: int, columns: int, depth: int) -> Iterator[tuple[str | Weights, int]]:
-        """Yield the forms in which a program may read a matrix, with the bits that it is rounded to or 0.
+    def _forms(self, b: str | Weights, rows: int, columns: int, depth: int) -> Iterator[tuple[str | Weights, str]]:
+        """Yield the forms in which a program may read a matrix, with what is rounded for that.
 
         Args:
             depth: after padding.
         """
-        yield b, 0
+        yield b, ""
         if isinstance(b, Weights):
             if rows > 1:  # each tile of rows unpacks them again
-                yield self.known(b.floats), 0
+                yield self.known(b.floats), ""
         elif self.element is not int8 and columns > 1:
             known = {**self.graph.known, **self.net.constants}.get(b)
             found = [] if known is None else [rounded(known.reshape(-1, columns), bits, depth) for bits in self.bits]
-            yield from ((own, bits) for own, bits in zip(found, self.bits, strict=False) if own)
+            yield from ((own, f"int{bits} weights") for own, bits in zip(found, self.bits, strict=False) if own)
 
     def _padded(self, name: str, shape: Shape, to: Shape) -> str:
         """A matrix with zeros after its rows and columns."""

@@ -19,11 +19,12 @@ from allo_dse.common.records import replace
 from allo_dse.lang.rules import current_rules
 from allo_dse.tune.study import call, execute_file
 
+from ..accuracy import add_codes
 from ..edges import simplified
 from ..network import Network, arrange
 from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import rope_work, softmax
-from ..operators.execute import Operand, Work, element_type, weight_bits
+from ..operators.execute import CODES, Operand, Work, element_type, weight_bits
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from .builder import Array, Builder, InvalidModel
 from .definitions import RECURRENT, why_looped
@@ -103,17 +104,20 @@ def from_onnx(
     sizes: Mapping[str, int] | None = None,
     programs: Mapping[str, Callable[[Node, Graph], Work]] | None = None,
     host: str = "auto",
+    calibration: Mapping[str, Array] | None = None,
 ) -> Network:
     """Convert an ONNX model to a network; tensors keep their names.
 
     Args:
         model: a file or a model of `onnx`.
         element: element type of programs, "bf16" or "f32"; with "bf16,f32" it is chosen for each operator. With "i8" or
-            "i4" beside these, weights of products may be rounded to so many bits.
+            "i4" beside these, weights of products may be rounded to so many bits; with "w8a8", activations too.
         sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`; and values of
             inputs that are one whole number, by name.
         programs: makers of the work of nodes, by their name or type; they take precedence over our own.
         host: "auto" for operators without a program to run on the host, "never" to refuse them.
+        calibration: for "w8a8", an array for each input: the scales of activations cover what it makes of them. Random
+            ones by default.
 
     Raises:
         StudyError: for a model that no evaluator of ONNX computes, for `programs` of no node, and with `host="never"`
@@ -153,7 +157,10 @@ def from_onnx(
     builder.net.output(*map(builder.read, graph.outputs))
     wide = (node for node in conversion.added if not read.codes.keys().isdisjoint(node.inputs))
     builder.net.widened = [*graph.widened, *(node.name or node.output for node in wide)]
-    return joined_hosts(simplified(builder.net))
+    network = joined_hosts(simplified(builder.net))
+    if CODES in element:
+        add_codes(network, calibration)
+    return network
 
 
 @dataclass

@@ -126,21 +126,23 @@ ELEMENTS = {"bf16": bfloat16, "f32": float32}
 """Types of elements that networks are made of, by name."""
 WEIGHTS = {"i8": 8, "i4": 4}
 """Bits of weights that products may have beside them."""
+CODES = "w8a8"
+"""The type of products whose weights and activations have eight bits, beside them."""
 
 
 def element_type(name: str) -> object:
     """An element type as programs take it; of several with commas between, each operator has one.
 
     Raises:
-        StudyError: for a name that is none of `ELEMENTS` or `WEIGHTS`, and for weights' types alone.
+        StudyError: for a name that is none of `ELEMENTS`, `WEIGHTS` or `CODES`, and for types of products alone.
     """
     names = list(dict.fromkeys(one.strip() for one in name.split(",")))
     found = [ELEMENTS[one] for one in names if one in ELEMENTS]
-    if not {*ELEMENTS, *WEIGHTS}.issuperset(names):
-        hint = f"of {', '.join(ELEMENTS)}, one or several; {', '.join(WEIGHTS)} beside them for weights"
+    if not {*ELEMENTS, *WEIGHTS, CODES}.issuperset(names):
+        hint = f"of {', '.join(ELEMENTS)}, one or several; {', '.join(WEIGHTS)} and {CODES} beside them for products"
         raise StudyError(f"no element type {name!r} for networks", hint=hint)
     if not found:
-        raise StudyError(f"{name!r} is a type of weights only", hint=f"for example bf16,{name}, with a --tolerance")
+        raise StudyError(f"{name!r} is a type of products only", hint=f"for example bf16,{name}, with a --tolerance")
     return found[0] if len(found) == 1 else choices(found)
 
 

@@ -130,6 +130,10 @@ def reference(A, x):
 '''
 
 
+PLAIN = Made(stages=((("in", 0), None),))
+"""A product of numbers of the program's type, with nothing after it."""
+
+
 def gemm_work(
     rows: int, columns: int, depth: int, element: object, packed: Packed | None = None, blocks: int = 1
 ) -> Work:
@@ -141,7 +145,7 @@ def gemm_work(
     """
     block = packed.block if packed else 1
     sums = "int32" if element == int8 else "Ty"
-    made_of = Made(stages=((("in", 0), None),), to=sums, sums=sums, packed=packed, blocks=blocks)
+    made_of = replace(PLAIN, to=sums, sums=sums, packed=packed, blocks=blocks)
     rows, columns = rows * blocks, columns // blocks
     program, reference = loaded_text("gemm", product_text("gemm", made_of))
     return Work(
