@@ -27,7 +27,7 @@ from .edges import edges_of, stream_ends, written_as
 from .fronts import Fronts, launches_of
 from .launches import HOST, Launch, Run, in_turn
 from .network import Array, Arrays, Host, Network, type_of
-from .operators.execute import Work, output_limits
+from .operators.execute import Work, interface, output_limits
 from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
@@ -148,6 +148,16 @@ class Composition:
         """The pairs of operators that stream to each other, in words; empty if there are none."""
         ends = [pair for launch in self.launches for pair in launch.streams.values()]
         return ", ".join(f"{source.step.title} to {target.step.title}" for source, target in ends)
+
+    @property
+    def on_chip(self) -> str:
+        """The operators whose constants the bitstream has, and the bytes of these, in words; empty if there are none."""
+        sizes, named = dict[str, int](), list[str]()
+        for run in (run for run in self.runs if run.point.tables):
+            tensors = interface(run.point.design.design.program)[0]
+            sizes |= {run.step.inputs[at]: tensors[at].bytes for at in run.point.tables}
+            named.append(run.step.title)
+        return f"{sum(sizes.values()) / 1000:,.1f} KB of constants, of {', '.join(named)}" if named else ""
 
     @property
     def configuring_us(self) -> float:

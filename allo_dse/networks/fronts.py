@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -30,8 +30,8 @@ from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
-from .network import Host, Network, Operator, fused_operators, single_operators, with_hosts, with_rows
-from .operators.execute import Work, loaded
+from .network import Host, Network, Operator, Step, fitting_constants, fused_operators, single_operators, with_hosts, with_rows
+from .operators.execute import Work, interface, loaded
 
 TRIALS = 60
 """Designs that are evaluated for each number of columns; less where the tuner has proved that none is better."""
@@ -57,6 +57,8 @@ class Point(Frozen):
         proved: no other design of the operator's space is faster there, as the evaluator times them.
         bound: shares of the time for which resources are busy.
         resources: that it takes of an FPGA, where it counts as one column.
+        tables: positions of the operands that the bitstream has.
+        each: resources for each further set of these.
     """
 
     columns: int
@@ -67,6 +69,12 @@ class Point(Frozen):
     proved: bool
     design: BestDesign
     resources: Mapping[str, int] = field(default_factory=dict)
+    tables: tuple[int, ...] = ()
+    each: Mapping[str, int] = field(default_factory=dict)
+
+    def known(self, step: Step) -> tuple[str, ...]:
+        """Return the constants of a step that the bitstream has."""
+        return tuple(step.inputs[at] for at in self.tables)
 
 
 class Fronts(Frozen):
@@ -123,13 +131,14 @@ def search_fronts(
     found = Device.of(device)
     launches = launches_of(found)
     if launches.linked:
-        network = with_rows(network, launches.ports)
+        network = with_rows(network, launches.ports, launches.table_bits)
     built_by = target_of(target, found)
     options = SearchOptions(Path(cache), trials, built_by.name, seed)
     points: dict[str, tuple[Point, ...]] = {}
     candidates = tuple(
         replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
     )
+    tables = _tables(network, candidates, launches.table_bits)
     failed: dict[str, StudyError] = {}
     left: set[str] = set()
     keys = list(dict.fromkeys(one.key for one in candidates))
@@ -143,6 +152,8 @@ def search_fronts(
                 say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
             try:
                 points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
+                if known := tables[one.key]:
+                    points[one.key] += tuple(_improving(_points(one.key, one.work, found, options, known)))
             except RunDirectoryError:  # does not mean that there is no design
                 raise
             except StudyError as error:  # another type may fit; fused steps may run one by one
@@ -201,6 +212,19 @@ def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
         yield from (replace(one, copy=copy) for copy in range(min(alike[one.key], MOST_COPIES)))
 
 
+def _tables(network: Network, candidates: Sequence[Operator], bits: int) -> dict[str, tuple[int, ...]]:
+    """Map works to the positions of the operands that tables may be: known to all, of the smallest that fit together.
+
+    Args:
+        bits: of all tables.
+    """
+    fitting, found = fitting_constants(network, bits), dict[str, tuple[int, ...]]()
+    for one in candidates:
+        known = [at for at, name in enumerate(one.step.inputs) if name in fitting]
+        found[one.key] = tuple(at for at in known if at in found.get(one.key, known))
+    return found
+
+
 def _improving(points: Iterator[Point]) -> Iterator[Point]:
     """Yield the points that are faster than all points with fewer columns."""
     best = float("inf")
@@ -210,14 +234,21 @@ def _improving(points: Iterator[Point]) -> Iterator[Point]:
             yield point
 
 
-def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Iterator[Point]:
-    """Yield the fastest design on each number of columns, or at most `MOST_POINTS` of a front, the smallest first."""
+def _points(
+    key: str, work: Work, device: Device, options: SearchOptions, tables: tuple[int, ...] = ()
+) -> Iterator[Point]:
+    """Yield the fastest design on each number of columns, or at most `MOST_POINTS` of a front, the smallest first.
+
+    Args:
+        tables: positions of the operands that the bitstream has.
+    """
     launches = launches_of(device)
     evaluator = full_name(backend_of(device).evaluator(device))
     whole = len(launches.objectives) > 1
     own = replace(options, trials=WIDTHS * options.trials) if whole else options
     for columns, part in launches.parts():
-        schedules = launches.schedules(loaded(work))
+        program = loaded(work)
+        schedules = launches.schedules(program, [interface(program)[0][at].name for at in tables])
         study = Study(
             key,
             program=work.program,
@@ -252,6 +283,8 @@ def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Ite
                 proved=proved,
                 design=design,
                 resources={name: int(metrics[name]) for name in launches.resources},
+                tables=tables,
+                each=launches.table_resources(design.design) if tables else {},
             )
 
 

@@ -26,11 +26,16 @@ ALLOWED = 1_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """A design of a kind: its needs of each resource, its ticks, and the share of the bandwidth that it uses."""
+    """A design of a kind: its needs of each resource, its ticks, and the share of the bandwidth that it uses.
+
+    Attributes:
+        each: needs of each further table, if its operators have different ones.
+    """
 
     needs: tuple[int, ...]
     ticks: int
     bandwidth: int
+    each: tuple[int, ...] = ()
 
 
 class Edge(Frozen):
@@ -66,6 +71,7 @@ class Problem(Frozen):
         edges: possible streams, in a problem of one launch. All operators that stream are called at once: their
             other inputs must be there before the first of them starts.
         effects: of each operator, its share of the allowed deviation in units of `ALLOWED`; empty without a limit.
+        tables: of each operator, the number of the table that designs with tables have for it.
     """
 
     kinds: tuple[int, ...]
@@ -79,6 +85,7 @@ class Problem(Frozen):
     launches: int | None = None
     edges: tuple[Edge, ...] = ()
     effects: tuple[int, ...] = ()
+    tables: tuple[int, ...] = ()
 
     def designs(self, o: int) -> tuple[Choice, ...]:
         """Return the choices of an operator."""

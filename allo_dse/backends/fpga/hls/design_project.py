@@ -10,12 +10,14 @@ from contextlib import suppress
 
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import replace
+from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.observation import Inputs
 from allo_dse.eval.execute.run import folding_of
 from allo_dse.eval.golden_data import golden_data
 from allo_dse.eval.inputs import Smaller, reduced
 from allo_dse.eval.tolerances import tolerances_of
+from allo_dse.lang.types import int32
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
@@ -25,6 +27,8 @@ from .dataflow.movers import KernelStreams
 from .prediction import predicted
 from .project import HlsProject, emit_project
 
+CALL = Tensor("weights_of_call", int32, ())
+"""Which of a kernel's calls it is, if these differ in the elements of tables."""
 SMALL = "small"
 """The directory of the project of a smaller instance."""
 
@@ -40,17 +44,19 @@ def hls_project(
 
     Args:
         depths: of streams by name, where they differ from the design's; without any, those that it is evaluated with.
-        streams: tensors that pass from kernel to kernel.
+        streams: tensors that are not in DRAM.
         verify_with: as for `verify_design`; tolerances of large programs come from that instance.
     """
     own = dict(design.as_built.depths) if depths is None else {**dict(design.depths), **depths}
-    device = design.device if isinstance(design.device, FpgaDevice) else None
+    device, program = design.device if isinstance(design.device, FpgaDevice) else None, design.program
+    if streams is not None and streams.calls > 1:
+        program = replace(program, tensors=(*program.tensors, CALL))
     return emit_project(
-        design.program,
+        program,
         schedule=design.schedule,
         depths=own,
         device=device,
-        folding=folding_of(design.vmg, own),
+        folding=folding_of(design.vmg, own, whole=bool(streams and streams.tables)),
         streams=streams,
         tolerances={n: (one.largest, one.rms) for n, one in tolerances_of(design.program, verify_with).items()},
     )
@@ -77,8 +83,8 @@ def board_project(
         reference, verify_with: as for `verify_design`. Without a reference the program is run for golden outputs; of
             a large instance only where there is no smaller one.
         inputs: the sets of inputs of a program; random ones without.
-        streams: tensors that pass from kernel to kernel. Such a kernel has inputs in any order, no golden outputs;
-            its smaller instance has no streams.
+        streams: tensors that are not in DRAM. Such a kernel has inputs in any order, no golden outputs; its smaller
+            instance has all in DRAM.
     """
     sets = inputs or (lambda _: ())
     if depths and not design.depths:

@@ -10,7 +10,7 @@ the two processes hold the next part instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Literal
 
 import numpy as np
@@ -26,10 +26,10 @@ from ...footprint import Box, Part, overlap, parts_of
 from ..cpp.expressions import element_of_dtype
 from ..task.tokens import TAKE
 
-Access = Literal["unused", "value", "stream", "tiles", "kept", "shared", "onchip"]
+Access = Literal["unused", "value", "stream", "tiles", "kept", "table", "shared", "onchip"]
 """Access of a task to a tensor, in this order: none; a scalar by value; through load and store processes; through
-those, and streams that hold the whole part; in an array of its process, which is copied through them; element by
-element in DRAM; in on-chip memory outside of the kernel."""
+those, and streams that hold the whole part; in an array of its process, which is copied through them; in a table of
+constants; element by element in DRAM; in on-chip memory outside of the kernel."""
 NAME = "df.name"
 TILE_STREAM_DEPTH = 2
 
@@ -53,7 +53,11 @@ class PortPlan(Part):
     @property
     def is_kept(self) -> bool:
         """True if the process that runs the task keeps it for all of its tasks."""
-        return self.access == "kept"
+        return self.access in ("kept", "table")
+
+    @property
+    def copies_in(self) -> bool:
+        return self.access != "table" and super().copies_in
 
     @property
     def stream_depth(self) -> int:
@@ -129,22 +133,26 @@ class TensorOptions(Frozen):
         dram: those that stay in DRAM but for the tiles of the tasks at work.
         word_bits: width of the words in which tensors are moved, by name.
         fifos: tasks' own arrays that are FIFOs, by name.
+        tables: those that are tables of constants.
     """
 
     onchip: frozenset[str]
     dram: frozenset[str]
     word_bits: Mapping[str, int]
     fifos: frozenset[str]
+    tables: Set[str]
 
 
-def tensor_options(program: CompiledProgram, directives: Sequence[Directive], regions: frozenset[str]) -> TensorOptions:
+def tensor_options(
+    program: CompiledProgram, directives: Sequence[Directive], regions: frozenset[str], tables: Set[str]
+) -> TensorOptions:
     """Return the directives on the place and the transfer of tensors."""
     names = {tensor.name for tensor in program.tensors}
     own = [d for d in directives if d.scope in regions and d.name in names]
     places = {d.name: d.options["memory"] for d in own if d.kind == "place"}
     onchip, dram = (frozenset(n for n, said in places.items() if said == place) for place in ("onchip", "dram"))
     words = {d.name: int(d.options["bits"]) for d in own if d.kind == "pack"}
-    return TensorOptions(onchip, dram, words, frozenset(d.name for d in directives if d.kind == STREAM))
+    return TensorOptions(onchip, dram, words, frozenset(d.name for d in directives if d.kind == STREAM), tables)
 
 
 def class_plans(
@@ -221,6 +229,8 @@ def _lanes(tensor: Tensor, plans: Sequence[ClassPlan], word_bits: int) -> int:
 def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, folded: bool) -> Access:
     if tensor.name in options.onchip:
         return "onchip"
+    if tensor.name in options.tables:
+        return "table"
     users = [
         (plan.kernel.name, plan.members, port) for plan in plans for port in plan.ports if port.port.tensor == tensor
     ]

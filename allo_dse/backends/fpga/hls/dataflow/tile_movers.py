@@ -14,12 +14,16 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from allo_dse.common.errors import AlloDseError
 from allo_dse.compiler.program.tensors import Tensor
 
 from ..cpp.expressions import Names, element_of_dtype, interface_type
+from ..cpp.operations import nested
 from .functions import array_pragmas_of, by_reference
-from .movers import Arrival, loaded, loop, over_part, over_tile, stored, table, tensor_name
+from .movers import Arrival, inside, loaded, loop, over_part, over_tile, stored, table, tensor_name
 from .tensor_plan import ClassPlan, PortPlan
 from .top import Top
 
@@ -196,6 +200,7 @@ class _Array:
         ports: of the task classes that use it.
         number: of each part, by the place of its first element in the tensor; in ascending order.
         loaded, stored: places of those that come, and that go.
+        table: elements of the tensor in each call, if they are constants.
     """
 
     name: str
@@ -204,6 +209,7 @@ class _Array:
     number: dict[int, int] = field(default_factory=dict)
     loaded: set[int] = field(default_factory=set)
     stored: set[int] = field(default_factory=set)
+    table: Sequence[NDArray[np.generic]] = ()
 
     @property
     def port(self) -> PortPlan:
@@ -213,12 +219,14 @@ class _Array:
     def has_several(self) -> bool:
         return len(self.number) > 1
 
-    def argument(self, place: int) -> str | Slot:
-        return Slot(self.name, self.number[place]) if self.has_several else self.name
+    def argument(self, place: int, call: str) -> str | Slot:
+        whole = f"{self.name}[{call}]" if len(self.table) > 1 else self.name
+        return Slot(whole, self.number[place]) if self.has_several else whole
 
     @property
     def dims(self) -> str:
-        return f"[{len(self.number)}]{self.port.dims}" if self.has_several else self.port.dims
+        calls = f"[{len(self.table)}]" if len(self.table) > 1 else ""
+        return calls + (f"[{len(self.number)}]{self.port.dims}" if self.has_several else self.port.dims)
 
     @property
     def parameter(self) -> str:
@@ -226,8 +234,17 @@ class _Array:
 
     def declared(self, top: Top) -> Iterator[str]:
         """Its declaration with its pragmas."""
-        yield f"  {element_of_dtype(self.tensor.dtype)} {self.name}{self.dims};"
-        own = (-1, *self.port.kept) if self.has_several else self.port.kept
+        element, extents = element_of_dtype(self.tensor.dtype), self.port.box.extents
+        if self.table:
+            places = np.array(list(self.number))[:, None] + inside(extents, self.tensor.strides)
+            sizes = (len(self.table), len(self.number), *(extents[dim] for dim in self.port.kept))
+            values = np.stack([one.ravel()[places] for one in self.table])
+            shape = [n for at, n in enumerate(sizes) if at > 1 or n > 1]
+            text = nested(values.reshape(shape), element)
+            top.tables.append(f"static const {element} {self.name}{self.dims} = {text};")
+        else:
+            yield f"  {element} {self.name}{self.dims};"
+        own = ((-1,) * (self.dims.count("[") - len(self.port.kept)) + self.port.kept)
         said = (array_pragmas_of(top.pragmas(plan.task_class), plan, p, self.name, own) for plan, p in self.ports)
         yield from dict.fromkeys(f"#pragma HLS {text}" for texts in said for text in texts)
 
@@ -254,7 +271,9 @@ class KeptTiles:
         for plan, port, place in sorted(used, key=lambda one: (position[one[1].port.tensor.name], one[2])):
             key = port.port.tensor.name, port.box.extents
             if key not in self._arrays:
-                self._arrays[key] = _Array(names.new(key[0]), port.port.tensor)
+                values = top.streams.tables.get(key[0], ()) if port.access == "table" else ()
+                name = names.new(top.names.new(key[0]) if values else key[0])
+                self._arrays[key] = _Array(name, port.port.tensor, table=values)
             array = self._arrays[key]
             array.number.setdefault(place, len(array.number))
             if (plan, port) not in array.ports:
@@ -262,9 +281,13 @@ class KeptTiles:
             array.loaded.update([place] * port.copies_in)
             array.stored.update([place] * port.copies_out)
 
-    def argument(self, port: PortPlan, place: int) -> str | Slot:
-        """A part as the argument of a task's call."""
-        return self._arrays[port.port.tensor.name, port.box.extents].argument(place)
+    def argument(self, port: PortPlan, place: int, call: str) -> str | Slot:
+        """A part as the argument of a task's call.
+
+        Args:
+            call: number of the kernel's call, which decides on the elements of tables.
+        """
+        return self._arrays[port.port.tensor.name, port.box.extents].argument(place, call)
 
     def filled(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
         """The arrays, and the statements that fill them.
