@@ -114,10 +114,6 @@ class Launches:
         """
         return None
 
-    def table_resources(self, design: Design) -> Mapping[str, int]:
-        """Return the resources of the tensors that the bitstream has, by name."""
-        return {}
-
     def moved_bytes(self, design: Design, tensor: str) -> int:
         """Return the bytes of a tensor that a design moves from or to DRAM, and does not if the tensor is a stream."""
         return 0

@@ -27,7 +27,7 @@ from .edges import edges_of, stream_ends, written_as
 from .fronts import Fronts, launches_of
 from .launches import HOST, Launch, Run, in_turn
 from .network import Array, Arrays, Host, Network, type_of
-from .operators.execute import Work, interface, output_limits
+from .operators.execute import Work, output_limits
 from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
@@ -151,13 +151,8 @@ class Composition:
 
     @property
     def on_chip(self) -> str:
-        """The operators whose constants the bitstream has, and the bytes of these, in words; empty if there are none."""
-        sizes, named = dict[str, int](), list[str]()
-        for run in (run for run in self.runs if run.point.tables):
-            tensors = interface(run.point.design.design.program)[0]
-            sizes |= {run.step.inputs[at]: tensors[at].bytes for at in run.point.tables}
-            named.append(run.step.title)
-        return f"{sum(sizes.values()) / 1000:,.1f} KB of constants, of {', '.join(named)}" if named else ""
+        """The constants in the bitstream, in words; empty if there are none."""
+        return ", ".join(dict.fromkeys(name for run in self.runs for name in run.point.known(run.step).values()))
 
     @property
     def configuring_us(self) -> float:

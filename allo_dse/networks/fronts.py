@@ -58,7 +58,6 @@ class Point(Frozen):
         bound: shares of the time for which resources are busy.
         resources: that it takes of an FPGA, where it counts as one column.
         tables: positions of the operands that the bitstream has.
-        each: resources for each further set of these.
     """
 
     columns: int
@@ -70,11 +69,10 @@ class Point(Frozen):
     design: BestDesign
     resources: Mapping[str, int] = field(default_factory=dict)
     tables: tuple[int, ...] = ()
-    each: Mapping[str, int] = field(default_factory=dict)
 
-    def known(self, step: Step) -> tuple[str, ...]:
-        """Return the constants of a step that the bitstream has."""
-        return tuple(step.inputs[at] for at in self.tables)
+    def known(self, step: Step) -> dict[int, str]:
+        """Return the constants of a step that the bitstream has, by position among its inputs."""
+        return {at: step.inputs[at] for at in self.tables}
 
 
 class Fronts(Frozen):
@@ -284,7 +282,6 @@ def _points(
                 design=design,
                 resources={name: int(metrics[name]) for name in launches.resources},
                 tables=tables,
-                each=launches.table_resources(design.design) if tables else {},
             )
 
 

@@ -159,15 +159,10 @@ class Launch(Frozen):
     def resources(self) -> dict[str, int]:
         """An FPGA's resources in use, by name; empty for an NPU."""
         found = {name: -count for name, count in self.saved.items()}
-        for design, run in self.designs.items():
-            further = len(self.tables(design)) - 1
+        for run in self.designs.values():
             for name, count in run.point.resources.items():
-                found[name] = found.get(name, 0) + count + further * run.point.each.get(name, 0)
+                found[name] = found.get(name, 0) + count
         return found
-
-    def tables(self, design: str) -> list[tuple[str, ...]]:
-        """Return the constants that the bitstream has for a design, of each of its operators that differ in them."""
-        return list(dict.fromkeys(run.point.known(run.step) for run in self.runs if run.design == design))
 
     @property
     def streams(self) -> dict[str, tuple[Run, Run]]:

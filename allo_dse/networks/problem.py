@@ -26,8 +26,8 @@ def choice_of(point: Point, launches: Launches) -> Choice:
     """Describe a design as a choice of the problem, with its share of the bandwidth."""
     share = launches.bandwidth(point.latency_us, point.dram_bytes, point.bound)
     needs = (point.columns, *(point.resources[name] for name in launches.resources if point.resources))
-    each = (0, *point.each.values()) if point.each else ()
-    return Choice(needs, ticks(point.latency_us), min(BANDWIDTH, math.ceil(share * BANDWIDTH)), each)
+    used = min(BANDWIDTH, math.ceil(share * BANDWIDTH))
+    return Choice(needs, ticks(point.latency_us), used, bool(point.tables))
 
 
 def moved_us(network: Network, step: Step, device: Device, dtype: DType) -> float:

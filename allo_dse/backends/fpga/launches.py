@@ -84,10 +84,6 @@ class FpgaLaunches(Launches):
         most = {name: max(getattr(one, name) for one in parts) for name in RESOURCES}
         return Stream(tuple(getattr(ports, name) - most[name] for name in RESOURCES), lags)
 
-    def table_resources(self, design: Design) -> Mapping[str, int]:
-        tables = FpgaMapping.of(design).tables
-        return {name: getattr(tables, name) for name in RESOURCES}
-
     def moved_bytes(self, design: Design, tensor: str) -> int:
         """Return the bytes of a tensor in DRAM that a design moves, counting repeated copies."""
         mapping = FpgaMapping.of(design)

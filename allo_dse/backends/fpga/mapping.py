@@ -232,18 +232,6 @@ class FpgaMapping:
         )
 
     @property
-    def tables(self) -> Resources:
-        """Resources of the tensors that the bitstream has."""
-        parts = []
-        for number, group in enumerate(self.vmg.groups):
-            for _, task_class, pid in self.vmg.uses.classes[number]:
-                cost = self.cost(task_class, pid)
-                pairs = zip(self._held(number, task_class, cost), cost.storages.values(), strict=True)
-                held = tuple(copies * (one.place == "rom") for copies, one in pairs)
-                parts.append((cost.arrays(self.device, held), group.count))
-        return Resources.weighted(parts)
-
-    @property
     def total(self) -> Resources:
         """Everything the design takes."""
         return Resources.total(self.resources.values())

@@ -211,16 +211,13 @@ class Kernel:
         subprocess.run(["make", "-s", self.command[0][2:]], cwd=self.folder, check=True, stdout=sys.stderr)
 
     def start(self, given: Sequence[Array | None], repetitions: int) -> None:
-        """Call the kernel with the arrays that it reads, in order; on the card None for a stream.
-
-        At the end comes the number of the call, for kernels that have other constants in each.
-        """
+        """Call the kernel with the arrays that it reads, in order; on the card None for a stream."""
         data, left = self.folder / "run", iter(given)
         data.mkdir(exist_ok=True)
         for tensor in self.tensors:
             one = np.zeros(tensor["shape"]) if tensor["written"] else next(left)
-            if one is not None and not tensor["table"]:  # what is in the bitstream
-                np.asarray(one).astype(_dtype(tensor["dtype"])).tofile(data / f"{tensor['name']}.bin")
+            if one is not None:
+                one.astype(_dtype(tensor["dtype"])).tofile(data / f"{tensor['name']}.bin")
         command = [*self.command, "run", *([str(repetitions)] if self.on_card else [])]
         self.running = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
 
@@ -321,8 +318,7 @@ def _run(
             try:
                 for one in sorted(set(at_once) - called):
                     # A tensor that comes as a stream on a card is not known.
-                    given = [*map(known.get, reads[one]), runs[one][1].get("table")]
-                    built[runs[one][1]["folder"]].start(given, repetitions)
+                    built[runs[one][1]["folder"]].start([*map(known.get, reads[one])], repetitions)
                     called.add(one)
             except WrongResults as wrong:
                 raise WrongResults(f"launch {number}: {name}: {wrong}") from None

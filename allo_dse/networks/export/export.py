@@ -14,7 +14,7 @@ import numpy as np
 
 from allo_dse.backends.fpga.backend import HLS
 from allo_dse.backends.fpga.hls.dataflow.movers import Arrival, KernelStreams
-from allo_dse.backends.fpga.hls.design_project import CALL, board_project
+from allo_dse.backends.fpga.hls.design_project import board_project
 from allo_dse.backends.fpga.hls.project import HlsProject
 from allo_dse.backends.npu.board.program_source import NotCut, function_source
 from allo_dse.common.errors import StudyError
@@ -77,15 +77,12 @@ def write_project(composition: Composition, device: FpgaDevice, folder: Path) ->
     sent: dict[str, tuple[str, Arrival]] = {}
     for name, run in runs.items():  # senders start before their receivers
         received = {own: sent[tensor] for own, tensor in run.streams.items() if tensor != run.step.output}
-        tables = _tables(composition, run)
-        project = _kernel(run, {own: arrival for own, (_, arrival) in received.items()}, tables, device)
+        arrivals = {own: arrival for own, (_, arrival) in received.items()}
+        project = _kernel(run, arrivals, composition.network.constants, device)
         place = folder / "launch_0" / name
-        tensors = tensor_facts(run.point.design.design.program)
-        if len(composition.launches[0].tables(name)) > 1:
-            tensors.append({"name": CALL.name, "dtype": CALL.dtype.name, "shape": [], "written": False})
         facts = {
             "tensors": [
-                {**one, "stream": one["name"] in run.streams, "table": one["name"] in tables} for one in tensors
+                {**one, "stream": one["name"] in run.streams} for one in tensor_facts(run.point.design.design.program)
             ],
             "predicted": dict(run.point.design.values),
         }
@@ -107,24 +104,18 @@ def write_project(composition: Composition, device: FpgaDevice, folder: Path) ->
     return [*written, *write_files({"Makefile": makefile, "network.cfg": "\n".join(linked) + "\n"}, folder)]
 
 
-def _tables(composition: Composition, run: Run) -> dict[str, list[Array]]:
-    """The elements of the tensors that the bitstream has for a design, of each of its operators that differ in them."""
-    reads, constants = interface(run.point.design.design.program)[0], composition.network.constants
-    found: dict[str, list[Array]] = {}
-    for names in composition.launches[0].tables(run.design):
-        for at, name in zip(run.point.tables, names, strict=True):
-            elements = constants[name].reshape(reads[at].shape).astype(numpy_dtype(reads[at].dtype))
-            found.setdefault(reads[at].name, []).append(elements)
-    return found
-
-
 def _kernel(
-    run: Run, received: Mapping[str, Arrival], tables: Mapping[str, Sequence[Array]], device: FpgaDevice
+    run: Run, received: Mapping[str, Arrival], constants: Mapping[str, Array], device: FpgaDevice
 ) -> HlsProject:
     best, study = run.point.design, run.point.design.study
     design = replace(best.design, program=replace(best.design.program, name=run.design))
     depths = best.metrics.get("stream_depths")
     sent = frozenset(run.streams) - frozenset(received)
+    reads = interface(design.program)[0]
+    tables = {
+        reads[at].name: constants[name].reshape(reads[at].shape).astype(numpy_dtype(reads[at].dtype))
+        for at, name in run.point.known(run.step).items()
+    }
     memory = "uram" if device.limit("uram") else "bram"
     streams = KernelStreams(sent, received, memory, tables) if run.streams or tables else None
     return board_project(design, depths, reference=study.reference, verify_with=study.verify_with, streams=streams)
@@ -204,11 +195,10 @@ def _launch(launch: Launch) -> JsonObject:
                 "end_us": round(run.end_us, 1),
                 "dram_bytes": run.dram_bytes,
                 **({"resources": dict(run.point.resources)} if run.point.resources else {}),
-                **({"tables": list(known), "table": launch.tables(run.design).index(known)} if known else {}),
+                "on_chip": list(run.point.known(run.step).values()),
                 "bound": dict(run.point.bound),
             }
             for run in launch.runs
-            for known in [run.point.known(run.step)]
         ],
         "streams": [
             {"tensor": name, "from": source.step.name, "to": target.step.name}

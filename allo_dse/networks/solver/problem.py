@@ -29,13 +29,13 @@ class Choice:
     """A design of a kind: its needs of each resource, its ticks, and the share of the bandwidth that it uses.
 
     Attributes:
-        each: needs of each further table, if its operators have different ones.
+        has_table: it serves operators with the same table only.
     """
 
     needs: tuple[int, ...]
     ticks: int
     bandwidth: int
-    each: tuple[int, ...] = ()
+    has_table: bool = False
 
 
 class Edge(Frozen):
@@ -71,7 +71,7 @@ class Problem(Frozen):
         edges: possible streams, in a problem of one launch. All operators that stream are called at once: their
             other inputs must be there before the first of them starts.
         effects: of each operator, its share of the allowed deviation in units of `ALLOWED`; empty without a limit.
-        tables: of each operator, the number of the table that designs with tables have for it.
+        tables: of each operator, the number of its table; empty if there are none.
     """
 
     kinds: tuple[int, ...]

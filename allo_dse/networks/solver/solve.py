@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
-from functools import cached_property
 
 from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.common.errors import StudyError
@@ -84,10 +83,14 @@ class Model:
             self.model.add_exactly_one(one for (o, _, _), one in self.runs.items() if step in self.problem.does[o])
         for o, kind in enumerate(self.problem.kinds):
             choices = range(len(self.problem.choices[kind]))
+            tables = enumerate(self.problem.tables)
+            strangers = [p for p, table in tables if self.problem.kinds[p] == kind and table != self.problem.tables[o]]
             self.model.add(self.present[o] == sum(self.runs[o, c, at] for c in choices for at in self.launches))
             for c in choices:
                 for at in self.launches:
                     self.model.add_implication(self.runs[o, c, at], self.has[kind, c, at])
+                    for other in strangers if self.problem.choices[kind][c].has_table else ():
+                        self.model.add_implication(self.runs[o, c, at], ~self.present[other])
 
         ticks = [self.problem.ticks(o) for o in range(len(self.problem.kinds))]
         runs: dict[int, list[tuple[int, int, int]]] = {}
@@ -104,25 +107,9 @@ class Model:
             for number, limit in enumerate(self.problem.limits):
                 needs = [(self.problem.choices[k][c].needs[number], k, c) for k, c, own in self.has if own == at]
                 saved = sum(e.saves[number] * self.streams[e.source, e.target] for e in self.problem.edges)
-                more = sum(each[number] * further for each, further in self._further_tables[at])
-                self.model.add(sum(need * self.has[k, c, at] for need, k, c in needs) + more - saved <= limit)
+                self.model.add(sum(need * self.has[k, c, at] for need, k, c in needs) - saved <= limit)
             for k, choices in enumerate(self.problem.choices):
                 self.model.add_at_most_one(self.has[k, c, at] for c in range(len(choices)))
-
-    @cached_property
-    def _further_tables(self) -> list[list[tuple[tuple[int, ...], cp_model.LinearExpr]]]:
-        """By launch, the needs of each further table of designs, and how many there are."""
-        holds: dict[tuple[int, int, int], dict[int, cp_model.IntVar]] = {}
-        for (o, c, at), runs in self.runs.items():
-            kind = self.problem.kinds[o]
-            if self.problem.choices[kind][c].each:
-                own, table = holds.setdefault((kind, c, at), {}), self.problem.tables[o]
-                own[table] = own.get(table) or self.model.new_bool_var(f"table_{kind}_{c}_{at}_{table}")
-                self.model.add_implication(runs, own[table])
-        found = [list[tuple[tuple[int, ...], cp_model.LinearExpr]]() for _ in self.launches]
-        for (k, c, at), own in holds.items():
-            found[at].append((self.problem.choices[k][c].each, sum(own.values()) - self.has[k, c, at]))
-        return found
 
     def _order(self) -> None:
         """Start operators after their inputs are ready; the end is after all of them."""

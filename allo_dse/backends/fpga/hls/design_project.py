@@ -10,14 +10,12 @@ from contextlib import suppress
 
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import replace
-from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.observation import Inputs
 from allo_dse.eval.execute.run import folding_of
 from allo_dse.eval.golden_data import golden_data
 from allo_dse.eval.inputs import Smaller, reduced
 from allo_dse.eval.tolerances import tolerances_of
-from allo_dse.lang.types import int32
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
@@ -27,8 +25,6 @@ from .dataflow.movers import KernelStreams
 from .prediction import predicted
 from .project import HlsProject, emit_project
 
-CALL = Tensor("weights_of_call", int32, ())
-"""Which of a kernel's calls it is, if these differ in the elements of tables."""
 SMALL = "small"
 """The directory of the project of a smaller instance."""
 
@@ -48,11 +44,9 @@ def hls_project(
         verify_with: as for `verify_design`; tolerances of large programs come from that instance.
     """
     own = dict(design.as_built.depths) if depths is None else {**dict(design.depths), **depths}
-    device, program = design.device if isinstance(design.device, FpgaDevice) else None, design.program
-    if streams is not None and streams.calls > 1:
-        program = replace(program, tensors=(*program.tensors, CALL))
+    device = design.device if isinstance(design.device, FpgaDevice) else None
     return emit_project(
-        program,
+        design.program,
         schedule=design.schedule,
         depths=own,
         device=device,

@@ -83,8 +83,7 @@ def emit_kernel(
         schedule: directives beside those of the program.
         depths: of streams by name, where they differ from the declared ones.
         folding: which tasks share a process; each has one of its own by default.
-        streams: tensors that are not in DRAM, of a folded program. The call that decides on the elements of tables is
-            the last of its tensors.
+        streams: tensors that are not in DRAM, of a folded program.
         port_bits: width of the device's AXI ports.
 
     Raises:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from allo_dse.common.records import Frozen, replace
-from allo_dse.compiler.program.tensors import StreamArray, StreamPort, Tensor
+from allo_dse.compiler.program.tensors import StreamArray, StreamPort
 from allo_dse.compiler.schedule.edges import EDGE_DEPTH
 from allo_dse.eval.execute.run import Folding
 
@@ -229,11 +229,10 @@ def _value(folded: _Folded, node: _Node, task: _UnfoldedTask, parameter: Paramet
     if parameter.kind in ("in", "out"):
         return _tile_stream(folded, node, port, parameter.kind)
     if parameter.kind == "array":
-        several = port.access == "table" and top.streams.calls > 1
-        call = _by_value(node, top, top.program.tensors[-1]) if several else ""
-        return node.tiles.argument(port, task.places[parameter.number], call)
+        return node.tiles.argument(port, task.places[parameter.number])
     if parameter.kind == "value":
-        return _by_value(node, top, tensor)
+        element = element_of_dtype(tensor.dtype)
+        return node.parameter(key, tensor.name, f"{element} {{}}", top.value(tensor))
     writes = tensor.name in folded.written
     if port.access == "onchip" and key not in node.known:
         text = tensor_text(tensor, "{}", writes=writes)
@@ -243,12 +242,6 @@ def _value(folded: _Folded, node: _Node, task: _UnfoldedTask, parameter: Paramet
         const = "" if writes else "const "
         node.parameter(key, tensor.name, f"{const}{element_of_dtype(tensor.dtype)} *{{}}", argument)
     return node.known[key]
-
-
-def _by_value(node: _Node, top: Top, tensor: Tensor) -> str:
-    """A scalar that the kernel gets by value."""
-    element = element_of_dtype(tensor.dtype)
-    return node.parameter(("tensor", tensor.name), tensor.name, f"{element} {{}}", top.value(tensor))
 
 
 def _tile_stream(folded: _Folded, node: _Node, port: PortPlan, does: str) -> str:

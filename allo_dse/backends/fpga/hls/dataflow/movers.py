@@ -328,18 +328,13 @@ class KernelStreams(Frozen):
 
     Attributes:
         memory: what holds those, "uram" or "bram".
-        tables: tensors whose elements the bitstream has, each with its elements for every call that differs in them.
+        tables: elements of the tensors that the bitstream has.
     """
 
     sent: frozenset[str] = frozenset()
     received: Mapping[str, Arrival] = struct_field(default_factory=dict)
     memory: str = "bram"
-    tables: Mapping[str, Sequence[NDArray[np.generic]]] = struct_field(default_factory=dict)
-
-    @property
-    def calls(self) -> int:
-        """Calls that differ in the elements of the tables; 1 without tables."""
-        return max(map(len, self.tables.values()), default=1)
+    tables: Mapping[str, NDArray[np.generic]] = struct_field(default_factory=dict)
 
 
 def inside(extents: Sequence[int], strides: Sequence[int]) -> IntArray:

@@ -200,7 +200,7 @@ class _Array:
         ports: of the task classes that use it.
         number: of each part, by the place of its first element in the tensor; in ascending order.
         loaded, stored: places of those that come, and that go.
-        table: elements of the tensor in each call, if they are constants.
+        table: elements of the tensor, if they are constants.
     """
 
     name: str
@@ -209,7 +209,7 @@ class _Array:
     number: dict[int, int] = field(default_factory=dict)
     loaded: set[int] = field(default_factory=set)
     stored: set[int] = field(default_factory=set)
-    table: Sequence[NDArray[np.generic]] = ()
+    table: NDArray[np.generic] | None = None
 
     @property
     def port(self) -> PortPlan:
@@ -219,14 +219,12 @@ class _Array:
     def has_several(self) -> bool:
         return len(self.number) > 1
 
-    def argument(self, place: int, call: str) -> str | Slot:
-        whole = f"{self.name}[{call}]" if len(self.table) > 1 else self.name
-        return Slot(whole, self.number[place]) if self.has_several else whole
+    def argument(self, place: int) -> str | Slot:
+        return Slot(self.name, self.number[place]) if self.has_several else self.name
 
     @property
     def dims(self) -> str:
-        calls = f"[{len(self.table)}]" if len(self.table) > 1 else ""
-        return calls + (f"[{len(self.number)}]{self.port.dims}" if self.has_several else self.port.dims)
+        return f"[{len(self.number)}]{self.port.dims}" if self.has_several else self.port.dims
 
     @property
     def parameter(self) -> str:
@@ -235,16 +233,14 @@ class _Array:
     def declared(self, top: Top) -> Iterator[str]:
         """Its declaration with its pragmas."""
         element, extents = element_of_dtype(self.tensor.dtype), self.port.box.extents
-        if self.table:
-            places = np.array(list(self.number))[:, None] + inside(extents, self.tensor.strides)
-            sizes = (len(self.table), len(self.number), *(extents[dim] for dim in self.port.kept))
-            values = np.stack([one.ravel()[places] for one in self.table])
-            shape = [n for at, n in enumerate(sizes) if at > 1 or n > 1]
-            text = nested(values.reshape(shape), element)
-            top.tables.append(f"static const {element} {self.name}{self.dims} = {text};")
-        else:
+        if self.table is None:
             yield f"  {element} {self.name}{self.dims};"
-        own = ((-1,) * (self.dims.count("[") - len(self.port.kept)) + self.port.kept)
+        else:
+            places = np.array([*self.number])[:, None] + inside(extents, self.tensor.strides)
+            values = self.table.ravel()[places].reshape(-1, *(n for n in extents if n > 1))
+            text = nested(values if self.has_several else values[0], element)
+            top.tables.append(f"static const {element} {self.name}{self.dims} = {text};")
+        own = (-1, *self.port.kept) if self.has_several else self.port.kept
         said = (array_pragmas_of(top.pragmas(plan.task_class), plan, p, self.name, own) for plan, p in self.ports)
         yield from dict.fromkeys(f"#pragma HLS {text}" for texts in said for text in texts)
 
@@ -271,9 +267,9 @@ class KeptTiles:
         for plan, port, place in sorted(used, key=lambda one: (position[one[1].port.tensor.name], one[2])):
             key = port.port.tensor.name, port.box.extents
             if key not in self._arrays:
-                values = top.streams.tables.get(key[0], ()) if port.access == "table" else ()
-                name = names.new(top.names.new(key[0]) if values else key[0])
-                self._arrays[key] = _Array(name, port.port.tensor, table=values)
+                table = top.streams.tables.get(key[0])
+                name = names.new(key[0] if table is None else top.names.new(key[0]))
+                self._arrays[key] = _Array(name, port.port.tensor, table=table)
             array = self._arrays[key]
             array.number.setdefault(place, len(array.number))
             if (plan, port) not in array.ports:
@@ -281,13 +277,9 @@ class KeptTiles:
             array.loaded.update([place] * port.copies_in)
             array.stored.update([place] * port.copies_out)
 
-    def argument(self, port: PortPlan, place: int, call: str) -> str | Slot:
-        """A part as the argument of a task's call.
-
-        Args:
-            call: number of the kernel's call, which decides on the elements of tables.
-        """
-        return self._arrays[port.port.tensor.name, port.box.extents].argument(place, call)
+    def argument(self, port: PortPlan, place: int) -> str | Slot:
+        """A part as the argument of a task's call."""
+        return self._arrays[port.port.tensor.name, port.box.extents].argument(place)
 
     def filled(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
         """The arrays, and the statements that fill them.
