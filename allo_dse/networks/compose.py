@@ -141,18 +141,16 @@ class Composition:
             return f"{self.columns} columns"
         limits = zip(limited.resources, limited.limits[1:], strict=True)
         shares = ", ".join(f"{name} {used[name] / limit:.0%}" for name, limit in limits if used[name])
-        return f"{len(self.launches[0].designs)} pieces of hardware: {shares}"
+        known = dict.fromkeys(name for run in self.runs for name in run.constants.values())
+        return f"{len(self.launches[0].designs)} pieces of hardware: {shares}" + (
+            f", and {', '.join(known)} in the bitstream" if known else ""
+        )
 
     @property
     def streamed(self) -> str:
         """The pairs of operators that stream to each other, in words; empty if there are none."""
         ends = [pair for launch in self.launches for pair in launch.streams.values()]
         return ", ".join(f"{source.step.title} to {target.step.title}" for source, target in ends)
-
-    @property
-    def on_chip(self) -> str:
-        """The constants in the bitstream, in words; empty if there are none."""
-        return ", ".join(dict.fromkeys(name for run in self.runs for name in run.point.known(run.step).values()))
 
     @property
     def configuring_us(self) -> float:

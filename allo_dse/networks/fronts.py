@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate, groupby
 from pathlib import Path
 
 import msgspec
@@ -30,7 +30,7 @@ from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
-from .network import Host, Network, Operator, Step, fitting_constants, fused_operators, single_operators, with_hosts, with_rows
+from .network import Host, Network, Operator, fused_operators, single_operators, with_hosts, with_rows
 from .operators.execute import Work, interface, loaded
 
 TRIALS = 60
@@ -69,10 +69,6 @@ class Point(Frozen):
     design: BestDesign
     resources: Mapping[str, int] = field(default_factory=dict)
     tables: tuple[int, ...] = ()
-
-    def known(self, step: Step) -> dict[int, str]:
-        """Return the constants of a step that the bitstream has, by position among its inputs."""
-        return {at: step.inputs[at] for at in self.tables}
 
 
 class Fronts(Frozen):
@@ -129,14 +125,11 @@ def search_fronts(
     found = Device.of(device)
     launches = launches_of(found)
     if launches.linked:
-        network = with_rows(network, launches.ports, launches.table_bits)
+        network = with_rows(network, launches.ports)
     built_by = target_of(target, found)
     options = SearchOptions(Path(cache), trials, built_by.name, seed)
     points: dict[str, tuple[Point, ...]] = {}
-    candidates = tuple(
-        replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
-    )
-    tables = _tables(network, candidates, launches.table_bits)
+    candidates = tuple(_candidates(network, launches.table_bits))
     failed: dict[str, StudyError] = {}
     left: set[str] = set()
     keys = list(dict.fromkeys(one.key for one in candidates))
@@ -149,9 +142,7 @@ def search_fronts(
                 dtype = f", {one.writes.name}" if len(variants) > 1 else ""
                 say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
             try:
-                points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
-                if known := tables[one.key]:
-                    points[one.key] += tuple(_improving(_points(one.key, one.work, found, options, known)))
+                points[one.key] = tuple(_improving(_points(one, found, options)))
             except RunDirectoryError:  # does not mean that there is no design
                 raise
             except StudyError as error:  # another type may fit; fused steps may run one by one
@@ -165,7 +156,7 @@ def search_fronts(
             may = _HINTS[bool(built_by.rules)]
             raise StudyError(f"{place}: {last.message}", hint="; ".join(filter(None, [may, last.hint]))) from last
     for one in candidates:
-        if work_key(one.work) != one.key:
+        if not one.key.startswith(work_key(one.work)):
             raise StudyError(
                 f"{network.name}: the source of {one.step.name!r} ({one.work.kind}) changed during the search",
                 hint="run it again: what it changes is searched again",
@@ -199,28 +190,41 @@ def work_key(work: Work) -> str:
     return f"{work.kind}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
+def _candidates(network: Network, bits: int) -> Iterator[Operator]:
+    """Yield all operators, also with constants in the bitstream: of those that fit together, the smallest first.
+
+    Args:
+        bits: of memory that the bitstream can fill.
+    """
+    every = [*single_operators(network), *fused_operators(network)]
+    sizes = {
+        name: 8 * tensor.bytes
+        for one in every
+        for name, tensor in zip(one.step.inputs, interface(loaded(one.work))[0], strict=True)
+        if name in network.constants and tensor.shape
+    }
+    ordered = sorted(sizes, key=lambda name: (sizes[name], name))
+    ends = accumulate(sizes[name] for name in ordered)
+    fitting = {name for name, end in zip(ordered, ends, strict=True) if end <= bits}
+    for one in every:
+        key = work_key(one.work)
+        yield replace(one, key=key)
+        if tables := tuple(at for at, name in enumerate(one.step.inputs) if name in fitting):
+            yield replace(one, key="_".join([key, *map(str, tables)]), tables=tables)
+
+
 def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
     """Yield every operator on each piece of hardware that equal operators may have.
 
-    The n-th of them may run on the first n pieces.
+    The n-th of them may run on the first n pieces. Those with the same constants in the bitstream share a piece.
     """
-    alike: dict[str, int] = {}
+    alike: dict[str, list[tuple[str, ...]]] = {}
     for one in candidates:
-        alike[one.key] = alike.get(one.key, 0) + 1
-        yield from (replace(one, copy=copy) for copy in range(min(alike[one.key], MOST_COPIES)))
-
-
-def _tables(network: Network, candidates: Sequence[Operator], bits: int) -> dict[str, tuple[int, ...]]:
-    """Map works to the positions of the operands that tables may be: known to all, of the smallest that fit together.
-
-    Args:
-        bits: of all tables.
-    """
-    fitting, found = fitting_constants(network, bits), dict[str, tuple[int, ...]]()
-    for one in candidates:
-        known = [at for at, name in enumerate(one.step.inputs) if name in fitting]
-        found[one.key] = tuple(at for at in known if at in found.get(one.key, known))
-    return found
+        own, known = alike.setdefault(one.key, []), tuple(one.step.inputs[at] for at in one.tables)
+        if not known or known not in own:
+            own.append(known)
+        copies = [own.index(known)] if known else range(min(len(own), MOST_COPIES))
+        yield from (replace(one, copy=copy) for copy in copies)
 
 
 def _improving(points: Iterator[Point]) -> Iterator[Point]:
@@ -232,21 +236,16 @@ def _improving(points: Iterator[Point]) -> Iterator[Point]:
             yield point
 
 
-def _points(
-    key: str, work: Work, device: Device, options: SearchOptions, tables: tuple[int, ...] = ()
-) -> Iterator[Point]:
-    """Yield the fastest design on each number of columns, or at most `MOST_POINTS` of a front, the smallest first.
-
-    Args:
-        tables: positions of the operands that the bitstream has.
-    """
-    launches = launches_of(device)
+def _points(operator: Operator, device: Device, options: SearchOptions) -> Iterator[Point]:
+    """Yield the fastest design on each number of columns, or at most `MOST_POINTS` of a front, the smallest first."""
+    launches, work, key = launches_of(device), operator.work, operator.key
+    program = loaded(work)
+    tables = [interface(program)[0][at].name for at in operator.tables]
     evaluator = full_name(backend_of(device).evaluator(device))
     whole = len(launches.objectives) > 1
     own = replace(options, trials=WIDTHS * options.trials) if whole else options
     for columns, part in launches.parts():
-        program = loaded(work)
-        schedules = launches.schedules(program, [interface(program)[0][at].name for at in tables])
+        schedules = launches.schedules(program, tables)
         study = Study(
             key,
             program=work.program,
@@ -281,7 +280,7 @@ def _points(
                 proved=proved,
                 design=design,
                 resources={name: int(metrics[name]) for name in launches.resources},
-                tables=tables,
+                tables=operator.tables,
             )
 
 

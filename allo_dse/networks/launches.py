@@ -48,6 +48,11 @@ class Run(Frozen, dict=True):
         return self.point.design.study.name
 
     @property
+    def constants(self) -> dict[int, str]:
+        """The constants that the bitstream has, by position among the inputs."""
+        return {at: self.step.inputs[at] for at in self.point.tables}
+
+    @property
     def reads(self) -> tuple[DType, ...]:
         """The element types of its inputs."""
         return tuple(tensor.dtype for tensor in interface(self.point.design.design.program)[0])

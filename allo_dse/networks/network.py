@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, count
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -482,29 +482,15 @@ def with_hosts(network: Network, names: Collection[str]) -> Network:
 BLOCKS = 16, 8, 4, 1  # of the columns of a known matrix; the first that divides it and fits the ports is taken
 
 
-def fitting_constants(network: Network, bits: int) -> set[str]:
-    """Return the constants of which a memory of some bits can hold all together, the smallest first."""
-    sizes = {
-        name: 8 * tensor.bytes
-        for one in single_operators(network)
-        for name, tensor in zip(one.step.inputs, interface(loaded(one.work))[0], strict=True)
-        if name in network.constants and tensor.shape
-    }
-    ordered = sorted(sizes, key=lambda name: (sizes[name], name))
-    return {name for name, end in zip(ordered, accumulate(sizes[name] for name in ordered), strict=True) if end <= bits}
-
-
-def with_rows(network: Network, ports: int, bits: int) -> Network:
+def with_rows(network: Network, ports: int) -> Network:
     """Return the network in which known matrices are turned for products with vectors, and cut into blocks of columns.
 
-    A row times the turned matrix sums neighbours at once, which a matrix times a vector does not. Each block comes
-    through a port of its own. Products of different sizes share the ports. Matrices that fit the chip stay whole.
+    A row times the turned matrix sums neighbours in DRAM at once, which a matrix times a vector does not. Each block
+    comes through a port of its own. Products of different sizes share the ports.
 
     Args:
         ports: to the device's memory.
-        bits: of memory on the chip.
     """
-    fitting = fitting_constants(network, bits)
     known = {
         step.name: work for step, work in network.worked if work.kind == "gemv" and step.inputs[0] in network.constants
     }
@@ -512,8 +498,7 @@ def with_rows(network: Network, ports: int, bits: int) -> Network:
     most = ports // max(1, len({str(work.params) for work in known.values()})) - 2
     steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
     for step in network.steps:
-        own = BLOCKS if fitting.isdisjoint(step.inputs) else (1,)
-        for blocks in own if step.name in known else ():
+        for blocks in BLOCKS if step.name in known else ():
             (matrix, vector), work = step.inputs, known[step.name]
             rows, depth = interface(loaded(work))[0][0].shape
             with suppress(StudyError):  # of sizes without tiles
@@ -541,6 +526,7 @@ class Operator(Frozen):
         names: of the network's steps.
         key: of its work, shared by equal operators.
         copy: number of its hardware, where equal operators may have more than one.
+        tables: positions of the operands that the bitstream may have.
     """
 
     step: Step
@@ -548,6 +534,7 @@ class Operator(Frozen):
     names: tuple[str, ...]
     key: str = ""
     copy: int = 0
+    tables: tuple[int, ...] = ()
 
     @property
     def reads(self) -> tuple[DType, ...]:

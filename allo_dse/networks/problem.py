@@ -26,8 +26,7 @@ def choice_of(point: Point, launches: Launches) -> Choice:
     """Describe a design as a choice of the problem, with its share of the bandwidth."""
     share = launches.bandwidth(point.latency_us, point.dram_bytes, point.bound)
     needs = (point.columns, *(point.resources[name] for name in launches.resources if point.resources))
-    used = min(BANDWIDTH, math.ceil(share * BANDWIDTH))
-    return Choice(needs, ticks(point.latency_us), used, bool(point.tables))
+    return Choice(needs, ticks(point.latency_us), min(BANDWIDTH, math.ceil(share * BANDWIDTH)))
 
 
 def moved_us(network: Network, step: Step, device: Device, dtype: DType) -> float:
@@ -91,7 +90,7 @@ def called(problem: Problem, calls: Calls) -> Problem:
 
     def own(choice: Choice) -> Choice:
         needs = (1 if choice.needs[0] <= columns else 2,) if calls.alone else choice.needs
-        return replace(choice, needs=needs, ticks=max(1, choice.ticks + ticks(calls.more_us)))
+        return Choice(needs, max(1, choice.ticks + ticks(calls.more_us)), choice.bandwidth)
 
     return replace(
         problem,
@@ -136,9 +135,7 @@ def problem_of(fronts: Fronts) -> Problem:
                         after[o][other] = max(wait, after[o].get(other, 0))
         ends = (origins[writes[o]].get(name, {}).get(does[o][-1], (0, True)) for name in network.outputs)
         tail[o] = max((time for time, _ in ends), default=0)
-    known = [fronts.points[one.key][-1].known(one.step) for one in candidates]  # the last has tables if any has
     return Problem(
-        tables=tuple(map(known.index, known)),
         kinds=tuple(keys.index((one.key, one.copy)) for one in candidates),
         choices=tuple(tuple(choice_of(p, launches) for p in fronts.points[key]) for key, _ in keys),
         does=does,

@@ -131,7 +131,6 @@ def _show(composition: Composition) -> None:
         "runtime": "" if resources or not composition.launches else _runtime(composition),
         "driver": composition.overdue,
         "streams": composition.streamed,
-        "on chip": composition.on_chip,
         "on the host": _host(composition) if composition.host_us else "",
         "widened": f"narrower in the model: operands of {', '.join(own)}" if (own := composition.widened) else "",
         "rate": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),

@@ -114,7 +114,7 @@ def _kernel(
     reads = interface(design.program)[0]
     tables = {
         reads[at].name: constants[name].reshape(reads[at].shape).astype(numpy_dtype(reads[at].dtype))
-        for at, name in run.point.known(run.step).items()
+        for at, name in run.constants.items()
     }
     memory = "uram" if device.limit("uram") else "bram"
     streams = KernelStreams(sent, received, memory, tables) if run.streams or tables else None
@@ -195,7 +195,7 @@ def _launch(launch: Launch) -> JsonObject:
                 "end_us": round(run.end_us, 1),
                 "dram_bytes": run.dram_bytes,
                 **({"resources": dict(run.point.resources)} if run.point.resources else {}),
-                "on_chip": list(run.point.known(run.step).values()),
+                "on_chip": list(run.constants.values()),
                 "bound": dict(run.point.bound),
             }
             for run in launch.runs

@@ -35,8 +35,7 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     """
     network, device = composition.network, composition.fronts.device
     title = html_text(f"{network.name} on {device.name}")
-    also = {"streams": composition.streamed, "on chip": composition.on_chip}
-    streams = "".join(f"; {name}: {text}" for name, text in also.items() if text)
+    streams = "; streams: " + composition.streamed if composition.streamed else ""
     runs_as = f"{composition.runtime}{'' if composition.exported else ', NOT exported'}"
     where = f"{composition.where} (host program: {runs_as})"
     said = f"{composition.latency_us:,.0f} us on {where}; {composition.certificate}{streams}."

@@ -26,16 +26,11 @@ ALLOWED = 1_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """A design of a kind: its needs of each resource, its ticks, and the share of the bandwidth that it uses.
-
-    Attributes:
-        has_table: it serves operators with the same table only.
-    """
+    """A design of a kind: its needs of each resource, its ticks, and the share of the bandwidth that it uses."""
 
     needs: tuple[int, ...]
     ticks: int
     bandwidth: int
-    has_table: bool = False
 
 
 class Edge(Frozen):
@@ -71,7 +66,6 @@ class Problem(Frozen):
         edges: possible streams, in a problem of one launch. All operators that stream are called at once: their
             other inputs must be there before the first of them starts.
         effects: of each operator, its share of the allowed deviation in units of `ALLOWED`; empty without a limit.
-        tables: of each operator, the number of its table; empty if there are none.
     """
 
     kinds: tuple[int, ...]
@@ -85,7 +79,6 @@ class Problem(Frozen):
     launches: int | None = None
     edges: tuple[Edge, ...] = ()
     effects: tuple[int, ...] = ()
-    tables: tuple[int, ...] = ()
 
     def designs(self, o: int) -> tuple[Choice, ...]:
         """Return the choices of an operator."""

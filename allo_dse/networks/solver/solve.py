@@ -83,14 +83,10 @@ class Model:
             self.model.add_exactly_one(one for (o, _, _), one in self.runs.items() if step in self.problem.does[o])
         for o, kind in enumerate(self.problem.kinds):
             choices = range(len(self.problem.choices[kind]))
-            tables = enumerate(self.problem.tables)
-            strangers = [p for p, table in tables if self.problem.kinds[p] == kind and table != self.problem.tables[o]]
             self.model.add(self.present[o] == sum(self.runs[o, c, at] for c in choices for at in self.launches))
             for c in choices:
                 for at in self.launches:
                     self.model.add_implication(self.runs[o, c, at], self.has[kind, c, at])
-                    for other in strangers if self.problem.choices[kind][c].has_table else ():
-                        self.model.add_implication(self.runs[o, c, at], ~self.present[other])
 
         ticks = [self.problem.ticks(o) for o in range(len(self.problem.kinds))]
         runs: dict[int, list[tuple[int, int, int]]] = {}

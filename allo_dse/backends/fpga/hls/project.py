@@ -29,7 +29,7 @@ from .dataflow.edge_movers import Edges, edge_movers
 from .dataflow.folding import emit_nodes, with_streams
 from .dataflow.functions import TaskFunction, task_function
 from .dataflow.movers import Arrival, Copiers, KernelStreams
-from .dataflow.tensor_plan import ClassPlan, class_plans, groups_of, tensor_options, tensors_of
+from .dataflow.tensor_plan import ClassPlan, class_plans, groups_of, tensors_of
 from .dataflow.top import (
     Argument,
     Top,
@@ -104,8 +104,7 @@ def emit_kernel(
         built = carriers(program, edged.program.depths_with(depths or {}), buffered)
         regions = frozenset((program.name, "top")) - {kernel.name for kernel in program.kernels}
         streams = streams or KernelStreams()
-        options = tensor_options(program, directives, regions, streams.tables.keys())
-        plans = class_plans(program, symbols, options, folded=folding is not None)
+        plans = class_plans(program, symbols, directives, regions, streams.tables, folded=folding is not None)
         tables: dict[tuple[str, str], str] = {}  # names of constant arrays, each defined once
         positions = {tensor.name: position for position, tensor in enumerate(tensors_of(program))}
         functions: dict[str, TaskFunction] = {}

@@ -4,34 +4,6 @@ Imports: common.
 Imported by: backends.fpga, backends.fpga.hls, tune.
 """
 
-from .report import (
-    Cosim,
-    Cycles,
-    HlsFifo,
-    HlsLoop,
-    HlsOperator,
-    HlsReport,
-    HlsReportError,
-    Implementation,
-    Instance,
-    Module,
-    Resources,
-    Violation,
-)
-from .report_files import read_hls_report
+from allo_dse.common.imports import lazy_exports
 
-__all__ = [
-    "Cosim",
-    "Cycles",
-    "HlsFifo",
-    "HlsLoop",
-    "HlsOperator",
-    "HlsReport",
-    "HlsReportError",
-    "Implementation",
-    "Instance",
-    "Module",
-    "Resources",
-    "Violation",
-    "read_hls_report",
-]
+__all__, __getattr__ = lazy_exports(__name__, __file__)
