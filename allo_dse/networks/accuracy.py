@@ -75,7 +75,7 @@ class Accuracy(Frozen, dict=True):
 
     def together(self, found: Any) -> float:
         """Return the sum of the effects of the operators that run."""
-        return sum(self.effects[one] for one in found.operators)
+        return sum(self.effects[run.step.name, run.key] for run in found.runs)
 
 
 def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array] | None) -> Accuracy | None:
@@ -84,7 +84,7 @@ def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array]
     None without a limit, if all operators write one element type.
     """
     require_tolerance(limit)
-    if not fronts.candidates or (limit is None and len({one.type for one in fronts.candidates}) < 2):
+    if not fronts.candidates or (limit is None and len({one.step.type for one in fronts.candidates}) < 2):
         return None
     return Accuracy(fronts, random_inputs(fronts.network) if inputs is None else inputs, limit)
 
@@ -148,10 +148,12 @@ def fastest_within(accuracy: Accuracy, first: Any, composed: Composed) -> Any:
     if limit is None or first.deviation <= limit:
         return first
     tried = [first]
-    for own in {one.type: None for one in candidates}:
+    for own in {one.step.type: None for one in candidates}:
         if set(first.types.values()) != {own}:
             with suppress(StudyError):  # some operator has no design in it
-                tried.append(composed([0 if one.type == own else ALLOWED + 1 for one in candidates], 1.0, f" in {own}"))
+                tried.append(
+                    composed([0 if one.step.type == own else ALLOWED + 1 for one in candidates], 1.0, f" in {own}")
+                )
     tried += _within_budgets(accuracy, limit, first, composed)
     held = [one for one in tried if one.deviation <= limit]
     if not held:
@@ -205,21 +207,21 @@ def _share(effect: float, budget: float) -> int:
     return 0 if effect <= 0 else math.floor(min(ALLOWED * effect / budget, ALLOWED + 1)) if budget else ALLOWED + 1
 
 
-def converted(network: Network, runs: Mapping[str, tuple[Step, Sequence[DType], DType]]) -> Network:
+def converted(network: Network, runs: Mapping[str, Step]) -> Network:
     """Return the network of the operators that run, in which each reads the types of its program.
 
     A step converts tensors that another operator wrote in another type. Rearrangements are made in the type that is
     read.
 
     Args:
-        runs: by the tensor that they write: the step, and the types that its program reads and writes.
+        runs: the steps that run, by the tensor that they write.
     """
     made, steps, shapes = {step.output: step for step in network.steps}, dict[str, Step](), dict(network.shapes)
 
     def of_type(name: str, dtype: DType | None) -> str:
         """Return a tensor's name in a type, or as it is if None, and add the steps that this takes."""
         step = made.get(name)
-        if step is None or (name in runs and dtype in (None, runs[name][2])):
+        if step is None or (name in runs and dtype in (None, runs[name].writes)):
             return name
         inside = None if isinstance(step.work, Host) else dtype  # the host reads any type and writes the wanted one
         inputs = (name,) if name in runs else tuple(of_type(one, inside) for one in step.inputs)
@@ -233,8 +235,8 @@ def converted(network: Network, runs: Mapping[str, tuple[Step, Sequence[DType], 
 
     for step in network.steps:
         if step.output in runs:
-            run, reads, _ = runs[step.output]
-            inputs = tuple(of_type(*one) for one in zip(run.inputs, reads, strict=True))
+            run = runs[step.output]
+            inputs = tuple(of_type(*one) for one in zip(run.inputs, run.reads, strict=True))
             steps[step.output] = replace(run, inputs=inputs)
     for name in network.outputs:
         of_type(name, None)

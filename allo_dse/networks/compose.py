@@ -26,7 +26,7 @@ from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
 from .edges import edges_of, stream_ends, written_as
 from .fronts import Fronts, launches_of
 from .launches import HOST, Launch, Run, in_turn
-from .network import Array, Arrays, Host, Network, type_of
+from .network import Array, Arrays, Host, Network
 from .operators.execute import Work, output_limits
 from .problem import Calls, called, moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
@@ -71,13 +71,12 @@ class Composition:
     @cached_property
     def network(self) -> Network:
         """The network of the operators that run, with the steps between them."""
-        own = {run.step.output: (run.step, run.reads, run.writes) for run in self.runs}
-        return converted(self.fronts.network, own)
+        return converted(self.fronts.network, {run.step.output: run.step for run in self.runs})
 
     @property
     def types(self) -> dict[str, str]:
         """The element type that each operator writes, and of rounded weights, by its step's name."""
-        return {run.step.name: type_of(run.writes, run.step) for run in self.runs}
+        return {run.step.name: run.step.type for run in self.runs}
 
     @property
     def widened(self) -> list[str]:
@@ -85,11 +84,6 @@ class Composition:
         reads = {name for run in self.runs for name in run.step.inputs}
         chosen = (one for one in self.fronts.network.steps if one.others and not reads.issuperset(one.inputs))
         return self.fronts.network.widened + [one.title for one in chosen if not one.others[0].rounded_to]
-
-    @property
-    def operators(self) -> list[tuple[str, str]]:
-        """The step name and the work key of every operator that runs."""
-        return [(run.step.name, run.key) for run in self.runs]
 
     @property
     def in_words(self) -> str:
@@ -414,12 +408,15 @@ def _composed(
         return Composition(fronts, (), length * TICK_US, length * TICK_US, runtime, stream, accuracy)
 
     def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:
-        own, near = replace(problem, effects=tuple(effects)), made[0] if made else None
-        made.append(solve(own, work_limit=work_limit * part, stream=stream, near=near))
+        own = replace(problem, effects=tuple(effects))
+        made.append(solve(own, work_limit=work_limit * part, stream=stream))
         length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
         launches = _launches(fronts, problem, made[-1], calls.more_us)
         found = Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
         launches, in_turn_us = in_turn(found.network, launches, found.calls, found.moves_us)
+        if problem.alone:
+            moved = (step for step in fronts.network.steps if not isinstance(step.work, Work))
+            bound += sum(moved_us(fronts.network, step, fronts.device, float32) for step in moved)
         if calls.alone:
             length, bound = in_turn_us, min(bound, in_turn_us)
         return replace(found, launches=launches, latency_us=length, bound_us=bound)

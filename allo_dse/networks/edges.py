@@ -54,18 +54,15 @@ def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> 
     parts: list[tuple[Function, int, Shape]] = []
     sources: list[str] = []
     for name in step.inputs:
-        before, function = made.get(name), _same
-        own: tuple[str, ...] = (name,)
+        before = made.get(name)
         if before is not None and isinstance(before.work, Arrange):
-            function, own = before.work.function, before.inputs
-        parts.append((function, len(own), shapes[name]))
-        sources += own
+            parts.append((before.work.function, len(before.inputs), shapes[name]))
+            sources += before.inputs
+        else:
+            parts.append((np.asarray, 1, shapes[name]))
+            sources.append(name)
     function = _composed(step.work.function, parts)
     return replace(step, work=arrange(function, [shapes[one] for one in sources]), inputs=tuple(sources))
-
-
-def _same(array: Array) -> Array:
-    return array
 
 
 def _composed(outer: Function, parts: Sequence[tuple[Function, int, Shape]]) -> Function:

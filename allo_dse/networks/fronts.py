@@ -24,6 +24,7 @@ from allo_dse.eval.backend import backend_of
 from allo_dse.eval.backend import target as target_of
 from allo_dse.eval.evaluator import full_name
 from allo_dse.eval.launches import Launches
+from allo_dse.space.choices.parameters import CompiledPrograms
 from allo_dse.tune.results.best import BestDesign
 from allo_dse.tune.search.budget import SIGNALS, StepLeft
 from allo_dse.tune.search.objectives import minimize
@@ -139,7 +140,7 @@ def search_fronts(
             if one.key in points or one.key in failed:
                 continue
             if not any(options.cache.glob(f"{one.key}-*")):
-                dtype = f", {one.writes.name}" if len(variants) > 1 else ""
+                dtype = f", {one.step.writes.name}" if len(variants) > 1 else ""
                 say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
             try:
                 points[one.key] = tuple(_improving(_points(one, found, options)))
@@ -244,6 +245,7 @@ def _points(operator: Operator, device: Device, options: SearchOptions) -> Itera
     evaluator = full_name(backend_of(device).evaluator(device))
     whole = len(launches.objectives) > 1
     own = replace(options, trials=WIDTHS * options.trials) if whole else options
+    programs = CompiledPrograms(work.program)
     for columns, part in launches.parts():
         schedules = launches.schedules(program, tables)
         study = Study(
@@ -256,6 +258,7 @@ def _points(operator: Operator, device: Device, options: SearchOptions) -> Itera
             objectives=[minimize(name) for name in launches.objectives],
             reference=work.reference,
             verify_with=work.verify_with,
+            programs=programs,
         )
         asked = hashlib.sha256(repr((launches.objectives, schedules, evaluator)).encode()).hexdigest()[:12]
         place = options.cache / f"{key}-{part.key[:12]}-{asked}-{options.target}-{own.trials}-{options.seed}"

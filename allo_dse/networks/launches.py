@@ -10,12 +10,11 @@ from msgspec import field
 from allo_dse.common.records import Frozen, replace
 from allo_dse.device.device import Device
 from allo_dse.eval.launches import LaunchedDesign
-from allo_dse.lang.types import DType
 from allo_dse.mapper.graph_algorithms import DisjointSets
 
 from .fronts import Point, launches_of
 from .network import Network, Step
-from .operators.execute import Work, interface
+from .operators.execute import Work
 from .problem import Calls, choice_of
 from .solver.problem import BANDWIDTH
 
@@ -51,15 +50,6 @@ class Run(Frozen, dict=True):
     def constants(self) -> dict[int, str]:
         """The constants that the bitstream has, by position among the inputs."""
         return {at: self.step.inputs[at] for at in self.point.tables}
-
-    @property
-    def reads(self) -> tuple[DType, ...]:
-        """The element types of its inputs."""
-        return tuple(tensor.dtype for tensor in interface(self.point.design.design.program)[0])
-
-    @property
-    def writes(self) -> DType:
-        return interface(self.point.design.design.program)[1][0].dtype
 
     @property
     def spent(self) -> dict[str, float]:

@@ -159,6 +159,22 @@ class Step(Frozen):
         )
 
     @property
+    def reads(self) -> tuple[DType, ...]:
+        """The element types that its program reads."""
+        assert isinstance(self.work, Work)
+        return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])
+
+    @property
+    def writes(self) -> DType:
+        assert isinstance(self.work, Work)
+        return interface(loaded(self.work))[1][0].dtype
+
+    @property
+    def type(self) -> str:
+        """The element type of its result, and of weights that are rounded for it, in words."""
+        return f"{self.writes.name} with int{self.rounded_to} weights" if self.rounded_to else self.writes.name
+
+    @property
     def works(self) -> tuple[Work, ...]:
         """The programs that may do it."""
         return tuple(one.work for one in self.ways if isinstance(one.work, Work))
@@ -536,25 +552,6 @@ class Operator(Frozen):
     copy: int = 0
     tables: tuple[int, ...] = ()
 
-    @property
-    def reads(self) -> tuple[DType, ...]:
-        """The element types of its inputs."""
-        return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])
-
-    @property
-    def writes(self) -> DType:
-        return interface(loaded(self.work))[1][0].dtype
-
-    @property
-    def type(self) -> str:
-        """The element type of its result, and of weights that are rounded for it."""
-        return type_of(self.writes, self.step)
-
-
-def type_of(written: DType, step: Step) -> str:
-    """Return the element type that a step writes, and that of weights which are rounded for it, in words."""
-    return f"{written.name} with int{step.rounded_to} weights" if step.rounded_to else written.name
-
 
 def single_operators(network: Network) -> tuple[Operator, ...]:
     """Return every step that programs do as operators of its own: one per program and element type."""
@@ -595,9 +592,8 @@ def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> 
 
     If the only reader just gives it another shape, the readers of its result are returned.
     """
-    found = readers.get(name, [])
-    if len(found) == 1 and isinstance(found[0].work, Arrange) and found[0].work.free:
-        (step,) = found
-        if len(step.inputs) == 1 and step.output not in network.outputs:
-            return _readers(network, readers, step.output)
-    return found, name
+    match readers.get(name, []):
+        case [Step(work=Arrange(free=True), inputs=(_,), output=output)] if output not in network.outputs:
+            return _readers(network, readers, output)
+        case found:
+            return found, name

@@ -87,18 +87,20 @@ class Calls(Frozen):
 def called(problem: Problem, calls: Calls) -> Problem:
     """Return the problem for a host program. Elements that the host moves between operators end a call."""
     columns, begin = problem.limits[0], ticks(calls.call_us + calls.between_us * calls.alone)
+    sequence = calls.alone and calls.call_us > 0
 
     def own(choice: Choice) -> Choice:
-        needs = (1 if choice.needs[0] <= columns else 2,) if calls.alone else choice.needs
+        needs = (1 if choice.needs[0] <= columns else 2,) if sequence else choice.needs  # one program in a launch
         return Choice(needs, max(1, choice.ticks + ticks(calls.more_us)), choice.bandwidth)
 
     return replace(
         problem,
         choices=tuple(tuple(map(own, one)) for one in problem.choices),
-        limits=(1,) if calls.alone else problem.limits,
+        limits=(1,) if sequence else problem.limits,
         between=ticks(calls.between_us),
         release=tuple(one + begin for one in problem.release),
         after=tuple({o: wait + begin if wait else 0 for o, wait in one.items()} for one in problem.after),
+        alone=calls.alone and not sequence,
     )
 
 
@@ -114,7 +116,7 @@ def problem_of(fronts: Fronts) -> Problem:
     copies = 1 + max((one.copy for one in candidates), default=0)
     keys = [(key, copy) for key in fronts.points for copy in range(copies)]
     does = tuple(tuple(number[name] for name in one.names) for one in candidates)
-    reads, writes = [one.reads for one in candidates], [one.writes for one in candidates]
+    reads, writes = [one.step.reads for one in candidates], [one.step.writes for one in candidates]
     types = {*writes, *(dtype for own in reads for dtype in own)}
     origins = {dtype: origins_of(network, device, dtype) for dtype in types}
     ending: dict[int, list[int]] = {}

@@ -125,7 +125,7 @@ class Space:
         "Estimating the efficiency of backtrack programs", Mathematics of Computation 29(129), 1975).
 
         Args:
-            limit: a number of designs that ends the estimate if there are clearly more.
+            limit: a number of designs that ends the estimate if there are clearly more, or clearly fewer.
         """
         rng, found = np.random.default_rng(0), list[float]()
         about = error = 0.0
@@ -138,6 +138,8 @@ class Space:
                     total = min(MOST, total * ways)
             found.append(0.0 if draft is None else total)
             about, error = fmean(found), pstdev(found) / math.sqrt(len(found))
+            if len(found) >= FEWEST_PROBES and 0 < about + SURE * error < limit < math.inf:
+                break
         return about, error
 
     def count(self, limit: int, over: Callable[[], bool] = lambda: False) -> int | None:

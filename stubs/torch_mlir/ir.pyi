@@ -1,7 +1,7 @@
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 _A = TypeVar("_A", covariant=True)
 
@@ -14,6 +14,7 @@ class _Scope:
     ) -> None: ...
 
 class Context(_Scope):
+    current: ClassVar[Context]
     allow_unregistered_dialects: bool
     def __init__(self, load_on_create_dialects: Sequence[str] | None = None) -> None: ...
     def get_dialect_descriptor(self, dialect_name: str) -> object: ...
@@ -91,6 +92,7 @@ class _OperationBase:
 
 class Operation(_OperationBase):
     opview: OpView
+    context: Context
     @staticmethod
     def create(
         name: str,

@@ -69,7 +69,7 @@ def inputs(fronts: Fronts) -> dict[str, NDArray[np.generic]]:
 
 
 def _only(fronts: Fronts, dtype: DType) -> Fronts:
-    return replace(fronts, candidates=tuple(one for one in fronts.candidates if one.writes == dtype))
+    return replace(fronts, candidates=tuple(one for one in fronts.candidates if one.step.writes == dtype))
 
 
 def _types_agree(found: Composition) -> None:
@@ -79,9 +79,9 @@ def _types_agree(found: Composition) -> None:
     for step in found.network.steps:
         before = set().union(*(types.get(name, set()) for name in step.inputs))
         if step.output in runs:
-            for name, dtype in zip(step.inputs, runs[step.output].reads, strict=True):
+            for name, dtype in zip(step.inputs, runs[step.output].step.reads, strict=True):
                 assert types.get(name, set()) <= {dtype.name}
-            before = {runs[step.output].writes.name}
+            before = {runs[step.output].step.writes.name}
         elif isinstance(step.work, Convert):
             assert before != {step.work.dtype.name}
             before = {step.work.dtype.name}
@@ -93,7 +93,7 @@ def _types_agree(found: Composition) -> None:
 @pytest.fixture(scope="module")
 def alone(fronts: Fronts, inputs: dict[str, NDArray[np.generic]]) -> list[Composition]:
     """The fastest of each one type."""
-    types = {one.writes for one in fronts.candidates}
+    types = {one.step.writes for one in fronts.candidates}
     return [compose(_only(fronts, dtype), tolerance=1.0, inputs=inputs) for dtype in types]
 
 
@@ -182,7 +182,7 @@ def test_a_type_that_a_device_cannot_do_for_an_operator_is_left_out(tmp_path: Pa
     y = net.add(rms_norm_work(16, 4096, 1e-5, BOTH), x, w, name="norm")
     net.output(net.add(unary_work("relu", 16 * 4096, BOTH), y, name="relu"))
     found = search_fronts(net, "npu1_1col", trials=2, cache=tmp_path)
-    kinds = [(one.step.name, one.writes.name) for one in found.candidates]
+    kinds = [(one.step.name, one.step.writes.name) for one in found.candidates]
     assert kinds == [("norm", "bfloat16"), ("relu", "bfloat16"), ("relu", "float32")]
     assert compose(found, tolerance=0.02).types["norm"] == "bfloat16"
 
@@ -196,7 +196,7 @@ def test_programs_of_ones_own_in_several_types(tmp_path: Path) -> None:
     y = net.add(gelu.program, x, params={**size, "Ty": dse.choices([BF16, F32])}, name="open")
     net.output(net.add([unary_work("silu", 1024, BF16), unary_work("silu", 1024, F32)], y, name="either"))
     found = search_fronts(net, "npu1_1col", trials=2, cache=tmp_path)
-    assert [one.writes.name for one in found.candidates] == ["bfloat16", "float32"] * 2
+    assert [one.step.writes.name for one in found.candidates] == ["bfloat16", "float32"] * 2
     assert set(compose(found, tolerance=1e-5).types.values()) == {"float32"}
     assert 1e-4 < compose(found).deviation < 0.02
     assert all(one.ok for one in net.check(random_inputs(net)))

@@ -5,5 +5,5 @@ read a task's body as a plain tree of loops, operations and index arithmetic. Kn
 devices.
 
 Imports: common.
-Imported by: backends, compiler, eval, simulator.
+Imported by: backends, compiler, eval, networks, simulator.
 """

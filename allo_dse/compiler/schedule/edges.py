@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from allo_dse.common.mlir.bindings import Operation, Value, ir, nested_ops
-from allo_dse.common.mlir.dialect import new_context
+from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import Frozen, replace
 
 from ..ir.nest import accesses_of, read_nest
@@ -59,8 +59,8 @@ def edge_tensors(program: CompiledProgram) -> Mapping[str, EdgeTensor]:
 
 def _edge(kernel: Kernel, port: TensorPort) -> EdgeTensor | None:
     (task_class,) = (one for one in kernel.classes if port in one.tensor_ports)
-    body = Body.of(task_class, new_context())
-    with body.module.context, ir.Location.unknown():
+    with text_context():
+        body = Body.of(task_class, ir.Context.current)
         ops = _uses(body, _argument(kernel, body, port))
         if not ops or not (port.reads or port.writes):
             return None
@@ -155,8 +155,8 @@ def with_edges(program: CompiledProgram, names: frozenset[str]) -> Edged:
 def _replaced(
     kernel: Kernel, task_class: TaskClass, port: TensorPort, edge: EdgeTensor, stream: StreamArray
 ) -> TaskClass:
-    body = Body.of(task_class, new_context())
-    with body.module.context, ir.Location.unknown():
+    with text_context():
+        body = Body.of(task_class, ir.Context.current)
         ops = _uses(body, _argument(kernel, body, port))
         _reuse(ops)
         index = ir.IndexType.get()

@@ -315,7 +315,7 @@ def _opened(kernel: Kernel) -> Iterator[Body]:
     """The body of a kernel whose tasks are of one class, to look at or to rewrite."""
     (task_class,) = kernel.classes
     with text_context():
-        yield Body.of(task_class, ir.Context.current)  # type: ignore[attr-defined]
+        yield Body.of(task_class, ir.Context.current)
 
 
 def _serial(body: Body) -> Iterator[tuple[int, list[Operation]]]:

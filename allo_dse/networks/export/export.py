@@ -188,7 +188,7 @@ def _launch(launch: Launch) -> JsonObject:
                 "params": {k: v for k, v in run.point.design.params.items() if isinstance(v, int | float | str)},
                 "first_column": run.first_column,
                 "columns": run.point.columns,
-                "element": run.writes.name,
+                "element": run.step.writes.name,
                 "cores": run.point.cores,
                 "latency_us": round(run.point.latency_us, 1),
                 "start_us": round(run.start_us, 1),

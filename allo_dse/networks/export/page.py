@@ -67,7 +67,7 @@ def _row(run: Run, launch: int) -> dict[str, object]:
         "launch": launch,
         "operator": run.step.title,
         "kind": run.step.work.kind,
-        "type": run.writes.name,
+        "type": run.step.writes.name,
         "from us": round(run.start_us, 1),
         "to us": round(run.end_us, 1),
         "busiest": _busiest(run),

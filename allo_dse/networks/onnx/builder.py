@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from ..operators.expressions import (
     row_tiles,
 )
 from ..operators.packed import Weights, rounded
-from ..operators.products import fitting_side, fitting_vector, gemm_work, gemv_work
+from ..operators.products import fitting_side, gemm_work, gemv_work
 from .graph import Graph, Node
 
 Array = NDArray[np.generic]
@@ -65,10 +66,10 @@ class Builder:
     def shape(self, name: str) -> tuple[int, ...]:
         return self.graph.shapes[name]
 
-    def rows(self, name: str) -> tuple[int, int]:
-        """A tensor as a matrix: its last dimension stays."""
-        shape = self.shape(name) or (1,)
-        return math.prod(shape[:-1]), shape[-1]
+    @property
+    def word(self) -> int:
+        """The number of elements in a word of 32 bits, of which a DMA moves whole ones."""
+        return 1 if self.element is float32 else 4 if self.element is int8 else 2
 
     def read(self, name: str) -> str:
         """A tensor to read, which may be known."""
@@ -143,15 +144,18 @@ class Builder:
         than once.
         """
         depth, columns = self.net.shapes[b][-2:] if isinstance(b, str) else b.codes.shape
-        rows, unit = math.prod(self.net.shapes[a]) // depth, b.packed.block if isinstance(b, Weights) else 1
+        rows, word = math.prod(self.net.shapes[a]) // depth, self.word
+        unit = max(word, b.packed.block) if isinstance(b, Weights) else word
         shape = self.shape(output) if output else (rows, columns)
-        if rows == 1:
-            to_rows, to_columns, to_depth = 1, fitting_vector(columns, 2, 32), fitting_vector(depth, 512, 2048, unit)
-        elif columns == 1:
-            to_rows, to_columns, to_depth = fitting_vector(rows, 2, 32), 1, fitting_vector(depth, 512, 2048)
+        if 1 in (rows, columns):
+            to_depth, other = padded(depth, 512, 2048, unit), padded(max(rows, columns), 2, 32, word)
+            to_rows, to_columns = (1, other) if rows == 1 else (other, 1)
         else:
             to_rows, to_columns, to_depth = map(fitting_side, (rows, columns, depth))
-        to_depth = -(-to_depth // unit) * unit
+            if isinstance(b, Weights):
+                to_depth += -to_depth % unit
+            if any(one * other % word for one, other in combinations((to_rows, to_columns, to_depth), 2)):
+                to_rows, to_columns, to_depth = (-(-one // word) * word for one in (to_rows, to_columns, to_depth))
         a, sides = self._padded(a, (rows, depth), (to_rows, to_depth)), (to_rows, to_columns, to_depth)
         is_whole = sides == (rows, columns, depth)
         made = output if output and is_whole else self.graph.new_name(f"{name}.{'result' if is_whole else 'padded'}")
@@ -236,9 +240,8 @@ class Builder:
         made_shape: Shape = self.shape(output) if output else (rows,) if vector else (rows, width)
         if flat:
             rows, width = rows * width, 1
-        unit = 1 if self.element is float32 else 2  # a DMA moves words of 32 bits
-        wide = width + (width % unit if "row" in kinds and not reductions(expr) else 0)
-        odd = rows % unit if rows > 1 and (vector or "column" in kinds or wide % 2) else 0
+        wide = width + (-width % self.word if "row" in kinds and not reductions(expr) else 0)
+        odd = -rows % self.word if vector or "column" in kinds or wide % self.word else 0
         long = padded(rows + odd, *((LEAST_ELEMENTS, MOST_ELEMENTS) if flat else row_tiles(wide)))
         own = list(names)
         for at, one in enumerate(given):

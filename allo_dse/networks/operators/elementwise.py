@@ -8,9 +8,7 @@ from allo.ir.types import bfloat16, float32, int8, int32
 from allo.memory import Layout
 from numpy.typing import NDArray
 
-from allo_dse.space.params import divisors
-
-from .execute import Expr, Operand, Work
+from .execute import Expr, Operand, Work, tile_counts
 from .expressions import BINARY, UNARY, WIDTH, expression_work, number
 
 S, R = Layout.Shard, Layout.Replicate
@@ -84,7 +82,7 @@ def softmax(x: Expr, *, log: bool = False) -> Expr:
 
 def rope_work(rows: int, width: int, element: object) -> Work:
     """Rows (positions times heads) turn by angles whose cosines and sines are a table of the same shape."""
-    params = {"M": rows, "D": width, "P": divisors(rows, at_least=-(-rows // MOST_ROWS), at_most=rows), "Ty": element}
+    params = {"M": rows, "D": width, "P": tile_counts(rows, 1, MOST_ROWS), "Ty": element}
     return Work("rope", rope, params, rope_reference, lambda p: {"M": p["P"], "D": 8})
 
 
@@ -122,6 +120,5 @@ def depthwise_work(taps: int, positions: int, channels: int, element: object) ->
         found: Floats = (X.reshape(taps, -1, channels).astype(whole) * W[:, None]).sum(axis=0).ravel()
         return found
 
-    shares = divisors(positions, at_least=-(-positions // most), at_most=positions)
-    params = {"taps": taps, "M": positions, "C": channels, "P": shares, "Ty": element}
+    params = {"taps": taps, "M": positions, "C": channels, "P": tile_counts(positions, 1, most), "Ty": element}
     return Work("depthwise", depthwise, params, reference, lambda p: {"M": p["P"], "C": min(channels, 8)})

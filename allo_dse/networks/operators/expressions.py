@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import math
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,10 +21,10 @@ from pathlib import Path
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.files import write_whole
+from allo_dse.common.mlir.jit import directory
 from allo_dse.lang.types import float32
-from allo_dse.space.params import Parameter, divisors
 
-from .execute import Expr, Made, Operand, Work
+from .execute import Expr, Made, Operand, Work, tile_counts
 
 LEAST_ELEMENTS, MOST_ELEMENTS = 128, 4096
 """Fewest and most elements of a task: its start dominates smaller ones, and no core holds three larger tiles."""
@@ -408,8 +407,7 @@ def _row_body(expr: Expr, given: Sequence[Operand], names: Sequence[str], *, vec
 
 def _folder() -> Path:
     """The folder of written programs, beside the cache of machine code."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(base, "allo-dse", "programs")
+    folder = directory() / "programs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -438,25 +436,16 @@ def loaded_text(kind: str, text: str) -> tuple[Callable[..., object], Callable[.
     return module.program, module.reference
 
 
-def tasks_of(size: int, least: int, most: int) -> Parameter:
-    """Return the numbers of tasks that may share `size` elements or rows, each with `least` to `most` of them.
+def padded(size: int, least: int, most: int, unit: int = 1) -> int:
+    """Return the smallest size from `size` on that tasks of `least` to `most` elements share evenly.
 
-    Raises:
-        StudyError: if there is no such number; `padded` sizes have one.
+    Args:
+        unit: that the elements of a task are multiples of.
     """
-    return divisors(size, at_least=-(-size // max(1, most)), at_most=max(1, size // max(1, least)))
-
-
-def padded(size: int, least: int, most: int) -> int:
-    """Return the smallest size from `size` on that tasks of `least` to `most` elements share evenly."""
-    if size <= most:
+    size = -(-size // unit) * unit
+    if size <= most or any(size % share == 0 for share in range(-(-least // unit) * unit, most + 1, unit)):
         return size
-    tasks = -(-size // most)
-    while tasks <= size // least:
-        if size % tasks == 0:
-            return size
-        tasks += 1
-    share = max(least, 1 << (max(1, most // 4)).bit_length() - 1)
+    share = -(-max(least, 1 << (max(1, most // 4)).bit_length() - 1) // unit) * unit
     return -(-size // share) * share
 
 
@@ -487,11 +476,11 @@ def expression_work(
     if "Ty" not in {to, *(one.dtype for one in given)}:
         element = float32
     if is_flat(expr, given):
-        params = {"N": rows * width, "P": tasks_of(rows * width, LEAST_ELEMENTS, MOST_ELEMENTS), "Ty": element}
+        params = {"N": rows * width, "P": tile_counts(rows * width, LEAST_ELEMENTS, MOST_ELEMENTS), "Ty": element}
         return Work(kind, program, params, reference, lambda p: {"N": 4 * p["P"]}, made_of)
     if width > MOST_WIDTH:
         raise StudyError(f"{kind} of rows of {width:,} elements; a core holds {MOST_WIDTH:,}")
-    params = {"M": rows, "N": width, "P": tasks_of(rows, *row_tiles(width)), "Ty": element}
+    params = {"M": rows, "N": width, "P": tile_counts(rows, *row_tiles(width)), "Ty": element}
     return Work(kind, program, params, reference, lambda p: {"M": p["P"], "N": min(width, 16)}, made_of)
 
 

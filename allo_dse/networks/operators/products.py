@@ -159,19 +159,6 @@ def fitting_side(size: int) -> int:
     return -(-size // unit) * unit
 
 
-def fitting_vector(size: int, least: int, most: int, unit: int = 1) -> int:
-    """Return the side of a matrix beside a vector, from `size` on, that tiles of `least` to `most` elements divide.
-
-    Args:
-        unit: that tiles are multiples of.
-    """
-    size = -(-size // unit) * unit
-    if size <= most or any(size % tile == 0 for tile in range(-(-least // unit) * unit, most + 1, unit)):
-        return size
-    share = most // 2 // unit * unit
-    return -(-size // share) * share
-
-
 def gemm_batch(B=12, M=64, N=64, K=64, P=12, Ty=bfloat16):
     """Products of matrices, one for each task; of 8-bit whole numbers, sums of 32 bits."""
     whole = int(Ty == int8)

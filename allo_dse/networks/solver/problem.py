@@ -9,11 +9,9 @@ kinds.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from allo_dse.common.errors import StudyError
 from allo_dse.common.records import Frozen
 from allo_dse.device.fpga_model import RESOURCES
 
@@ -66,6 +64,7 @@ class Problem(Frozen):
         edges: possible streams, in a problem of one launch. All operators that stream are called at once: their
             other inputs must be there before the first of them starts.
         effects: of each operator, its share of the allowed deviation in units of `ALLOWED`; empty without a limit.
+        alone: every operator is a call of its own, and the host works between calls: times add up in any order.
     """
 
     kinds: tuple[int, ...]
@@ -79,6 +78,7 @@ class Problem(Frozen):
     launches: int | None = None
     edges: tuple[Edge, ...] = ()
     effects: tuple[int, ...] = ()
+    alone: bool = False
 
     def designs(self, o: int) -> tuple[Choice, ...]:
         """Return the choices of an operator."""
@@ -158,53 +158,6 @@ class Solution(Frozen):
     streams: tuple[int, ...] = ()
 
 
-def in_turn(problem: Problem) -> Solution | None:
-    """Return the simplest solution: each step on its fastest design, in a launch of its own.
-
-    None if fewer launches are allowed, or if the deviation exceeds the limit.
-    """
-    launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
-    ends: dict[int, int] = {}
-    taken = 0
-    singles: dict[int, list[int]] = {}
-    for o, steps in enumerate(problem.does):
-        if len(steps) == 1:
-            singles.setdefault(steps[0], []).append(o)
-    for step in range(problem.steps):  # topological order
-        o, c = _fastest(problem, singles.get(step, []))
-        taken += problem.effects[o] if problem.effects else 0
-        earliest = [ends[b] + wait for b, wait in problem.after[o].items() if b in ends]
-        launch[o], choice[o] = len(ends), c
-        start[o] = max(problem.release[o], *earliest, max(ends.values(), default=-problem.between) + problem.between)
-        ends[o] = start[o] + problem.ticks(o)[c]
-    length = max(end + problem.tail[o] for o, end in ends.items())
-    if taken > ALLOWED or (problem.launches is not None and problem.launches < problem.steps):
-        return None
-    return Solution(tuple(launch), tuple(start), tuple(choice), length, least_of(problem))
-
-
-def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
-    """Return the operator with the least effect, and of several the fastest, with its design.
-
-    Raises:
-        StudyError: if no design fits the device.
-    """
-    found, needs = [], problem.limits
-    for o in operators:
-        effect, needs = problem.effects[o] if problem.effects else 0, problem.designs(o)[0].needs
-        found += [
-            (effect, design.ticks, o, c)
-            for c, design in enumerate(problem.designs(o))
-            if all(map(operator.le, design.needs, problem.limits))
-        ]
-    if not found:
-        raise StudyError(
-            f"an operator of the network has no design within {_words(problem.limits)} of the device",
-            hint=f"it needs {_words(needs)}",
-        )
-    return min(found)[2:]
-
-
 def least_of(problem: Problem) -> int:
     """Return a lower bound of the length: the step that takes longest, done in the fastest way."""
     least = [min(problem.ticks(o)) for o in range(len(problem.kinds))]
@@ -214,5 +167,5 @@ def least_of(problem: Problem) -> int:
     )
 
 
-def _words(needs: Sequence[int]) -> str:
+def needs_in_words(needs: Sequence[int]) -> str:
     return f"{needs[0]} columns" if len(needs) == 1 else f"({', '.join(map(str, needs[1:]))}) of {', '.join(RESOURCES)}"

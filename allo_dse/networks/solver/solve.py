@@ -14,7 +14,7 @@ from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 
-from .problem import ALLOWED, BANDWIDTH, Problem, Solution, in_turn, least_of
+from .problem import ALLOWED, BANDWIDTH, Problem, Solution, least_of, needs_in_words
 from .shortest_path import by_launches
 
 
@@ -277,19 +277,19 @@ MOST_RUNS = 10_000
 launch by launch. A model of 25,197 (an LSTM of 16 steps) takes 10 s to build, and proves nothing within minutes."""
 
 
-def solve(
-    problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False, near: Solution | None = None
-) -> Solution:
+def solve(problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False) -> Solution:
     """Return the shortest solution, or the best one found within a limit of work.
 
     Args:
         stream: minimise the time from input to input first, then the length; for one launch.
-        near: solution to begin from.
 
     Raises:
         StudyError: if the designs of the operators do not fit the device.
     """
-    work, known, bound = _Work(work_limit), in_turn(problem), least_of(problem)
+    work, known, bound = _Work(work_limit), one_by_one(problem, max(work_limit, 1.0)), least_of(problem)
+    if problem.alone:
+        assert known is not None
+        return known
     if problem.launches is None:
         path, least = by_launches(problem, work.launch, work.more)
         bound = max(bound, least)
@@ -303,7 +303,7 @@ def solve(
     if known is not None and not stream:
         made.model.add(made.length >= bound)
         made.model.add(made.length <= known.length)
-    found = work.found(made, near or known, work_limit - work.done, stream=stream)
+    found = work.found(made, known, work_limit - work.done, stream=stream)
     if found is None and known is None:
         raise StudyError(
             "no designs of the network's operators were found that fit the device together",
@@ -316,6 +316,53 @@ def solve(
         return found
     assert known is not None
     return replace(known, bound=bound)
+
+
+def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
+    """Return the operators whose times add up to the least, each with its fastest design in a launch of its own.
+
+    Conversions of what another operator wrote in another type count. None if fewer launches are allowed.
+
+    Raises:
+        StudyError: if no designs fit the device, or keep the outputs within the limit.
+    """
+    fit = [[one for one in own if all(map(operator.le, one.needs, problem.limits))] for own in problem.choices]
+    best = {o: min(fit[kind], key=lambda one: one.ticks) for o, kind in enumerate(problem.kinds) if fit[kind]}
+    model = cp_model.CpModel()
+    runs = {o: model.new_bool_var(f"runs_{o}") for o in best}
+    converts = [model.new_int_var(0, problem.horizon, f"converts_{step}") for step in range(problem.steps)]
+    for step in range(problem.steps):
+        does = [o for o, steps in enumerate(problem.does) if step in steps]
+        if not best.keys() & does:
+            raise StudyError(
+                f"an operator of the network has no design within {needs_in_words(problem.limits)} of the device",
+                hint=f"it needs {needs_in_words(problem.designs(does[0])[0].needs)}",
+            )
+        model.add_exactly_one(runs[o] for o in does if o in runs)
+    if problem.effects:
+        model.add(sum(problem.effects[o] * one for o, one in runs.items()) <= ALLOWED)
+    for o, waits in enumerate(problem.after):
+        for before, wait in waits.items():
+            step = problem.does[before][-1]
+            more = wait - min(own for other, own in waits.items() if problem.does[other][-1] == step)
+            if more and {o, before} <= best.keys():
+                model.add(converts[step] >= more).only_enforce_if(runs[o], runs[before])
+    model.minimize(sum(best[o].ticks * one for o, one in runs.items()) + sum(converts))
+    status, solver = answer(model, work=work_limit, linear=WHOLE)
+    if status == cp_model.INFEASIBLE:
+        raise StudyError("no operators of the network fit the device and the tolerance together")
+    if problem.launches is not None and problem.launches < problem.steps:
+        return None
+    launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
+    ends, clock = dict[int, int](), 0
+    for _, o in sorted((problem.does[o][-1], o) for o, one in runs.items() if solver.value(one)):  # topological order
+        earliest = [ends[before] + wait for before, wait in problem.after[o].items() if before in ends]
+        launch[o], choice[o] = len(ends), problem.designs(o).index(best[o])
+        start[o] = max(problem.release[o], clock, *earliest)
+        ends[o] = start[o] + best[o].ticks
+        clock = ends[o] + problem.between
+    length = max(end + problem.tail[o] for o, end in ends.items())
+    return Solution(tuple(launch), tuple(start), tuple(choice), length, round(solver.best_objective_bound))
 
 
 @dataclass

@@ -64,6 +64,7 @@ def _reduce(op: ir.Operation) -> None:
             if tries:
                 inside.enter_context(ir.InsertionPoint(scf.IfOp(tried.ok).then_block))
             if is_block:
+                op.context.get_dialect_descriptor("linalg")  # takes as long as to load all others: not in each context
                 linalg.copy(token if gets else value, outs=[value if gets else token])
             else:
                 memref.StoreOp(value, token, [])

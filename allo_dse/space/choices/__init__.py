@@ -4,5 +4,5 @@ Each file holds a `Choice` (see `space/choice.py`). A choice imports the protoco
 not know the other choices, `Space`, or a sampler. To add a kind, write one file.
 
 Imports: common, compiler, device, mapper, space.
-Imported by: backends, space, tune.
+Imported by: backends, networks, space, tune.
 """

@@ -14,7 +14,7 @@ import ctypes
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from allo_dse.common.numba_kernels import compiled
 from ..genes import Gene
 from .pareto import Booleans, Floats, Integers
 
+_PAIRS = lru_cache(maxsize=4)(partial(np.triu_indices, k=1))  # asked for in every step of a fit
 # `benchmarks/sampler_quality.py` measures these settings together.
 STEPS = 25  # of gradient ascent, each of at most RATE in the logarithms of lengths and noise
 WARM_STEPS = 8  # the same from the scales of fewer designs
@@ -141,7 +142,7 @@ def fitted_scales(features: Floats, values: Floats, categorical: Booleans, start
 
 def squares_apart(features: Floats, categorical: Booleans) -> Floats:
     """Squared differences of pairs of designs, (features, pairs); 1 between categories."""
-    one, other = np.triu_indices(len(features), 1)
+    one, other = _PAIRS(len(features))
     apart = (features[one] - features[other]).T
     apart[categorical] = apart[categorical] != 0
     return apart**2
@@ -155,7 +156,7 @@ def _slope(theta: Floats, apart: Floats, values: Floats) -> Floats:
     distances = np.sqrt(5 * squares)
     decay = np.exp(-distances)
     matern, additive = (1 + distances + 5 / 3 * squares) * decay, near.mean(0)
-    covariance, upper = np.eye(size), np.triu_indices(size, 1)
+    covariance, upper = np.eye(size), _PAIRS(size)
     covariance[upper] = covariance.T[upper] = share * additive + (1 - share) * matern
     noise = math.exp(2 * theta[-2])
     covariance.flat[:: size + 1] += noise + JITTER
@@ -233,12 +234,11 @@ class Features(Struct, frozen=True):
         """
         columns = np.flatnonzero((rows != rows[:1]).any(0))
         genes = [ranges[n] for n in columns.tolist()]
-        low, high = np.array([(gene.low, gene.high) for gene in genes], float).reshape(-1, 2).T
-        logarithmic, categorical = (
-            np.array([gene.kind == kind for gene in genes], bool) for kind in ("log", "categorical")
-        )
-        low[logarithmic], high[logarithmic] = np.log(low[logarithmic]), np.log(high[logarithmic])
-        return cls(columns, low, high, logarithmic, categorical)
+        bounds = np.array([(gene.low, gene.high) for gene in genes], float).reshape(-1, 2).T
+        kinds = np.array([gene.kind for gene in genes], str)
+        logarithmic = kinds == "log"
+        bounds[:, logarithmic] = np.log(bounds[:, logarithmic])
+        return cls(columns, bounds[0], bounds[1], logarithmic, kinds == "categorical")
 
     def encode(self, rows: Integers) -> Floats:
         """Features of designs, (designs, features)."""

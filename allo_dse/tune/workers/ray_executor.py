@@ -128,7 +128,10 @@ class RayExecutor(Executor):
             self._start_all(workers)
             problems = {resource: self._problems_of(resource) for resource in self._pools}
             self.problems = [
-                problems[need.resource][rung] if need.resource in problems else _missing(need.resource)
+                problems[need.resource][rung]
+                if need.resource in problems
+                else f"no node has the resource {need.resource!r}: start one that has the tool with "
+                f"`ray start --address=HEAD:PORT --resources='{{\"{need.resource}\": 1}}'`"
                 for rung, need in enumerate(self._needs)
             ]
         except BaseException:
@@ -400,10 +403,3 @@ def _alone() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER, services.get_node = clusters, get_node
-
-
-def _missing(resource: str | None) -> str:
-    return (
-        f"no node has the resource {resource!r}: start one that has the tool with "
-        f"`ray start --address=HEAD:PORT --resources='{{\"{resource}\": 1}}'`"
-    )

@@ -1,8 +1,10 @@
+from types import ModuleType
 from typing import Generic, TypeVar
 
-from ..ir import Attribute, OpResult, OpView, Type, Value
+from ..ir import Attribute, Module, OpResult, OpView, Type, Value
 
 _T = TypeVar("_T")
+irdl: ModuleType
 
 class Operand(Generic[_T]):
     def __get__(self, operation: object, owner: type, /) -> Value: ...
@@ -18,3 +20,4 @@ class Dialect:
     def __init_subclass__(cls, *, name: str) -> None: ...
     @classmethod
     def load(cls) -> None: ...
+    _mlir_module: Module

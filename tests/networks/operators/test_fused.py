@@ -97,7 +97,7 @@ def test_a_product_in_another_shape_is_the_product_still(wanted: bool, tmp_path:
     found = dse.compose(dse.search_fronts(net, "npu1_1col", trials=2, cache=tmp_path))
     given = {"x": np.random.default_rng(1).standard_normal((M, K)).astype(np.float32)}
     assert difference(found.run(given)[last], net.run(given, simulated=False)[last]) < 0.02
-    assert [name for name, _ in found.operators] == (["product", "relu"] if wanted else ["product+relu"])
+    assert [run.step.name for run in found.runs] == (["product", "relu"] if wanted else ["product+relu"])
 
 
 def test_only_what_no_one_else_reads_is_fused() -> None:

@@ -529,11 +529,7 @@ def _adders(
         ways.append((carried(flat.loops, once.whole, registers), False))
     full, fabric = (
         max(
-            (
-                chain_interval(
-                    some, once.device, registers, partial(once.walk, registers, fabric=choice, body_only=inner)
-                )
-            )
+            chain_interval(some, once.device, registers, partial(once.walk, registers, fabric=choice, body_only=inner))
             for some, inner in ways
         )
         for choice in (False, True)
