@@ -135,10 +135,9 @@ class Composition:
             return f"{self.columns} columns"
         limits = zip(limited.resources, limited.limits[1:], strict=True)
         shares = ", ".join(f"{name} {used[name] / limit:.0%}" for name, limit in limits if used[name])
-        known = dict.fromkeys(name for run in self.runs for name in run.constants.values())
-        return f"{len(self.launches[0].designs)} pieces of hardware: {shares}" + (
-            f", and {', '.join(known)} in the bitstream" if known else ""
-        )
+        known = {name for run in self.runs for name in run.constants.values()}
+        pieces = f"{len(self.launches[0].designs)} pieces of hardware: {shares}"
+        return f"{pieces}, with {len(known)} constants in the bitstream" if known else pieces
 
     @property
     def streamed(self) -> str:
