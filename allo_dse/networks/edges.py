@@ -14,7 +14,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.eval.launches import Stream
 
-from .fronts import Fronts, Point
+from .fronts import Fronts
 from .network import Arrange, Network, Shape, Step, arrange
 from .operators.execute import Work, interface, loaded
 from .solver.problem import TICK_US, Edge
@@ -112,12 +112,12 @@ def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
     if not launches.linked:
         return ()
     moved: dict[str, list[list[Any]]] = {}  # of each design, the passages of what it reads, and of what it writes
-    for key, points in fronts.points.items():
+    for work, points in fronts.points.items():
         for point in points:
             design = point.design.design
             reads, writes = interface(design.program)
-            found_here = launches.passages(design, point.design.metrics)
-            moved.setdefault(key, []).append([found_here.get(tensor.name) for tensor in (*reads, writes[0])])
+            passages = launches.passages(design, point.design.metrics)
+            moved.setdefault(work, []).append([passages.get(tensor.name) for tensor in (*reads, writes[0])])
     found: list[Edge] = []
     known: dict[tuple[str, str, int], Stream | None] = {}
     written_by: dict[str, list[int]] = {}

@@ -237,7 +237,11 @@ def main() -> int:
     folders = {run["folder"]: HERE / run["folder"] for launch in network["launches"] for run in launch["runs"]}
     tools = next(iter(folders.values()), HERE) / "build.py"
     parse = _module(tools).options_of if tools.exists() else _options
-    options = parse("Run this network.", [_own_options()])
+    own = argparse.ArgumentParser(add_help=False)  # which every device has
+    own.add_argument("--inputs", metavar="FILE", type=Path, help="inputs of your own, by name")
+    own.add_argument("--outputs", metavar="FILE", type=Path, help="where outputs are written, by name")
+    own.add_argument("--check", action="store_true", help="compare programs with their references on --inputs too")
+    options = parse("Run this network.", [own])
     if options.inputs and not options.inputs.exists():
         raise SystemExit(f"{options.inputs}: no such file")
     options.check |= options.inputs is None
@@ -265,15 +269,6 @@ def main() -> int:
             return WRONG
     print(json.dumps(found) if options.json else "\n".join(_said(found)))
     return 0
-
-
-def _own_options() -> argparse.ArgumentParser:
-    """Return the options for inputs and outputs, which every device has."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--inputs", metavar="FILE", type=Path, help="inputs of your own, by name")
-    parser.add_argument("--outputs", metavar="FILE", type=Path, help="where outputs are written, by name")
-    parser.add_argument("--check", action="store_true", help="compare programs with their references on --inputs too")
-    return parser
 
 
 def _options(description: str, parents: Sequence[argparse.ArgumentParser]) -> argparse.Namespace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle, groupby
+from pathlib import Path
 
 import jinja2
 
@@ -28,10 +29,8 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     share = "LUTs" if composition.resources else "columns"
     points = [(float(one.resources.get("lut", one.columns)), one.latency_us) for one in front]
     tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__, ""), autoescape=True, trim_blocks=True, keep_trailing_newline=True
-    )
-    return environment.get_template("network.html.j2").render(
+    template = Path(__file__).with_name("network.html.j2").read_text()
+    return jinja2.Template(template, autoescape=True, trim_blocks=True, keep_trailing_newline=True).render(
         composition=composition,
         front=front,
         busiest=_busiest,

@@ -288,13 +288,10 @@ class KeptTiles:
             streams: by tensor and "in" or "out".
         """
         declared = [line for array in self._arrays.values() for line in array.declared(self._top)]
-        return [*declared, *self._moved(streams, load=True)]
+        return [*declared, *self.moved(streams, load=True)]
 
-    def sent(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
-        """Return the code that sends the parts that tasks have written."""
-        return self._moved(streams, load=False)
-
-    def _moved(self, streams: Mapping[tuple[str, str], str], *, load: bool) -> list[str]:
+    def moved(self, streams: Mapping[tuple[str, str], str], *, load: bool) -> list[str]:
+        """Return the statements that fill the arrays, or send the parts that tasks have written."""
         calls = []
         for name, group in groupby(self._arrays.values(), key=lambda array: array.tensor.name):
             arrays = list(group)
