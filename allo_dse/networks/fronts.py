@@ -204,8 +204,8 @@ def _candidates(network: Network, bits: int) -> Iterator[Operator]:
         for name, tensor in zip(one.step.inputs, interface(loaded(one.work))[0], strict=True)
         if name in network.constants and tensor.shape
     }
-    ordered = sorted(sizes, key=lambda name: (sizes[name], name))
-    ends = accumulate(sizes[name] for name in ordered)
+    ordered = sorted(sizes, key=sizes.__getitem__)
+    ends = accumulate(map(sizes.__getitem__, ordered))
     fitting = {name for name, end in zip(ordered, ends, strict=True) if end <= bits}
     for one in every:
         key = work_key(one.work)

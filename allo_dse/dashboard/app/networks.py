@@ -20,7 +20,8 @@ _HTML = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>net
 document.documentElement.dataset.theme =
   localStorage.alloTheme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 </script></head><body><header class="top"><div class="title"><span class="brand">allo-dse</span><h1>Networks</h1></div>
-{% if runs %}<nav class="tabs"><a class="tab" href="/front">Front</a></nav>{% endif %}</header><main id="pages"><div class="card"><div class="table-box"><table><thead><tr>
+{% if runs %}<nav class="tabs"><a class="tab" href="/front">Front</a></nav>{% endif %}</header>
+<main id="pages"><div class="card"><div class="table-box"><table><thead><tr>
 <th>network</th><th>device</th><th>latency (us)</th><th>launches</th><th>proved</th></tr></thead>
 <tbody>
 {% for name, (first, device, latency, launches, proved) in rows %}

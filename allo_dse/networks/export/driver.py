@@ -322,8 +322,14 @@ def _run(
             started, given = time.perf_counter(), [known[one] for one in step["inputs"]]
             if "dtype" in step:
                 made = _converted(step, given[0])
-            else:
-                made = _moved(given, orders[name]) if name in orders else _on_host(step, given)
+            elif name in orders:
+                made = _moved(given, orders[name])
+            else:  # the host gets narrow floats as float32
+                wide = [
+                    one.astype(np.float32) if one.dtype.kind in "fV" and one.dtype.itemsize < 4 else one
+                    for one in given
+                ]
+                made = np.asarray(_module(HERE / step["host"]).function(*wide))
             host_us[name] = round((time.perf_counter() - started) * 1e6, 1)
         if run:
             times[number].append({"step": name, "latency_us": us, "predicted_us": run["latency_us"]})
@@ -404,13 +410,6 @@ def _converted(step: Facts, array: Array) -> Array:
     if not (apart <= (step["rounding"] * largest if step["rounding"] else 1)).all():
         raise WrongResults(f"{step['name']}: {apart.max():.2g} off, where the largest element is {largest:.2g}")
     return made
-
-
-def _on_host(step: Facts, given: Sequence[Array]) -> Array:
-    """Compute a step on the host, which gets narrow floats as float32."""
-    function = _module(HERE / step["host"]).function
-    wide = [one.astype(np.float32) if one.dtype.kind in "fV" and one.dtype.itemsize < 4 else one for one in given]
-    return np.asarray(function(*wide))
 
 
 def _apart(found: Array, wanted: Array) -> tuple[Array, float]:

@@ -274,7 +274,7 @@ def _function(name: str, node: _Node, streams: Mapping[tuple[str, str], str], ta
     shared = [f for f in dict.fromkeys(functions) if functions.count(f) > 1 and "<" not in f]
     # Tasks of a node run in turn: one instance of a function serves all of its calls, as the fold intends.
     lines += [f"#pragma HLS allocation function instances={function} limit=1" for function in shared]
-    lines += [*node.local, *node.tiles.filled(streams)]
+    lines += [*node.local, *node.tiles.declared(), *node.tiles.moved(streams, load=True)]
     position = 0
     while position < len(node.calls):
         length, steps = _run(node.calls[position:])

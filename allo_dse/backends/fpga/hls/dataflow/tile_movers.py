@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -281,17 +281,16 @@ class KeptTiles:
         """A part as the argument of a task's call."""
         return self._arrays[port.port.tensor.name, port.box.extents].argument(place)
 
-    def filled(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
-        """The arrays, and the statements that fill them.
+    def declared(self) -> Iterator[str]:
+        """The declarations of the arrays."""
+        return chain.from_iterable(array.declared(self._top) for array in self._arrays.values())
+
+    def moved(self, streams: Mapping[tuple[str, str], str], *, load: bool) -> list[str]:
+        """Return the statements that fill the arrays, or send the parts that tasks have written.
 
         Args:
             streams: by tensor and "in" or "out".
         """
-        declared = [line for array in self._arrays.values() for line in array.declared(self._top)]
-        return [*declared, *self.moved(streams, load=True)]
-
-    def moved(self, streams: Mapping[tuple[str, str], str], *, load: bool) -> list[str]:
-        """Return the statements that fill the arrays, or send the parts that tasks have written."""
         calls = []
         for name, group in groupby(self._arrays.values(), key=lambda array: array.tensor.name):
             arrays = list(group)
