@@ -239,7 +239,7 @@ def _improving(points: Iterator[Point]) -> Iterator[Point]:
 
 def _points(operator: Operator, device: Device, options: SearchOptions) -> Iterator[Point]:
     """Yield the fastest design on each number of columns, or at most `MOST_POINTS` of a front, the smallest first."""
-    launches, work, key = launches_of(device), operator.work, operator.key
+    launches, work = launches_of(device), operator.work
     program = loaded(work)
     tables = [interface(program)[0][at].name for at in operator.tables]
     evaluator = full_name(backend_of(device).evaluator(device))
@@ -249,7 +249,7 @@ def _points(operator: Operator, device: Device, options: SearchOptions) -> Itera
     for columns, part in launches.parts():
         schedules = launches.schedules(program, tables)
         study = Study(
-            key,
+            operator.key,
             program=work.program,
             params=work.params,
             device=part,
@@ -261,7 +261,7 @@ def _points(operator: Operator, device: Device, options: SearchOptions) -> Itera
             programs=programs,
         )
         asked = hashlib.sha256(repr((launches.objectives, schedules, evaluator)).encode()).hexdigest()[:12]
-        place = options.cache / f"{key}-{part.key[:12]}-{asked}-{options.target}-{own.trials}-{options.seed}"
+        place = options.cache / f"{operator.key}-{part.key[:12]}-{asked}-{options.target}-{own.trials}-{options.seed}"
         try:
             found, proved = _searched(study, place, own)
         except RunDirectoryError:
