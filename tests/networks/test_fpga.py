@@ -223,10 +223,24 @@ def _check_on_card(launch: Launch, folder: Path) -> None:
     assert said["latency_us"] == 5.0 * (len(launch.runs) - len(launch.streams))
 
 
-def test_weights_stay_in_dram(fronts: Fronts) -> None:
-    """Matrices come tile by tile, so that no operator needs memory for a whole one."""
+def test_weights_stay_in_dram_or_are_tables(fronts: Fronts) -> None:
+    """Matrices come tile by tile, so that no operator needs memory for a whole one, or are in the bitstream."""
     for points in fronts.points.values():
         for point in points:
             mapping = FpgaMapping.of(point.design.design)
-            assert set(mapping.streamed) == {tensor.name for tensor in point.design.design.program.tensors}
+            tables = {mapping.vmg.program.tensors[at].name for at in point.tables}
+            assert set(mapping.streamed) == {tensor.name for tensor in mapping.vmg.program.tensors} - tables
             assert point.dram_bytes == mapping.dram_bytes
+
+
+def test_operators_with_other_constants_have_tables_of_their_own(fronts: Fronts) -> None:
+    """What both products multiply with is in the bitstream where that is faster, each in hardware of its own."""
+    found = compose(fronts)
+    assert {name for run in found.runs for name in run.constants.values()} == {"left", "right"}
+    by_left, by_right = (run for run in found.runs if run.constants)
+    assert by_left.key == by_right.key
+    assert by_left.design != by_right.design
+    plain = {key: [point for point in points if not point.tables] for key, points in fronts.points.items()}
+    points = {key: tuple(own) for key, own in plain.items() if own}
+    without = tuple(one for one in fronts.candidates if not one.tables)
+    assert found.latency_us < compose(replace(fronts, candidates=without, points=points)).latency_us

@@ -64,7 +64,7 @@ def register(app: Dash, board: Board) -> None:
     @app.server.route("/networks")
     def networks() -> str:
         rows = [(name, one.words) for name, one in kept_networks(board).items()]
-        return jinja2.Template(_HTML, autoescape=True).render(rows=rows, runs=board.runs)
+        return str(jinja2.Template(_HTML, autoescape=True).render(rows=rows, runs=board.runs))
 
     @app.server.route("/networks/<name>")
     def network(name: str) -> str:

@@ -30,7 +30,7 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     points = [(float(one.resources.get("lut", one.columns)), one.latency_us) for one in front]
     tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
     template = Path(__file__).with_name("network.html.j2").read_text()
-    return jinja2.Template(template, autoescape=True, trim_blocks=True).render(
+    text: str = jinja2.Template(template, autoescape=True, trim_blocks=True).render(
         composition=composition,
         front=front,
         busiest=_busiest,
@@ -39,6 +39,7 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
         times=sorted(composition.time_us.items(), key=lambda one: -one[1]),
         trade=points_svg(points, share, "latency (us)", tips) if len(front) > 1 else "",
     )
+    return text
 
 
 def _busiest(run: Run) -> str:

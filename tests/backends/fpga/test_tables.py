@@ -17,6 +17,7 @@ from allo_dse.backends.fpga.hls.design_project import hls_project
 from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import Directive
+from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.lang import install
 from allo_dse.lang.storage import numpy_dtype
@@ -65,7 +66,7 @@ def test_larger_tables_are_block_memory_and_never_uram() -> None:
     """All tiles of a node are in one memory, whose depth counts."""
     cost = FpgaMapping.of(own := of((1, 1, 1), "rom")).cost(next(iter(GEMM.task_classes)), (0, 0, 0))
     (table,) = (one for one in cost.storages.values() if one.place == "rom")
-    device = own.device
+    device = FpgaDevice.of(own.device)
     assert table.resources(device).bram18 == 0 < table.resources(device).lut
     assert table.resources(device, 64).bram18 == device.arrays.bram18(64 * 64, 16)
     assert table.resources(device, 4096).uram == 0
