@@ -29,7 +29,7 @@ from allo_dse.tune.study import Study
 SIZE = 2048
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FakeProgram:
     name: str
     params: dict[str, Any]

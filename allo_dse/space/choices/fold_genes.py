@@ -11,15 +11,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from msgspec import Struct
 
-from allo_dse.mapper.fold.fold import AxisFold
+from allo_dse.common.records import Ints
+from allo_dse.mapper.axes import How
+from allo_dse.mapper.fold.fold import AxisFold, Pattern
 
 from ..genes import Gene, Genes, Suggest
 
-HOW = ("bundle", "chain")
-PATTERN = ("cyclic", "block")
+HOW: tuple[How, ...] = ("bundle", "chain")
+PATTERN: tuple[Pattern, ...] = ("cyclic", "block")
 
 
 _HOW_GENE, _PATTERN_GENE = Gene(0, 1, "categorical", HOW), Gene(0, 1, "categorical", PATTERN)
@@ -38,7 +41,7 @@ class AxisOptions:
         for option in options:
             self.by_spatial.setdefault(option.spatial, []).append(option)
         self.spatial = tuple(sorted(self.by_spatial))
-        self._nearest: dict[int, int] = {}
+        self.nearest = cache(self._nearest)
         groups = self.by_spatial.values()
         self.varies = {
             name for name in ("how", "pattern") if any(len({getattr(o, name) for o in g}) > 1 for g in groups)
@@ -46,26 +49,13 @@ class AxisOptions:
         if len(self.spatial) > 1:
             self.varies.add("spatial")
 
-    def nearest(self, wanted: int) -> int:
+    def _nearest(self, wanted: int) -> int:
         """Return the legal number of nodes nearest in ratio to the wanted one; on a tie the smaller one."""
-        if wanted not in self._nearest:
-            self._nearest[wanted] = min(self.spatial, key=lambda s: (max(s, wanted) / min(s, wanted), s))
-        return self._nearest[wanted]
+        return min(self.spatial, key=lambda s: (max(s, wanted) / min(s, wanted), s))
 
-    def match(self, wanted: WantedAxis, spatial: int) -> AxisFold:
+    def match(self, wanted: AxisFold, spatial: int) -> AxisFold:
         """Return the option onto `spatial` nodes most like the wanted one: first by `how`, then by `pattern`."""
-        same = self.by_spatial[spatial]
-        return (
-            same[0] if len(same) == 1 else min(same, key=lambda o: (o.how != wanted.how, o.pattern != wanted.pattern))
-        )
-
-
-class WantedAxis(Struct, frozen=True):
-    """The fold of one axis that genes ask for, legal or not."""
-
-    spatial: int
-    how: str | None
-    pattern: str | None
+        return min(self.by_spatial[spatial], key=lambda o: (o.how != wanted.how, o.pattern != wanted.pattern))
 
 
 class KernelOptions(Struct, frozen=True):
@@ -101,34 +91,43 @@ Heads = Sequence[int | None]
 """Per kernel the first kernel of the chain that it is a later member of; None for others."""
 
 
-def decode_folds(
-    kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: int, separated: Callable[[Heads], Heads]
-) -> list[KernelPlan]:
-    """Return the legal fold nearest to the genes, on at most `max_nodes` nodes where possible.
+Wanted = tuple[tuple[AxisFold, ...], tuple[int | None, ...], tuple[Ints, ...]]
+"""Folds that genes ask for: of each axis, the kernel that each kernel joins, and the order of each kernel's axes."""
 
-    Args:
-        separated: takes kernels out of chains that are illegal with them.
-    """
-    wanted: dict[AxisOptions, WantedAxis] = {}
+
+def wanted_folds(kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: int) -> Wanted:
+    """Return what genes ask for, each axis on its nearest legal number of nodes."""
+    wanted: dict[AxisOptions, AxisFold] = {}
     for k in kernels:
         for n, axis in enumerate(k.axes):
             if axis not in wanted:
                 name, spatial = f"fold.{k.kernel}.{n}", axis.spatial[0]
                 if "spatial" in axis.varies:
-                    spatial = suggest(f"{name}.spatial", Gene(1, max(2, max_nodes), "log"))
-                how = HOW[suggest(f"{name}.how", _HOW_GENE)] if "how" in axis.varies else None
-                pattern = PATTERN[suggest(f"{name}.pattern", _PATTERN_GENE)] if "pattern" in axis.varies else None
-                wanted[axis] = WantedAxis(spatial, how, pattern)
-    wants = [_joined(kernel, position, suggest) for position, kernel in enumerate(kernels)]
+                    spatial = axis.nearest(suggest(f"{name}.spatial", Gene(1, max(2, max_nodes), "log")))
+                how = HOW[suggest(f"{name}.how", _HOW_GENE) if "how" in axis.varies else 0]
+                pattern = PATTERN[suggest(f"{name}.pattern", _PATTERN_GENE) if "pattern" in axis.varies else 0]
+                wanted[axis] = AxisFold(spatial, pattern, how)
+    joined = tuple(_joined(kernel, position, suggest) for position, kernel in enumerate(kernels))
+    return tuple(wanted.values()), joined, tuple(_order(kernel, suggest) for kernel in kernels)
+
+
+def plans_of(
+    kernels: Sequence[KernelOptions], wanted: Wanted, max_nodes: int, separated: Callable[[Heads], Heads]
+) -> list[KernelPlan]:
+    """Return the legal fold nearest to the wanted one, on at most `max_nodes` nodes where possible.
+
+    Args:
+        separated: takes kernels out of chains that are illegal with them.
+    """
+    folds, wants, orders = wanted
+    axes = dict(zip(dict.fromkeys(axis for kernel in kernels for axis in kernel.axes), folds, strict=True))
     joined = separated([_first(wants, number) for number in range(len(kernels))])
-    sizes = {axis: axis.nearest(want.spatial) for axis, want in wanted.items()}
+    sizes = {axis: fold.spatial for axis, fold in axes.items()}
     _fit_budget(sizes, kernels, joined, max_nodes)
-    plans = []
-    for kernel, head in zip(kernels, joined, strict=True):
-        chosen = tuple(axis.match(wanted[axis], sizes[axis]) for axis in kernel.axes)
-        shares = head is not None and _layout(kernel, sizes) == _layout(kernels[head], sizes)
-        plans.append(KernelPlan(chosen, _order(kernel, suggest), head if shares else None))
-    return plans
+    return [
+        KernelPlan(tuple(axis.match(axes[axis], sizes[axis]) for axis in kernel.axes), order, head)
+        for kernel, head, order in zip(kernels, _sharing(kernels, joined, sizes), orders, strict=True)
+    ]
 
 
 def _joined(kernel: KernelOptions, position: int, suggest: Suggest) -> int | None:
@@ -150,9 +149,12 @@ def _first(joined: Sequence[int | None], kernel: int) -> int | None:
     return head
 
 
-def _layout(kernel: KernelOptions, sizes: Mapping[AxisOptions, int]) -> set[AxisOptions]:
-    """Return the axes along which a kernel has several nodes; kernels with the same axes can share nodes."""
-    return {axis for axis in kernel.axes if sizes[axis] > 1}
+def _sharing(
+    kernels: Sequence[KernelOptions], joined: Sequence[int | None], sizes: Mapping[AxisOptions, int]
+) -> list[int | None]:
+    """Return the head of each kernel that has several nodes along the same axes as its head: they can share nodes."""
+    layouts = [{axis for axis in kernel.axes if sizes[axis] > 1} for kernel in kernels]
+    return [None if head is None or layouts[k] != layouts[head] else head for k, head in enumerate(joined)]
 
 
 def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) -> Genes:
@@ -170,7 +172,7 @@ def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) 
             )
         if len(kernel.axes) > 1:
             full = (*plan.order, *(a for a in range(len(kernel.axes)) if a not in plan.order))
-            genes[f"fold.{kernel.kernel}.order"] = _orders(len(full)).index(full)
+            genes[f"fold.{kernel.kernel}.order"] = _orders(len(full))[0].index(full)
         if kernel.joins:
             number = 0 if plan.joined is None else 1 + kernel.joins.index(plan.joined)
             genes[f"fold.{kernel.kernel}.chain"] = number
@@ -183,11 +185,7 @@ def _fit_budget(
     """Shrink the largest factor of the largest kernel, step by step, until all nodes fit or nothing can shrink."""
     while True:
         nodes = [math.prod(sizes[axis] for axis in kernel.axes) for kernel in kernels]
-        shared = (
-            nodes[k]
-            for k, head in enumerate(joined)
-            if head is not None and _layout(kernels[k], sizes) == _layout(kernels[head], sizes)
-        )
+        shared = (nodes[k] for k, head in enumerate(_sharing(kernels, joined, sizes)) if head is not None)
         if sum(nodes) - sum(shared) <= max_nodes:
             return
         shrinkable = [
@@ -202,14 +200,13 @@ def _fit_budget(
         sizes[axis] = max(s for s in axis.spatial if s < sizes[axis])
 
 
-def _order(kernel: KernelOptions, suggest: Suggest) -> tuple[int, ...]:
-    rank = len(kernel.axes)
-    if rank < 2:
-        return tuple(range(rank))
-    labels = tuple(" ".join(map(str, order)) for order in _orders(rank))
-    return _orders(rank)[suggest(f"fold.{kernel.kernel}.order", Gene(0, len(labels) - 1, "categorical", labels))]
+def _order(kernel: KernelOptions, suggest: Suggest) -> Ints:
+    orders, gene = _orders(len(kernel.axes))
+    return orders[suggest(f"fold.{kernel.kernel}.order", gene) if len(orders) > 1 else 0]
 
 
-def _orders(rank: int) -> list[tuple[int, ...]]:
-    """Return all orders of a kernel's axes; a gene holds the position of one."""
-    return list(itertools.permutations(range(rank)))
+@cache
+def _orders(rank: int) -> tuple[list[Ints], Gene]:
+    """Return all orders of a kernel's axes, and the gene that holds the position of one."""
+    orders = list(itertools.permutations(range(rank)))
+    return orders, Gene(0, len(orders) - 1, "categorical", tuple(" ".join(map(str, order)) for order in orders))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.records import replace
+from allo_dse.common.records import MOST_SMALL_KEPT, keep, replace
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold_search import NodeFold, anything_fits, beam_folds, node_folds
@@ -19,7 +20,7 @@ from allo_dse.mapper.program import Program
 from ..backend import backend_of
 from ..design import Design, Draft
 from ..genes import Genes, Suggest, random_suggest
-from .fold_genes import Heads, KernelOptions, KernelPlan, decode_folds, encode_folds
+from .fold_genes import Heads, KernelOptions, KernelPlan, Wanted, encode_folds, plans_of, wanted_folds
 
 Fold = MeshFold | NodeFold
 
@@ -36,6 +37,7 @@ class FoldChoice(ABC):
 
     def __init__(self, max_nodes: int) -> None:
         self.max_nodes = max_nodes
+        self._decoded: dict[tuple[Program, bool, Wanted], Fold | None] = {}
 
     @abstractmethod
     def kernels(self, program: Program) -> Sequence[KernelOptions]:
@@ -70,14 +72,16 @@ class FoldChoice(ABC):
         return self.fold_count(program, sys.maxsize)
 
     def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
-        program = draft.compiled
-        plans = decode_folds(
-            self.kernels(program), suggest, self.max_nodes, lambda heads: self.separated(program, heads)
-        )
-        fold = self.fold(program, plans)
-        if fold is None:
-            return None
-        return replace(draft, fold=fold if draft.literal else self.buildable(program, fold))
+        program, kernels = draft.compiled, self.kernels(draft.compiled)
+        wanted = wanted_folds(kernels, suggest, self.max_nodes)
+        key = program, draft.literal, wanted
+        if key not in self._decoded:  # proposals repeat those of the last generations
+            plans = plans_of(kernels, wanted, self.max_nodes, partial(self.separated, program))
+            fold = self.fold(program, plans)
+            built = fold if fold is None or draft.literal else self.buildable(program, fold)
+            keep(self._decoded, key, built, MOST_SMALL_KEPT)
+        found = self._decoded[key]
+        return None if found is None else replace(draft, fold=found)
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
         for fold in self.folds(draft.compiled):
@@ -145,15 +149,9 @@ class TaskFolds(FoldChoice):
     def plans(self, fold: Fold) -> list[KernelPlan]:
         if not isinstance(fold, NodeFold):
             raise IllegalFold("the fold is one of whole kernels", hint='declare the study with folds="kernels"')
-        head = {task: own for own in fold.nodes for task in own}
-        return [KernelPlan((), (), self._joined(head.get(name), name, fold.names)) for name in fold.names]
-
-    @staticmethod
-    def _joined(node: tuple[str, ...] | None, task: str, names: tuple[str, ...]) -> int | None:
-        if node is None:
-            return None
-        first = min(names.index(name) for name in node)
-        return None if names[first] == task else first
+        first = {task: min(map(fold.names.index, own)) for own in fold.nodes for task in own}
+        heads = [first.get(name, number) for number, name in enumerate(fold.names)]
+        return [KernelPlan((), (), None if head == number else head) for number, head in enumerate(heads)]
 
     def folds(self, program: Program) -> Iterator[Fold]:
         """Yield the folds of a program.

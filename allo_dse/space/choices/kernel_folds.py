@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.records import MOST_SMALL_KEPT, keep, replace
+from allo_dse.common.records import replace
 from allo_dse.mapper.axes import AxisRule
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold_space import FoldSpace, Layout
@@ -41,8 +41,6 @@ class KernelFolds(FoldChoice):
         self._respell = respell
         self._spaces: dict[Program, FoldSpace] = {}
         self._options: dict[Program, tuple[KernelOptions, ...]] = {}
-        self._decided: dict[tuple[Program, tuple[KernelPlan, ...]], MeshFold | None] = {}
-        self._respelled: dict[tuple[Program, MeshFold], MeshFold] = {}
 
     def kernels(self, program: Program) -> Sequence[KernelOptions]:
         """Return the legal folds of each kernel's axes, onto at most as many nodes as the device has.
@@ -94,12 +92,6 @@ class KernelFolds(FoldChoice):
 
         Loops shared by several kernels take the order of the first kernel; those shared by most kernels come first.
         """
-        key = (program, tuple(plans))
-        if key in self._decided:  # proposals repeat those of the last generations
-            return self._decided[key]
-        return keep(self._decided, key, self._fold(program, plans), MOST_SMALL_KEPT)
-
-    def _fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
         space = self.space(program)
         kernels = list(zip(program.kernels, plans, space.joint_orders([plan.order for plan in plans]), strict=True))
         chains: dict[int, list[str]] = {}
@@ -116,10 +108,7 @@ class KernelFolds(FoldChoice):
     def buildable(self, program: Program, fold: Fold) -> Fold:
         if self._respell is None or not isinstance(fold, MeshFold):
             return fold
-        key = (program, fold)
-        if key in self._respelled:
-            return self._respelled[key]
-        return keep(self._respelled, key, self._respell(program.vmg.graph, fold, self._device), MOST_SMALL_KEPT)
+        return self._respell(program.vmg.graph, fold, self._device)
 
     def plans(self, fold: Fold) -> list[KernelPlan]:
         if not isinstance(fold, MeshFold):

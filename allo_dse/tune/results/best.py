@@ -185,7 +185,7 @@ class Front(list[BestDesign]):
 
 
 PLACEMENTS = "placements"
-VERSION = 2
+VERSION = 3
 """Version of the files and of the solver's results: placements of another version are solved again."""
 
 

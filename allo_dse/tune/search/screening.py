@@ -111,10 +111,10 @@ class Screen:
         constraint handling method for genetic algorithms", Comput. Methods Appl. Mech. Eng. 186, 2000.
         """
         rng, least = np.random.default_rng(list(refused.key.encode())), self._excess
-        names = sorted(refused.genes)
+        names = np.array(sorted(refused.genes))
         legal = self._legal or {name: self.space.genes[name].low for name in names}
         kept = len(names) // 2
-        for step in range(REPAIRS if names else 0):
+        for step in range(REPAIRS if refused.genes else 0):
             if self.any_legal and self.meanwhile():
                 break
             if self._legal or step < len(names).bit_length():

@@ -80,7 +80,8 @@ class PlacementModel:
     def _streams(self) -> None:
         """Shared: between neighbours, one buffer where both reach it. Otherwise: a buffer at each end."""
         add = self.model.add_bool_or
-        limits = self.problem.limits
+        reach, around = self.problem.limits.addresses, self.problem.limits.adjacent
+        near = {t: [(other, reach(other, t), reach(t, other)) for other in around[t]] for t in self.cores}
         for number, stream in enumerate(self.problem.streams):
             shared, at_source, at_target = self.shared[number], self.at_source[number], self.at_target[number]
             source, target = self.on[stream.source], self.on[stream.target]
@@ -89,14 +90,13 @@ class PlacementModel:
             if not stream.routable:
                 self._at_most("word_alignment", number, stream.token_bytes % WORD_BYTES * (1 - shared), 0)
             for tile in self.cores:
-                around = limits.adjacent[tile]
-                add(~shared, ~source[tile], *(target[t] for t in around))
-                add(~shared, ~target[tile], *(source[t] for t in around))
-                for other in around:
+                add(~shared, ~source[tile], *(target[t] for t in around[tile]))
+                add(~shared, ~target[tile], *(source[t] for t in around[tile]))
+                for other, to_source, to_target in near[tile]:
                     # A shared buffer lies where the core of the other end can address it.
-                    if not limits.addresses(other, tile):
+                    if not to_source:
                         add(~shared, ~source[tile], ~target[other], ~at_source)
-                    if not limits.addresses(tile, other):
+                    if not to_target:
                         add(~shared, ~source[tile], ~target[other], ~at_target)
 
     def keep_in_columns(self) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 from msgspec import convert, structs, to_builtins
 
 from allo_dse.common.notebooks import Pictured
-from allo_dse.common.records import Frozen, JsonObject
+from allo_dse.common.records import Array, Frozen, JsonObject
 from allo_dse.mapper.violation import Violation
 
 from ..movement.movement import LOCKS_PER_END
@@ -140,33 +142,24 @@ class PlacedDesign(Pictured):
     def usage(self) -> Mapping[Tile, TileUse]:
         """Resources in use, by tile; unused tiles are left out."""
         problem = self.problem
-        held: dict[Tile, list[int]] = {}  # descriptors, locks, bytes
+        held = defaultdict[Tile, Array](lambda: np.zeros(3, np.int64))  # descriptors, locks, bytes
         for node, (tile, need) in enumerate(zip(self.tiles, problem.nodes, strict=True)):
             flows = [flow for own in problem.flows_of[node] for flow in own]
-            held[tile] = [sum(f.depth for f in flows), LOCKS_PER_END * len(flows), need.bytes]
+            held[tile] += sum(f.depth for f in flows), LOCKS_PER_END * len(flows), need.bytes
         for stream, owner in zip(problem.streams, self.owners, strict=True):
             ends = (self.tiles[stream.source], self.tiles[stream.target])
             for tile in ends if owner is None else (owner,):
-                _add(held, tile, stream.depth if owner is None else 0, LOCKS_PER_END, stream.bytes)
+                held[tile] += stream.depth if owner is None else 0, LOCKS_PER_END, stream.bytes
         for transfer, column in zip(problem.transfers, self.columns, strict=True):
             writes, reads = transfer.ends("in"), transfer.ends("out")
-            _add(held, Tile(column, 1), sum(writes) + sum(reads), transfer.locks, transfer.staged_bytes)
-            _add(held, Tile(column, 0), 1, 0, 0)
-        return {tile: self._use(tile, *amounts) for tile, amounts in sorted(held.items())} | self._passed(held)
-
-    def _passed(self, held: Mapping[Tile, list[int]]) -> dict[Tile, TileUse]:
-        """Tiles that routes only pass through."""
-        crossed = {hop.tile for route in self.routes for hop in route.hops} - set(held)
-        return {tile: self._use(tile, 0, 0, 0) for tile in sorted(crossed)}
-
-    def _use(self, tile: Tile, descriptors: int, locks: int, size: int) -> TileUse:
-        hops = [hop for route in self.routes for hop in route.hops if hop.tile == tile]
-        sources = {hop.source for hop in hops if hop.source.side == "dma"}
-        targets = {hop.target for hop in hops}
-        sides = sorted(port.side for port in targets if port.side != "dma")
-        ports = {side: sides.count(side) for side in dict.fromkeys(sides)}
-        entering = sum(port.side == "dma" for port in targets)
-        return TileUse(entering, len(sources), descriptors, locks, size, ports)
+            held[Tile(column, 1)] += sum(writes) + sum(reads), transfer.locks, transfer.staged_bytes
+            held[Tile(column, 0)] += 1, 0, 0
+        hops = defaultdict[Tile, list[Hop]](list)
+        for route in self.routes:
+            for hop in route.hops:
+                hops[hop.tile].append(hop)
+        passed = sorted(hops.keys() - held)
+        return {tile: _use(hops[tile], *held[tile].tolist()) for tile in (*sorted(held), *passed)}
 
     def to_dict(self) -> JsonObject:
         """Plain data, JSON-serialisable; `usage` is for readers, `from_dict` does not need it."""
@@ -244,5 +237,9 @@ def _several(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _add(held: dict[Tile, list[int]], tile: Tile, *amounts: int) -> None:
-    held[tile] = [a + b for a, b in zip(held.get(tile, [0, 0, 0]), amounts, strict=True)]
+def _use(hops: Sequence[Hop], descriptors: int, locks: int, size: int) -> TileUse:
+    sources = {hop.source for hop in hops if hop.source.side == "dma"}
+    targets = {hop.target for hop in hops}
+    sides = sorted(port.side for port in targets if port.side != "dma")
+    entering = sum(port.side == "dma" for port in targets)
+    return TileUse(entering, len(sources), descriptors, locks, size, Counter(sides))

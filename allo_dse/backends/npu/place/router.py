@@ -39,18 +39,14 @@ class Net(Frozen):
 @dataclass
 class _Wires:
     capacity: Mapping[Link, int]
-    used: dict[Link, int] = field(default_factory=dict)
-    history: dict[Link, int] = field(default_factory=dict)
+    used: Counter[Link] = field(default_factory=Counter)
+    history: Counter[Link] = field(default_factory=Counter)
     by_tile: dict[Tile, list[Link]] = field(default_factory=dict)
     pressure: int = 0
 
     def cost(self, link: Link) -> int:
-        over = self.used.get(link, 0) + 1 - self.capacity[link]
-        return _BASE + self.history.get(link, 0) + (self.pressure * over if over > 0 else 0)
-
-    def take(self, tree: Tree, amount: int) -> None:
-        for link in tree:
-            self.used[link] = self.used.get(link, 0) + amount
+        over = self.used[link] + 1 - self.capacity[link]
+        return _BASE + self.history[link] + (self.pressure * over if over > 0 else 0)
 
 
 def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | None:
@@ -66,17 +62,17 @@ def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | Non
         # keep theirs: nets with another path take it, the others stay.
         wires.pressure = _BASE * number
         for net in order:
-            wires.take(trees[net], -1)
+            wires.used.subtract(trees[net])
             found = _tree(nets[net], wires)
             if found is None:
                 return None
             trees[net] = found
-            wires.take(found, 1)
+            wires.used.update(found)
         overfull = [link for link, used in wires.used.items() if used > capacity[link]]
         if not overfull:
             return trees
         for link in overfull:
-            wires.history[link] = wires.history.get(link, 0) + _BASE
+            wires.history[link] += _BASE
     return None
 
 
@@ -191,14 +187,9 @@ def _hops(source: Tile, start: int, tree: Tree, ports: Mapping[Link, int], ends:
 
 def _memory_channels(problem: Problem, columns: Sequence[int]) -> dict[_End, int] | None:
     """The channel of each memory-tile end, by number."""
-    result: dict[_End, int] = {}
-    for column in dict.fromkeys(columns):
-        here = [number for number, own in enumerate(columns) if own == column]
-        found = _column_channels(problem, here)
-        if found is None:
-            return None
-        result.update(found)
-    return result
+    here = [[n for n, own in enumerate(columns) if own == column] for column in dict.fromkeys(columns)]
+    found = [_column_channels(problem, transfers) for transfers in here]
+    return None if None in found else {end: channel for own in found if own for end, channel in own.items()}
 
 
 def _column_channels(problem: Problem, transfers: Sequence[int]) -> dict[_End, int] | None:
@@ -258,14 +249,17 @@ def _columns_hold(problem: Problem, placement: Assignment) -> bool:
     """Return whether the shim channels, bytes and locks of every column suffice; numbering channels checks the
     banks."""
     limits = problem.limits
-    transfers = list(zip(problem.transfers, placement.columns, strict=True))
-    used = Counter((column, t.direction) for t, column in transfers)
-    if any(n > (limits.shim.dma_out if d == "in" else limits.shim.dma_in) for (_, d), n in used.items()):
-        return False
     for column in set(placement.columns):
-        own = [t for t, c in transfers if c == column]
-        locks = sum(t.locks for t in own)
-        staged = sum(t.staged_bytes for t in own)
-        if len(own) > limits.shim.descriptors or locks > limits.memory.locks or staged > limits.memory.bytes:
+        own = [t for t, c in zip(problem.transfers, placement.columns, strict=True) if c == column]
+        ways = Counter(transfer.direction for transfer in own)
+        locks = sum(transfer.locks for transfer in own)
+        staged = sum(transfer.staged_bytes for transfer in own)
+        if (
+            ways["in"] > limits.shim.dma_out
+            or ways["out"] > limits.shim.dma_in
+            or len(own) > limits.shim.descriptors
+            or locks > limits.memory.locks
+            or staged > limits.memory.bytes
+        ):
             return False
     return True

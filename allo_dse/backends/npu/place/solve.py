@@ -43,20 +43,13 @@ def solve(problem: Problem, *, time_limit_s: float = 10.0) -> PlacedDesign | Inf
     may change. Deterministic as long as the time limit is not reached.
     """
     if len(problem.nodes) > len(problem.limits.cores):
-        array = problem.limits
-        return Infeasible((Violation("compute_tiles", problem.device, len(problem.nodes), len(array.cores)),))
+        return Infeasible((Violation("compute_tiles", problem.device, len(problem.nodes), len(problem.limits.cores)),))
     deadline = time.monotonic() + time_limit_s
-    start = _apart(problem)
-    if start is not None and (placed := routed(problem, start)) is not None:
-        return placed
+    start, limits = None, problem.limits.core_limits
+    if not problem.streams and all(needs[what] <= limits[what] for needs in problem.needs for what in needs):
+        start = Assignment(cheapest(problem), tuple(transfer.column for transfer in problem.transfers), ())
+        if (placed := routed(problem, start)) is not None:
+            return placed
     from .cp_sat_placement import search  # the solver takes longer to import than most placements to find
 
     return search(problem, start, deadline)
-
-
-def _apart(problem: Problem) -> Assignment | None:
-    """Place nodes on the cores that suit their flows best; None if there are streams, or a core lacks something."""
-    limits = problem.limits.core_limits
-    if problem.streams or any(needs[what] > limits[what] for needs in problem.needs for what in needs):
-        return None
-    return Assignment(cheapest(problem), tuple(transfer.column for transfer in problem.transfers), ())

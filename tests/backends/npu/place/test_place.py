@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from functools import cache
 from itertools import permutations
+from random import Random
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 from ortools.sat.python import cp_model
 
@@ -17,7 +20,7 @@ from allo_dse.backends.npu.movement.movement import StreamFlow
 from allo_dse.backends.npu.place.array import ArrayLimits, Link, Tile
 from allo_dse.backends.npu.place.cp_sat_placement import JointModel, PlacementModel
 from allo_dse.backends.npu.place.placed_design import Hop, Infeasible, PlacedDesign, Port
-from allo_dse.backends.npu.place.preferences import cheapest, wire_costs
+from allo_dse.backends.npu.place.preferences import assigned, cheapest, wire_costs
 from allo_dse.backends.npu.place.problem import NodeNeed, Problem
 from allo_dse.backends.npu.place.solve import solve
 from allo_dse.common.cp_sat import answer
@@ -321,3 +324,13 @@ def test_links_carry_what_both_switches_have() -> None:
     assert links[Link(Tile(0, 1), "north")] == 6
     assert links[Link(Tile(0, 2), "south")] == 4
     assert Link(Tile(0, 1), "east") not in links
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 4), st.integers(0, 2), st.integers(1, 9), st.randoms(use_true_random=False))
+def test_assignments_have_the_least_cost(rows: int, more: int, most: int, random: Random) -> None:
+    costs = np.array([[random.randint(0, most) for _ in range(rows + more)] for _ in range(rows)])
+    found = assigned(costs)
+    assert len(set(found)) == rows
+    ways = permutations(range(rows + more), rows)
+    assert costs[range(rows), found].sum() == min(costs[range(rows), way].sum() for way in ways)
