@@ -28,9 +28,9 @@ from allo_dse.networks.accuracy import Accuracy, random_inputs
 from allo_dse.networks.compose import Composition, compose, compositions
 from allo_dse.networks.export.export import export, facts_of
 from allo_dse.networks.fronts import Fronts, Point, SearchOptions, search_fronts
-from allo_dse.networks.network import Arrange, Convert, Host
+from allo_dse.networks.network import Arrange, Convert, Host, Operator
 from allo_dse.networks.operators import element_type, gemm_work, rms_norm_work, unary_work
-from allo_dse.networks.operators.execute import Work, difference, moved_result
+from allo_dse.networks.operators.execute import difference, moved_result
 from allo_dse.networks.solver.problem import ticks
 
 from ..support.commands import allo_tune

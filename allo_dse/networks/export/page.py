@@ -29,17 +29,20 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     share = "LUTs" if composition.resources else "columns"
     points = [(float(one.resources.get("lut", one.columns)), one.latency_us) for one in front]
     tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
-    template = Path(__file__).with_name("network.html.j2").read_text()
-    text: str = jinja2.Template(template, autoescape=True, trim_blocks=True).render(
-        composition=composition,
-        front=front,
-        busiest=_busiest,
-        graph=graph_svg(composition),
-        timeline=timeline_svg(composition),
-        times=sorted(composition.time_us.items(), key=lambda one: -one[1]),
-        trade=points_svg(points, share, "latency (us)", tips) if len(front) > 1 else "",
+    template = jinja2.Template(
+        Path(__file__).with_name("network.html.j2").read_text(), autoescape=True, trim_blocks=True
     )
-    return text
+    return str(
+        template.render(
+            composition=composition,
+            front=front,
+            busiest=_busiest,
+            graph=graph_svg(composition),
+            timeline=timeline_svg(composition),
+            times=sorted(composition.time_us.items(), key=lambda one: -one[1]),
+            trade=points_svg(points, share, "latency (us)", tips) if len(front) > 1 else "",
+        )
+    )
 
 
 def _busiest(run: Run) -> str:
