@@ -29,11 +29,10 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     share = "LUTs" if composition.resources else "columns"
     points = [(float(one.resources.get("lut", one.columns)), one.latency_us) for one in front]
     tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
-    template = jinja2.Template(
-        Path(__file__).with_name("network.html.j2").read_text(), autoescape=True, trim_blocks=True
-    )
     return str(
-        template.render(
+        jinja2.Template(
+            Path(__file__).with_name("network.html.j2").read_text(), autoescape=True, trim_blocks=True
+        ).render(
             composition=composition,
             front=front,
             busiest=_busiest,
