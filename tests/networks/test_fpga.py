@@ -111,7 +111,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Fronts:
     a = net.add(rms_norm_work(32, 64, 1e-5, element), x, weights, name="norm")
     a = net.add(gemm_work(32, 64, 64, element), a, up, name="product")
     net.output(net.add(binary_work("add", 2048, element), a, x, name="sum", shape=(32, 64)))
-    return search_fronts(net, "u280", trials=6, cache=tmp_path_factory.mktemp("cache"))
+    return search_fronts(net, "u280", trials=3, cache=tmp_path_factory.mktemp("cache"))
 
 
 def test_a_stream_starts_late_enough_and_saves_ports(chain: Fronts) -> None:
@@ -238,7 +238,6 @@ def test_operators_with_other_constants_have_tables_of_their_own(fronts: Fronts)
     found = compose(fronts)
     assert {name for run in found.runs for name in run.constants.values()} == {"left", "right"}
     by_left, by_right = (run for run in found.runs if run.constants)
-    assert by_left.key == by_right.key
     assert by_left.design != by_right.design
     plain = {key: [point for point in points if not point.tables] for key, points in fronts.points.items()}
     points = {key: tuple(own) for key, own in plain.items() if own}

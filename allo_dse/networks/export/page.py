@@ -27,7 +27,7 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
         front: compositions on less of the device, to compare with.
     """
     share = "LUTs" if composition.resources else "columns"
-    points = [(float(one.resources.get("lut", one.columns)), one.latency_us) for one in front]
+    points = [(one.resources.get("lut", one.columns), one.latency_us) for one in front]
     tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
     return str(
         jinja2.Template(
