@@ -9,18 +9,13 @@ from pathlib import Path
 import pytest
 
 from allo_dse.networks.onnx.torch import PYTHON
-from allo_dse.tune.search import proposals
 
-LISTED = 60
-"""Designs of which bounds are computed before the first two are evaluated."""
+from ..support.short_searches import few_designs_are_listed
 
 
 @pytest.fixture(autouse=True, scope="module")
 def searches_are_short() -> Iterator[None]:
-    """Operators with more designs are searched by evolution: bounds of thousands take longer than what is tested."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("LISTED", "LEAST_LISTED", "LISTED_BY_REGION"):
-            patch.setattr(proposals, name, LISTED)
+    with few_designs_are_listed():
         yield
 
 

@@ -98,11 +98,16 @@ class Archive:
         if not len(features.columns):
             return None
         coded, (targets, best) = features.encode(rows), self._targets_of(len(self.designs), linear)
-        fits = []
-        for target in targets:
-            scales = self._scales_of(features, self._fitted(target.name, _milestone(len(self.designs)), linear))
-            known, centred = coded[target.rows], target.name == FAILED
-            fits.append(Surrogate(known, target.values, features.categorical, scales, centred=centred))
+        fits = [
+            Surrogate(
+                coded[target.rows],
+                target.values,
+                features.categorical,
+                self._scales_of(features, self._fitted(target.name, _milestone(len(self.designs)), linear)),
+                centred=target.name == FAILED,
+            )
+            for target in targets
+        ]
         return Model(features, targets, fits, best, len(self.designs))
 
     def _targets_of(self, count: int, linear: bool) -> tuple[list[Target], Integers]:

@@ -62,8 +62,9 @@ class Surrogate:
         self, features: Floats, values: Floats, categorical: Booleans, scales: Floats, centred: bool = False
     ) -> None:
         self._kernel = np.exp(-scales[:-2]), categorical, 1 / (1 + math.exp(-scales[-1]))
-        self._features, self._values = features, values
-        covariance = self.covariance(features)
+        # Numba compiles `covariances` for each layout in memory.
+        self._features, self._values = np.ascontiguousarray(features), values
+        covariance = self.covariance(self._features)
         self._noise = math.exp(2 * scales[-2]) + JITTER
         covariance.flat[:: len(values) + 1] += self._noise
         self._inverse = np.linalg.inv(covariance)
@@ -95,8 +96,8 @@ class Posterior:
     """
 
     def __init__(self, model: Surrogate, features: Floats) -> None:
-        self._model, self._features = model, features
-        self._shared = model.covariance(features)
+        self._model, self._features = model, np.ascontiguousarray(features)
+        self._shared = model.covariance(self._features)
         self._explained = self._shared @ model._inverse
         self._left = np.maximum(JITTER, 1 - np.einsum("ij,ij->i", self._explained, self._shared))
         self._known: list[Floats] = []
