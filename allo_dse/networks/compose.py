@@ -136,8 +136,7 @@ class Composition:
         limits = zip(limited.resources, limited.limits[1:], strict=True)
         shares = ", ".join(f"{name} {used[name] / limit:.0%}" for name, limit in limits if used[name])
         known = {name for run in self.runs for name in run.constants.values()}
-        more = f", with {len(known)} constants in the bitstream" if known else ""
-        return f"{len(self.launches[0].designs)} pieces of hardware: {shares}{more}"
+        return f"{len(self.launches[0].designs)} pieces of hardware: {shares}, {len(known)} constants in the bitstream"
 
     @property
     def streamed(self) -> str:

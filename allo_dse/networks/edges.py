@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -111,13 +111,13 @@ def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
     launches = fronts.launches
     if not launches.linked:
         return ()
-    moved: dict[str, list[list[Any]]] = {}  # of each design, the passages of what it reads, and of what it writes
+    moved = defaultdict[str, list[Any]](list)  # of each design, the passages of what it reads, and of what it writes
     for work, points in fronts.points.items():
         for point in points:
             design = point.design.design
             reads, writes = interface(design.program)
             passages = launches.passages(design, point.design.metrics)
-            moved.setdefault(work, []).append([passages.get(tensor.name) for tensor in (*reads, writes[0])])
+            moved[work].append([passages.get(tensor.name) for tensor in (*reads, writes[0])])
     found: list[Edge] = []
     known: dict[tuple[str, str, int], Stream | None] = {}
     written_by: dict[str, list[int]] = {}

@@ -239,7 +239,7 @@ def test_operators_with_other_constants_have_tables_of_their_own(fronts: Fronts)
     assert {name for run in found.runs for name in run.constants.values()} == {"left", "right"}
     by_left, by_right = (run for run in found.runs if run.constants)
     assert by_left.design != by_right.design
-    assert "with 2 constants in the bitstream" in found.where
+    assert "2 constants in the bitstream" in found.where
 
 
 def _with_tables(fronts: Fronts) -> Fronts:

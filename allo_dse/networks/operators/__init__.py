@@ -8,9 +8,26 @@ Imports: common, compiler, eval, lang, mapper, space.
 Imported by: networks, networks.export, networks.onnx.
 """
 
-from allo_dse.common.imports import lazy_exports
 from allo_dse.lang import install
 
 install()  # programs import `allo`: its stand-in if Allo is not installed
 
-__all__, __getattr__ = lazy_exports(__name__, __file__)
+from .attention import attention_work, heads_of, pair_matrix, query_matrix
+from .elementwise import binary_work, rms_norm_work, rope_work, unary_work
+from .execute import Work, element_type
+from .products import gemm_work, gemv_work
+
+__all__ = [
+    "Work",
+    "attention_work",
+    "binary_work",
+    "element_type",
+    "gemm_work",
+    "gemv_work",
+    "heads_of",
+    "pair_matrix",
+    "query_matrix",
+    "rms_norm_work",
+    "rope_work",
+    "unary_work",
+]

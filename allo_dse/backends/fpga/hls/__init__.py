@@ -11,6 +11,8 @@ Imported by: backends.fpga, networks.
 
 from __future__ import annotations
 
-from allo_dse.common.imports import lazy_exports
+from .build_modes import CSimulation, csim
+from .dataflow.movers import Arrival, KernelStreams
+from .project import HlsProject, emit_project
 
-__all__, __getattr__ = lazy_exports(__name__, __file__)
+__all__ = ["Arrival", "CSimulation", "HlsProject", "KernelStreams", "csim", "emit_project"]
