@@ -135,8 +135,8 @@ class Composition:
             return f"{self.columns} columns"
         limits = zip(limited.resources, limited.limits[1:], strict=True)
         shares = ", ".join(f"{name} {used[name] / limit:.0%}" for name, limit in limits if used[name])
-        known = {name for run in self.runs for name in run.constants.values()}
-        return f"{len(self.launches[0].designs)} pieces of hardware: {shares}, {len(known)} constants in the bitstream"
+        pieces = f"{len(self.launches[0].designs)} pieces of hardware: {shares}"
+        return f"{pieces}, {sum(len(run.constants) for run in self.runs)} constants in the bitstream"
 
     @property
     def streamed(self) -> str:

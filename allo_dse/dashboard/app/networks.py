@@ -24,7 +24,8 @@ document.documentElement.dataset.theme =
 <main id="pages"><div class="card"><div class="table-box"><table><thead><tr>
 <th>network</th><th>device</th><th>latency (us)</th><th>launches</th><th>proved</th></tr></thead>
 <tbody>
-{% for name, (first, device, latency, launches, proved) in rows %}
+{% for name, one in kept.items() %}
+{% set first, device, latency, launches, proved = one.words %}
 <tr><td><a href="/networks/{{ name | urlencode }}">{{ first }}</a></td><td>{{ device }}</td><td>{{ latency }}</td>
 <td>{{ launches }}</td><td style="white-space: normal">{{ proved }}</td></tr>
 {% endfor %}
@@ -63,8 +64,7 @@ def register(app: Dash, board: Board) -> None:
 
     @app.server.route("/networks")
     def networks() -> str:
-        rows = [(name, one.words) for name, one in kept_networks(board).items()]
-        return str(jinja2.Template(_HTML, autoescape=True).render(rows=rows, runs=board.runs))
+        return str(jinja2.Template(_HTML, autoescape=True).render(kept=kept_networks(board), runs=board.runs))
 
     @app.server.route("/networks/<name>")
     def network(name: str) -> str:

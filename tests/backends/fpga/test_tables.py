@@ -12,8 +12,9 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
-from allo_dse.backends.fpga.hls import HlsProject, KernelStreams
+from allo_dse.backends.fpga.hls.dataflow.movers import KernelStreams
 from allo_dse.backends.fpga.hls.design_project import hls_project
+from allo_dse.backends.fpga.hls.project import HlsProject
 from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import Directive
