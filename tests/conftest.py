@@ -42,11 +42,14 @@ NEW_OBJECTS = 20_000
 LONG = (
     "tune/workers/test_ray_deaths.py", "tune/workers/test_ray.py", "tune/run/test_optuna_storage.py",
     "dashboard/test_browser.py", "tune/workers/test_isolation.py", "cli/test_tune.py", "studies/test_mappings.py",
-    "tune/search/test_promotion.py", "cli/test_runs.py", "backends/fpga/hls/test_csim.py", "test_examples.py",
+    "networks/test_studies.py", "tune/search/test_promotion.py", "cli/test_runs.py", "backends/fpga/hls/test_csim.py",
+    "test_examples.py", "tune/workers/test_listening.py", "tune/workers/test_pickled_study.py",
     "mapper/fold/test_node_fold_search.py", "networks/test_compose.py", "networks/test_accuracy.py", "test_guides.py",
-    "studies/test_npu.py", "studies/test_fpga.py", "eval/rtl/test_rtl.py", "simulator/engine/test_timeline.py",
-    "test_notebooks.py", "tune/run/test_withdrawal.py", "cli/test_calibrate.py", "eval/calibrate/test_calibration.py",
-    "tune/search/test_exact.py", "backends/npu/allo/test_allo_verdicts.py", "soak/test_soak.py",
+    "studies/test_npu.py", "studies/test_fpga.py", "eval/rtl/test_rtl.py", "backends/fpga/test_shared_costs.py",
+    "networks/test_fpga.py", "dashboard/test_report.py", "simulator/engine/test_timeline.py", "test_notebooks.py",
+    "dashboard/test_fpga_design.py", "tune/run/test_withdrawal.py", "cli/test_calibrate.py",
+    "eval/calibrate/test_calibration.py", "tune/search/test_exact.py", "backends/npu/allo/test_allo_verdicts.py",
+    "soak/test_soak.py", "networks/operators/test_in_dram.py",
 )  # fmt: skip
 """Files that take longest for their number of tests, the longest first: at the end one process would be left with
 them. The others come by their number of tests."""
@@ -54,7 +57,8 @@ them. The others come by their number of tests."""
 
 WAITING = (
     "dashboard/", "backends/fpga/hls/test_hls.py", "tune/run/test_optuna_storage.py", "tune/workers/test_isolation.py",
-    "tune/workers/test_ray.py", "tune/workers/test_ray_deaths.py", "cli/test_tune.py",
+    "tune/workers/test_listening.py", "tune/workers/test_pickled_study.py", "tune/workers/test_ray.py",
+    "tune/workers/test_ray_deaths.py", "cli/test_tune.py",
 )  # fmt: skip
 """Folders and files whose tests wait for other processes most of the time: browsers, Ray, tools that hang."""
 

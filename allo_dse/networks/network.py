@@ -507,14 +507,14 @@ def with_rows(network: Network, ports: int) -> Network:
     Args:
         ports: to the device's memory.
     """
-    known = {
-        step.name: work for step, work in network.worked if work.kind == "gemv" and step.inputs[0] in network.constants
-    }
+    # By loops: here the kernel of matrices would multiply zeros.
+    known = {s.name: replace(work, params={**work.params, "W": 1}) for s, work in network.worked if work.kind == "gemv"}
     # The vector and the result have a port each as well.
     most = ports // max(1, len({str(work.params) for work in known.values()})) - 2
     steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
     for step in network.steps:
-        for blocks in BLOCKS if step.name in known else ():
+        step = replace(step, work=known.get(step.name, step.work))
+        for blocks in BLOCKS if step.name in known and step.inputs[0] in constants else ():
             (matrix, vector), work = step.inputs, known[step.name]
             rows, depth = interface(loaded(work))[0][0].shape
             with suppress(StudyError):  # of sizes without tiles

@@ -15,7 +15,8 @@ context than is new, keys and values before it are an input, with room for the n
 import numpy as np
 
 import allo_dse as dse
-from allo_dse.networks.network import Arrange
+from allo_dse.networks.edges import simplified
+from allo_dse.networks.network import Arrange, arrange
 from allo_dse.networks.operators import (
     Work,
     attention_work,
@@ -77,9 +78,18 @@ class Layer:
 
     def qkv(self, x: str) -> tuple[str, str, str]:
         normed, shared = self.norm(x, "norm"), self.kv_heads * self.head
+        if self.length == 1:  # known matrices of one vector below each other: fewer programs, and as many bytes
+            turned = self.width + shared
+            whole = self.product(normed, "qkv", turned + shared, self.width)
+            rotated = self.rope(self.part(whole, 0, turned), "rope", self.heads + self.kv_heads)
+            parts = (rotated, 0, self.width), (rotated, self.width, turned), (whole, turned, turned + shared)
+            return tuple(self.part(*one) for one in parts)
         q = self.product(normed, "q", self.width, self.width)
         k, v = (self.product(normed, name, shared, self.width) for name in ("k", "v"))
         return self.rope(q, "rope_q", self.heads), self.rope(k, "rope_k", self.kv_heads), v
+
+    def part(self, row: str, first: int, last: int) -> str:
+        return self.net.add(arrange(lambda one: one.reshape(1, -1)[:, first:last], [self.net.shapes[row]]), row)
 
     def attention(self, q: str, k: str, v: str) -> str:
         length, context, kv_heads = self.length, self.context, self.kv_heads
@@ -87,7 +97,11 @@ class Layer:
         def by_head(matrix):
             return matrix.reshape(length, -1, self.head).transpose(1, 0, 2)
 
-        queries = self.net.add(Arrange(lambda one: query_matrix(by_head(one), kv_heads), False), q)
+        def grouped(matrix):
+            # One position: its heads are in the order of the program, as rows of weights can have any.
+            return matrix.reshape(-1, kv_heads * self.head) if length == 1 else query_matrix(by_head(matrix), kv_heads)
+
+        queries = self.net.add(arrange(grouped, [self.net.shapes[q]]), q)
         pairs = self.net.add(Arrange(lambda one, two: pair_matrix(by_head(one), by_head(two)), False), k, v)
         if context > length:
             cache = self.net.input(f"{self.name}cache", (context, 2 * kv_heads * self.head))
@@ -96,8 +110,12 @@ class Layer:
             pairs = self.net.add(append, cache, pairs)
         work = attention_work(self.heads, kv_heads, context, self.head, self.head**-0.5, True, self.element, length)
         attended = self.step(work, queries, pairs, name="attention")
-        back = Arrange(lambda one: heads_of(one, kv_heads, length).transpose(1, 0, 2).reshape(length, -1), False)
-        return self.net.add(back, attended)
+
+        def back(one):
+            heads = one if length == 1 else heads_of(one, kv_heads, length).transpose(1, 0, 2)
+            return heads.reshape(length, -1)
+
+        return self.net.add(arrange(back, [self.net.shapes[attended]]), attended)
 
     def add(self, a: str, b: str, name: str) -> str:
         return self.step(binary_work("add", self.length * self.width, self.element), a, b, name=name)
@@ -156,4 +174,4 @@ def network(
             q, k, v = layer.qkv(x)
             x = layer.output(x, layer.attention(q, k, v))
         net.output(layer.product(layer.norm(x, "last_norm"), "words", words, width) if words else x)
-    return net
+    return simplified(net)

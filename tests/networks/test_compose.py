@@ -354,3 +354,11 @@ def test_options_that_would_not_count_are_refused(options: list[str], said: str)
     done = allo_tune("network", "studies/networks/mlp_npu.py", *options)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("device", "widths"), [("npu2", [1, 2, 4, 6, 8]), ("npu1_4col", [1, 2, 4]), ("npu2_7col", [1, 2, 4, 5, 7])]
+)
+def test_numbers_of_columns_that_designs_are_searched_for(device: str, widths: list[int]) -> None:
+    """Three quarters leave room for small operators beside a large one."""
+    assert [width for width, _ in fronts_module.launches_of(Device.of(device)).parts()] == widths

@@ -39,12 +39,11 @@ class NpuLaunches(Launches):
         return overdue(self.device, call_us)
 
     def parts(self) -> Iterator[tuple[int, NpuDevice]]:
-        """Yield the powers of two below the number of columns, and the number itself."""
-        width = 1
-        while width < self.columns:
+        """Yield the powers of two up to the number of columns, three quarters of eight or more, and all of them."""
+        most = self.columns
+        powers = {1 << power for power in range(most.bit_length())}
+        for width in sorted(powers | {most, 3 * most // 4 if most > 4 else 1}):
             yield width, on_columns(self.device, width)
-            width *= 2
-        yield self.columns, on_columns(self.device, self.columns)
 
     def bandwidth(self, latency_us: float, dram_bytes: int, bound: Mapping[str, float]) -> float:
         """Return the share of time in which the DRAM is busy, in its busier direction."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -269,6 +270,7 @@ def recurrent_parts(
     resets_after = kind == "GRU" and numbers.get("linear_before_reset", 0)
     made = Parts(copy)
     step = made.step
+    sigmoid, tanh = partial(step, "Sigmoid"), partial(step, "Tanh")
 
     def taken(name: str, places: Sequence[int], axis: int) -> str:
         return step("Gather", name, made.constant(places), axis=axis)
@@ -281,12 +283,6 @@ def recurrent_parts(
 
     def mul(a: str, b: str) -> str:
         return step("Mul", a, b) if a and b else ""
-
-    def sigmoid(name: str) -> str:
-        return step("Sigmoid", name)
-
-    def tanh(name: str) -> str:
-        return step("Tanh", name)
 
     def in_time(name: str) -> str:
         """Turn the time of directions that run backward."""
@@ -340,9 +336,9 @@ def recurrent_parts(
         now = taken(x, [at], 0)
         if kind == "RNN":
             relu = numbers.get("activations", [b"tanh"])[0].lower() == b"relu"
-            h = step("Relu" if relu else "Tanh", add(now, product(h, (0, 1))))
+            h = step("Relu" if relu else "Tanh", add(now, product(h, parts[0])))
         elif kind == "LSTM":
-            sums = add(now, product(h, (0, 4)))
+            sums = add(now, product(h, parts[0]))
             keep, more = sigmoid(gates(sums, 2, 3)), mul(sigmoid(gates(sums, 0, 1)), tanh(gates(sums, 3, 4)))
             c = add(mul(keep, c), more)
             h = mul(sigmoid(gates(sums, 1, 2)), tanh(c))

@@ -240,7 +240,6 @@ def _read(
             types |= {name: _type_of(array) for name, array in values.items()}
     shapes = {name: shape for name, one in types.items() if (shape := shape_of(one)) is not None}
     elements = {name: one.tensor_type.elem_type for name, one in types.items()}
-    names = {*named, *known, *inputs}
     return Graph(
         graph.name or "network",
         nodes,
@@ -250,7 +249,7 @@ def _read(
         outputs,
         versions,
         elements,
-        names=names,
+        names={*named, *known, *inputs},
         codes=codes,
     )
 

@@ -142,9 +142,12 @@ def joined_hosts(network: Network) -> Network:
 def _joined(before: Step, step: Step) -> Step | None:
     """Return two steps as one; None unless both are nodes of ONNX."""
     first, second = before.work, step.work
-    if not isinstance(first, Host) or not isinstance(second, Host):
-        return None
-    if not isinstance(first.function, OnnxHost) or not isinstance(second.function, OnnxHost):
+    if not (
+        isinstance(first, Host)
+        and isinstance(second, Host)
+        and isinstance(first.function, OnnxHost)
+        and isinstance(second.function, OnnxHost)
+    ):
         return None
     function = second.function.after(first.function)
     bounds = {**dict(zip(step.inputs, second.below, strict=True)), **dict(zip(before.inputs, first.below, strict=True))}

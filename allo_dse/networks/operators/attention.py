@@ -175,10 +175,17 @@ def attention_work(
 
     rows = groups if one else queries
     params = {
-        **{"L": length, "N": rows, "D": width, "KV": kv_heads, "G": per_pair},
-        **{"Pq": tile_counts(rows, LEAST_CHUNK, MOST_CHUNK)},
-        **{"Pk": tile_counts(length, math.gcd(LEAST_CHUNK, width), MOST_CHUNK)},
-        **{"causal": int(masked), "factor": factor, "valid": valid, "Ty": element},
+        "L": length,
+        "N": rows,
+        "D": width,
+        "KV": kv_heads,
+        "G": per_pair,
+        "Pq": tile_counts(rows, LEAST_CHUNK, MOST_CHUNK),
+        "Pk": tile_counts(length, math.gcd(LEAST_CHUNK, width), MOST_CHUNK),
+        "causal": int(masked),
+        "factor": factor,
+        "valid": valid,
+        "Ty": element,
     }
     return Work("attention", attention, params, reference, lambda p: _smaller(p, rows == length))
 

@@ -70,7 +70,7 @@ def normed(x: Expr, epsilon: float) -> Expr:
 def rms_norm_work(rows: int, width: int, epsilon: float, element: object) -> Work:
     """x / sqrt(mean(x ** 2) + epsilon) * weight for every row."""
     expr = ("mul", normed(("in", 0), epsilon), ("in", 1))
-    return expression_work("rms_norm", expr, [Operand("full"), Operand("row")], (rows, width), element)
+    return expression_work("rms_norm", expr, [FULL, Operand("row")], (rows, width), element)
 
 
 def softmax(x: Expr, *, log: bool = False) -> Expr:

@@ -56,7 +56,9 @@ _CHOICES = {
 _NUMPY = {
     **{name: text.replace("allo", "np") for name, text in _SCALARS.items()},
     "round": "np.rint({0})",
-    **{"max": "np.maximum({0}, {1})", "min": "np.minimum({0}, {1})", "where": "np.where({0} > 0.5, {1}, {2})"},
+    "max": "np.maximum({0}, {1})",
+    "min": "np.minimum({0}, {1})",
+    "where": "np.where({0} > 0.5, {1}, {2})",
     **{name: f"np.float32(1) * ({{0}} {sign} {{1}})" for name, sign in (("gt", ">"), ("ge", ">="), ("eq", "=="))},
     **{f"row_{name}": f"{{0}}.{name}(axis=1, keepdims=True)" for name in ("sum", "max", "min")},
 }

@@ -38,15 +38,23 @@ Floats = NDArray[np.float32]
 
 
 def gemv_work(rows: int, depth: int, element: object, packed: Packed | None = None) -> Work:
-    """[rows, depth] times a vector. A task has 2 to 32 rows; no core keeps more than 2,048 elements of one, twice."""
-    block = packed.block if packed else 1
+    """[rows, depth] times a vector, by loops, or by a matrix kernel with columns of zeros beside it.
+
+    A task has few elements of the vector, as no core keeps more than 2,048 of one, twice, and 16 KB of columns.
+    """
+    block, width = packed.block if packed else 1, 1 if packed or element == int8 else UNIT
     program, reference = loaded_text("gemv", _gemv_text(packed, whole=element == int8))
+    most, deep = (32, 512) if width == 1 else (128, 256)
     return Work(
         "gemv",
         program,
         {
-            **{"M": rows, "K": depth, "Ty": element},
-            **{"Pm": tile_counts(rows, 2, 32), "Pk": tile_counts(depth, 512, 2048, block)},
+            "M": rows,
+            "K": depth,
+            "Ty": element,
+            "W": width,
+            "Pm": tile_counts(rows, 2, most),
+            "Pk": tile_counts(depth, deep, 2048, block),
         },
         reference,
         lambda p: {"M": 2 * p["Pm"], "K": max(16, block) * p["Pk"]},
@@ -56,7 +64,8 @@ def gemv_work(rows: int, depth: int, element: object, packed: Packed | None = No
 def _gemv_text(packed: Packed | None, *, whole: bool) -> str:
     """The text of a file with y = A @ x, and the reference in NumPy.
 
-    Allo drops dimensions of a single element, and with them its matrix product's: it gets loops.
+    Allo drops dimensions of a single element, and with them its matrix product's. So its kernel multiplies W columns,
+    the vector and zeros, and W = 1 are loops.
 
     Args:
         whole: whole numbers are multiplied.
@@ -79,7 +88,7 @@ def _gemv_text(packed: Packed | None, *, whole: bool) -> str:
     body = [f"total: {sums} = before[i]", *inner, "before[i] = total"]
     return f'''"""A matrix by a vector."""
 
-{HEAD}def program(M=2048, K=2048, Pm=256, Pk=1, Ty=bfloat16):
+{HEAD}def program(M=2048, K=2048, Pm=256, Pk=1, W=1, Ty=bfloat16):
     Mt, Kt, D = M // Pm, K // Pk, {depth}
 
     @df.region()
@@ -97,8 +106,16 @@ def _gemv_text(packed: Packed | None, *, whole: bool) -> str:
                 before[:] = sums[pk - 1, pm].get()
             with allo.meta_else():
                 before[:] = 0
-            for i in range(Mt):
-{indented(4, body)}
+            with allo.meta_if(W > 1):
+                columns: Ty[Kt, W] = 0
+                for k1 in range(Kt):
+                    columns[k1, 0] = local_x[k1]
+                products: Ty[Mt, W] = allo.matmul(local_A, columns)
+                for i2 in range(Mt):
+                    before[i2] = before[i2] + products[i2, 0]
+            with allo.meta_else():
+                for i in range(Mt):
+{indented(5, body)}
             with allo.meta_if(pk < Pk - 1):
                 sums[pk, pm].put(before)
             with allo.meta_elif(pk == Pk - 1):
@@ -131,9 +148,13 @@ def gemm_work(
         "gemm",
         program,
         {
-            **{"M": rows, "N": columns, "K": depth},
-            **{"Pm": blocks if blocks > 1 else tile_counts(rows), "Pn": tile_counts(columns)},
-            **{"Pk": tile_counts(depth, unit=block), "Ty": element},
+            "M": rows,
+            "N": columns,
+            "K": depth,
+            "Pm": blocks if blocks > 1 else tile_counts(rows),
+            "Pn": tile_counts(columns),
+            "Pk": tile_counts(depth, unit=block),
+            "Ty": element,
         },
         reference,
         lambda p: {"M": (4 if blocks == 1 else 1) * p["Pm"], "N": 4 * p["Pn"], "K": max(4, block) * p["Pk"]},

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from allo_dse.common.records import Frozen
 from allo_dse.device.fpga_model import RESOURCES
@@ -47,7 +48,7 @@ class Edge(Frozen):
     lags: tuple[tuple[int | None, ...], ...]
 
 
-class Problem(Frozen):
+class Problem(Frozen, dict=True):
     """Operators to schedule. Each does one step, or several fused ones; exactly one operator runs for every step.
 
     Attributes:
@@ -96,14 +97,18 @@ class Problem(Frozen):
             found.setdefault(steps, []).append(o)
         return list(found.values())
 
-    @property
+    @cached_property
     def before(self) -> list[set[int]]:
         """Predecessors of each step."""
-        found: list[set[int]] = [set() for _ in range(self.steps)]
-        for steps, waits in zip(self.does, self.after, strict=True):
-            if len(steps) == 1:
-                found[steps[0]] |= {self.does[other][-1] for other in waits}
-        return found
+        return [
+            {
+                self.does[b][-1]
+                for own, waits in zip(self.does, self.after, strict=True)
+                if own == (step,)
+                for b in waits
+            }
+            for step in range(self.steps)
+        ]
 
     @property
     def longest_path(self) -> frozenset[int]:

@@ -46,14 +46,9 @@ class ByLaunches:
         return [sum(1 << step for step in steps) for steps in self.problem.does]
 
     @cached_property
-    def before(self) -> list[set[int]]:
-        """Predecessors of each step."""
-        return self.problem.before
-
-    @cached_property
     def _before(self) -> list[int]:
         """The same as bits."""
-        return [sum(1 << step for step in own) for own in self.before]
+        return [sum(1 << step for step in own) for own in self.problem.before]
 
     @cached_property
     def launches(self) -> dict[int, list[int]] | None:
@@ -142,7 +137,7 @@ class ByLaunches:
         if len(ticks) < launch.bit_count():
             return math.inf
         area = sum(areas.values()) / self.problem.limits[0]
-        return max(self._in_turn(longest(ticks, self.before), inside), math.ceil(area - 1e-6))
+        return max(self._in_turn(longest(ticks, self.problem.before), inside), math.ceil(area - 1e-6))
 
     def _in_turn(self, path: list[int], inside: list[tuple[int, int, float]]) -> float:
         """The least ticks of operators that do all of a path."""

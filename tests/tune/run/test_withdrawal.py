@@ -17,6 +17,7 @@ from rich.console import Console
 import allo_dse as dse
 from allo_dse.eval.evaluator import Bounds, Metrics
 from allo_dse.lang import install
+from allo_dse.tune.results.result import Result
 from allo_dse.tune.search import proposals
 from allo_dse.tune.show.output import print_result
 from allo_dse.tune.store.log import read_log
@@ -109,17 +110,31 @@ def wrong_where(is_wrong: Any) -> Any:
     return verifier
 
 
+@pytest.fixture(scope="module")
+def all_of_small(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return run(small(), tmp_path_factory.mktemp("small") / "run", sampler="exhaustive")
+
+
+@pytest.fixture(scope="module")
+def all_surprising(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return run(small(evaluator=Surprising), tmp_path_factory.mktemp("surprising") / "run", sampler="exhaustive")
+
+
+@pytest.fixture(scope="module")
+def few_surprising(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return run(few(Surprising), tmp_path_factory.mktemp("few") / "run", sampler="exhaustive")
+
+
 @pytest.mark.parametrize("sampler", ["exact", "auto"])
 def test_the_first_contradiction_withdraws_all_bounds_and_the_front_is_that_of_the_space(
-    tmp_path: Path, sampler: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, all_surprising: Result, sampler: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    every = run(small(evaluator=Surprising), tmp_path / "every", sampler="exhaustive")
     found = run(small(evaluator=Surprising), tmp_path / "found", sampler=sampler, progress="plain")
     (said,) = withdrawals(tmp_path / "found")
     assert said["evaluator"] == "formula 1"
     assert "was bounded by" in said["reason"]
     assert "BOUNDS WITHDRAWN" in capsys.readouterr().err
-    assert front_of(found) == front_of(every)
+    assert front_of(found) == front_of(all_surprising)
     if sampler == "exact":
         assert present(found.certificate).complete
         assert present(found.certificate).bounded == 0
@@ -197,14 +212,13 @@ def front_without(result: Any, key: str) -> set[tuple[float, ...]]:
     return {one for one in left if not any(other != one and all(map(le, other, one)) for other in left)}
 
 
-def test_several_workers_withdraw_and_reopen_too(tmp_path: Path) -> None:
-    every = run(few(Surprising), tmp_path / "every", sampler="exhaustive")
-    best = every.front[0].key
+def test_several_workers_withdraw_and_reopen_too(tmp_path: Path, few_surprising: Result) -> None:
+    best = few_surprising.front[0].key
     study = few(Surprising, verifier=wrong_where(lambda d: d.key == best))
     found = run(study, tmp_path / "found", verify=True, workers=2)
     assert len(withdrawals(tmp_path / "found")) == 1
     assert found.wrong == [best]
-    assert front_of(found) == front_without(every, best)
+    assert front_of(found) == front_without(few_surprising, best)
 
 
 def test_with_rungs_nothing_is_bounded_and_a_wrong_design_leaves_the_front(tmp_path: Path) -> None:
@@ -239,34 +253,33 @@ def test_bounds_that_hold_up_to_a_rounding_are_not_withdrawn(tmp_path: Path) -> 
     assert present(found.certificate).complete
 
 
-def test_a_run_that_goes_on_after_a_withdrawal_counts_on_no_bounds(tmp_path: Path) -> None:
-    every = run(few(Surprising), tmp_path / "every", sampler="exhaustive")
+def test_a_run_that_goes_on_after_a_withdrawal_counts_on_no_bounds(tmp_path: Path, few_surprising: Result) -> None:
     for trials in (2, 5, 9, 20, 10**6):
         found = run(few(Surprising), tmp_path / "parts", trials)
-        assert present(found.certificate).complete is (trials > len(every.records))
+        assert present(found.certificate).complete is (trials > len(few_surprising.records))
     assert len(withdrawals(tmp_path / "parts")) == 1
-    assert front_of(found) == front_of(every)
+    assert front_of(found) == front_of(few_surprising)
     assert present(found.certificate).bounded == 0
 
 
-def test_a_log_that_ends_with_the_withdrawal_is_gone_on_with(tmp_path: Path) -> None:
-    every = run(few(Surprising), tmp_path / "every", sampler="exhaustive")
+def test_a_log_that_ends_with_the_withdrawal_is_gone_on_with(tmp_path: Path, few_surprising: Result) -> None:
     run(few(Surprising), tmp_path / "cut")
     log = tmp_path / "cut" / "log.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
     end = next(n for n, line in enumerate(lines) if b'"withdrawal"' in line)
     log.write_bytes(b"".join(lines[: end + 1]))
     found = run(few(Surprising), tmp_path / "cut")
-    assert front_of(found) == front_of(every)
+    assert front_of(found) == front_of(few_surprising)
     assert present(found.certificate).bounded == 0
 
 
 @pytest.mark.parametrize("sampler", ["exact", "auto", "exhaustive"])
-def test_a_wrong_design_of_the_front_reopens_the_search_in_the_same_run(tmp_path: Path, sampler: str) -> None:
-    every = run(small(), tmp_path / "every", sampler="exhaustive")
-    best = {design.key for design in every.front}
+def test_a_wrong_design_of_the_front_reopens_the_search_in_the_same_run(
+    tmp_path: Path, all_of_small: Result, sampler: str
+) -> None:
+    best = {design.key for design in all_of_small.front}
     found = run(small(verifier=wrong_where(lambda d: d.key in best)), tmp_path / "found", sampler=sampler, verify=True)
-    right = {r.key: tuple(present(r.values).values()) for r in every.records if r.key not in best}
+    right = {r.key: tuple(present(r.values).values()) for r in all_of_small.records if r.key not in best}
     front = {one for one in right.values() if not any(o != one and all(map(le, o, one)) for o in right.values())}
     assert set(found.wrong) <= best
     assert front_of(found) == front

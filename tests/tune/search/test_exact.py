@@ -70,16 +70,27 @@ def order(run_dir: Path) -> list[str]:
     return [e["key"] for e in entries if e["type"] == "design" and e["status"] != "violation"]
 
 
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """All designs."""
+    return run(small(), tmp_path_factory.mktemp("every") / "run", sampler="exhaustive")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The search by bounds to its end."""
+    return run(small(), tmp_path_factory.mktemp("whole") / "run")
+
+
 @pytest.mark.parametrize(("loose", "fewer"), [(0.0, 10), (0.1, 1.25), (2.0, 1)])
 def test_the_front_is_that_of_the_whole_space_with_fewer_evaluations(
-    tmp_path: Path, loose: float, fewer: float
+    tmp_path: Path, every: Result, loose: float, fewer: float
 ) -> None:
     class Evaluator(Bounded):
         bounding = Bounded.bounding
         pass
 
     Evaluator.loose = loose
-    every = run(small(), tmp_path / "every", sampler="exhaustive")
     found = run(small(evaluator=Evaluator), tmp_path / "exact")
     assert front_of(found) == front_of(every)
     certificate = present(found.certificate)
@@ -107,21 +118,21 @@ def test_while_it_runs_it_says_what_is_decided_and_what_bounds_say(tmp_path: Pat
         assert present(gap.bound) <= result.best(gap.objective).metrics[gap.objective]
 
 
-def test_few_designs_are_near_to_all(tmp_path: Path) -> None:
+def test_few_designs_are_near_to_all(tmp_path: Path, whole: Result) -> None:
     """What is proposed next is what the front is furthest from, so that the front spreads before it is refined."""
-    best = front_of(run(small(), tmp_path / "all"))
+    best = front_of(whole)
     found = front_of(run(small(), tmp_path / "some", 15))
     far = [min(max(a / b for a, b in zip(near, one, strict=True)) for near in found) for one in best]
     assert max(far) < 1.5
 
 
-def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
-    run(small(), tmp_path / "once")
-    total = len(order(tmp_path / "once"))
+def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path: Path, whole: Result) -> None:
+    once = order(whole.run_dir)
+    total = len(once)
     for trials in (3, 4, total // 2, 10**6):
         result = run(small(), tmp_path / "parts", trials)
         assert present(result.certificate).complete is (trials == 10**6)
-    assert order(tmp_path / "parts") == order(tmp_path / "once")
+    assert order(tmp_path / "parts") == once
     again = propose_again(small(), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
     assert (again.difference, again.proposed, again.skipped) == ("", total, {})
     result = run(small(), tmp_path / "parts")
@@ -129,8 +140,8 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path: Path) -> 
     assert len(result.records) == total
 
 
-def test_what_is_left_is_never_better_than_the_gap_says(tmp_path: Path) -> None:
-    best = front_of(run(small(), tmp_path / "all"))
+def test_what_is_left_is_never_better_than_the_gap_says(tmp_path: Path, whole: Result) -> None:
+    best = front_of(whole)
     for trials in (1, 5, 20):
         result = run(small(), tmp_path / "run", trials)
         found = [min(values) for values in zip(*front_of(result), strict=True)]
@@ -170,8 +181,7 @@ def _true_front(study: Any, _known: dict[str, set[Any]] = {}) -> set[Any]:  # no
     return _known["front"]
 
 
-def test_without_bounds_every_design_is_evaluated_and_the_sentence_says_so(tmp_path: Path) -> None:
-    every = run(small(), tmp_path / "every", sampler="exhaustive")
+def test_without_bounds_every_design_is_evaluated_and_the_sentence_says_so(tmp_path: Path, every: Result) -> None:
     objectives = [minimize("latency_us"), minimize(lambda m: m.pe_count + 1, name="cost")]
     found = run(small(objectives=objectives), tmp_path / "cost")
     assert len(found.records) == len(every.records)
@@ -182,33 +192,33 @@ def test_without_bounds_every_design_is_evaluated_and_the_sentence_says_so(tmp_p
     assert "nothing bounds latency_us" in str(run(small(evaluator=FakeEvaluator), tmp_path / "some", 5).certificate)
 
 
-def test_the_log_has_the_curve_of_the_bounds(tmp_path: Path) -> None:
+def test_the_log_has_the_curve_of_the_bounds(whole: Result) -> None:
     """They rise to the best values, which they reach when every design is decided."""
-    found = run(small(), tmp_path / "run")
-    curve = [e["bounds"] for e in read_log(tmp_path / "run" / "log.jsonl").entries if e["type"] == "tick"]
+    log = read_log(whole.run_dir / "log.jsonl")
+    curve = [e["bounds"] for e in log.entries if e["type"] == "tick"]
     assert len(curve) > 5
     for number, objective in enumerate(small().objectives):
         values = [bounds.get(objective.name, -math.inf) for bounds in curve]
         assert values == sorted(values)
-        assert values[-1] == min(values_of[number] for values_of in front_of(found))
+        assert values[-1] == min(values_of[number] for values_of in front_of(whole))
 
 
-def test_bounds_are_known_where_no_design_is_feasible(tmp_path: Path) -> None:
+def test_bounds_are_known_where_no_design_is_feasible(tmp_path: Path, whole: Result) -> None:
     hopeless = small(constraints=[require(lambda m: m.pe_count < 0, name="hopeless")])
     found = present(run(hopeless, tmp_path / "run", 5).certificate)
-    least = min(values[0] for values in front_of(run(small(), tmp_path / "all")))
+    least = min(values[0] for values in front_of(whole))
     assert found.gaps[0].share is None
     assert 0 < present(found.gaps[0].bound) <= least
     assert f"latency_us cannot be lower than {found.gaps[0].bound:,.6g}" in str(found)
 
 
-def test_designs_that_cannot_satisfy_a_constraint_are_not_built(tmp_path: Path) -> None:
-    moved = [r.metrics["dram_bytes"] for r in run(small(), tmp_path / "all", sampler="exhaustive").records if r.metrics]
+def test_designs_that_cannot_satisfy_a_constraint_are_not_built(tmp_path: Path, every: Result) -> None:
+    moved = [r.metrics["dram_bytes"] for r in every.records if r.metrics]
     narrow = {"constraints": [require("dram_bytes", at_most=sorted(moved)[len(moved) // 3])]}
-    every = run(small(**narrow), tmp_path / "every", sampler="exhaustive")
+    listed = run(small(**narrow), tmp_path / "every", sampler="exhaustive")
     found = run(small(**narrow), tmp_path / "exact")
-    assert front_of(found) == front_of(every) != set()
-    assert sum(r.status == "infeasible" for r in found.records) < sum(r.status == "infeasible" for r in every.records)
+    assert front_of(found) == front_of(listed) != set()
+    assert sum(r.status == "infeasible" for r in found.records) < sum(r.status == "infeasible" for r in listed.records)
 
 
 @pytest.mark.parametrize("sampler", ["exact", "auto"])
@@ -232,7 +242,7 @@ def test_auto_goes_by_bounds_where_all_objectives_have_them(tmp_path: Path) -> N
         assert run(other, tmp_path / str(number), 5, sampler="auto").certificate is None
 
 
-def test_failures_and_wrong_designs_are_named(tmp_path: Path) -> None:
+def test_failures_and_wrong_designs_are_named(tmp_path: Path, every: Result) -> None:
     failing = run(small(evaluator=BoundedAndFails), tmp_path / "fails")
     assert " that could not be evaluated" in str(failing.certificate)
 
@@ -246,7 +256,7 @@ def test_failures_and_wrong_designs_are_named(tmp_path: Path) -> None:
         if len(more.records) == len(first.records):
             break
         first = more
-    right = {r.key for r in run(small(), tmp_path / "every", sampler="exhaustive").records}
+    right = {r.key for r in every.records}
     assert all(d.metrics.pe_count > 2 for d in more.front)
     assert more.front
     assert {d.key for d in more.front} <= right
