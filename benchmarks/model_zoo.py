@@ -1,7 +1,7 @@
 """Read models of the usual kinds, with random weights; compare them with PyTorch, and map them to a device.
 
     python -m benchmarks.model_zoo                    # every model: read, and compared with PyTorch
-    python -m benchmarks.model_zoo --map npu2         # composed as well, with the share of time on the device
+    python -m benchmarks.model_zoo --map npu2         # also composed, with the share of time on the device, and checked
     python -m benchmarks.model_zoo unet lstm          # some of them
     python -m benchmarks.model_zoo a.onnx b.onnx --set x.0=1     # files, compared with onnxruntime
 
@@ -25,7 +25,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import allo_dse as dse
+from allo_dse.networks.accuracy import random_inputs
 from allo_dse.networks.network import Host
+from allo_dse.networks.operators.execute import difference
 
 Tensor = Any  # PyTorch's, which need not be installed where this is checked
 Made = tuple[nn.Module, Sequence[Tensor]]
@@ -602,6 +604,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="all by default")
     parser.add_argument("--map", metavar="DEVICE", help="compose them for a device, too")
     parser.add_argument("--trials", type=int, default=4)
+    parser.add_argument("--cache", default="runs/.networks", help="where designs are kept")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=SIZE", help="open dimensions of files")
     options = parser.parse_args()
     right, names = 0, options.names or list(ZOO)
@@ -624,8 +627,13 @@ def main() -> int:
             said = f"{len(network.worked):3} programs, {len(hosts)} of the host ({', '.join(hosts)}), {apart:.1g} off"
             right += apart <= ALLOWED
             if options.map:
-                found = dse.compose(dse.search_fronts(network, options.map, trials=options.trials))
-                said += f", {found.latency_us:,.0f} us, {found.device_share:.0%} of it on the device"
+                own = {"trials": options.trials, "cache": options.cache, "narrower": False}
+                found = dse.compose(dse.search_fronts(network, options.map, **own))
+                inputs = random_inputs(network)
+                made, wanted = (found.session(on).run(inputs) for on in ("simulator", "host"))
+                off = max(difference(made[one], wanted[one]) for one in network.outputs)
+                said += f"; {len(found.runs)} calls, {found.latency_us:,.0f} us, {found.device_share:.1%} of it on the "
+                said += f"device, {len(found.host_us)} steps of the host, {off:.1g} off as the designs compute it"
         except Exception as error:
             said = f"{type(error).__name__}: {str(error).splitlines()[0][:150]}"
         print(f"{Path(name).name:18} {said} ({time.process_time() - started:.1f} s)", flush=True)

@@ -20,12 +20,14 @@ from collections.abc import Callable
 import numpy as np
 
 from allo_dse import minimize
-from allo_dse.tune.search.pareto_front import hypervolume, pareto_positions
+from allo_dse.space.sampler.pareto import pareto_positions
+from allo_dse.tune.search.pareto_front import hypervolume
 from allo_dse.tune.search.promotion import Promotion, Rung, promoted
 from allo_dse.tune.search.tally import Tally
 from allo_dse.tune.store.record import Record, json_text
 from benchmarks.kernel_spaces import Booleans, Floats
 from benchmarks.promotion_cases import CASES, Case
+from tests.tune.fakes import add
 
 MARKS = (5, 10, 20, 40)
 WORST = 0.75  # of the designs, with one objective
@@ -36,7 +38,7 @@ def by_model(case: Case, seed: int, workers: int) -> list[int]:
     signs = [1.0] * case.cheap.shape[1]
     tally = Tally([minimize(f"loss{n}") for n in range(len(signs))])
     for row, (genes, losses) in enumerate(zip(case.genes, case.cheap.tolist(), strict=True)):
-        tally.add(Record(number=row, key=f"{row:06}", status="ok", genes_json=json_text(genes)), tuple(losses))
+        add(tally, Record(number=row, key=f"{row:06}", status="ok", genes_json=json_text(genes)), tuple(losses))
     rung = Rung(object, best=1.0, at_most=MARKS[-1])  # type: ignore[arg-type]
     promotion = Promotion([rung], tally, signs, case.ranges)
     order: list[int] = []

@@ -20,7 +20,7 @@ from typing import Any
 import allo_dse as dse
 from allo_dse.dashboard.data.runs import Board
 from allo_dse.tune.show.reporters import QuietReporter
-from allo_dse.tune.store.log import RunLog, read_log
+from allo_dse.tune.store.log import Log, RunLog
 from allo_dse.tune.study import Study
 from tests.tune.fakes import fake_study
 
@@ -62,7 +62,7 @@ def another(entry: dict[str, Any], number: int) -> dict[str, Any]:
 def write_log(run_dir: Path, trials: int) -> None:
     """Write the log of a run of some thousand or a million trials."""
     study().run(SEED_TRIALS, verify=False, progress="quiet", run_dir=run_dir)
-    entries = [e for e in read_log(run_dir / "log.jsonl").entries if e["type"] == "design"]
+    entries = [e for e in Log(run_dir / "log.jsonl").entries if e["type"] == "design"]
     done = [e for e in entries if e["status"] != "violation"]
     log = RunLog(run_dir / "log.jsonl")
     for first in range(SEED_TRIALS, trials, AT_ONCE):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import get_native_id
@@ -35,7 +35,11 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: bytes | Iterable[str]) -> None:
     """Write a file so; characters that UTF-8 does not have are escaped."""
     with whole_file(path) as scratch:
-        scratch.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+        if isinstance(content, bytes):
+            scratch.write_bytes(content)
+        else:
+            with scratch.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                file.writelines([content] if isinstance(content, str) else content)

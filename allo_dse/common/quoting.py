@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import chain
 from numbers import Real
 from typing import Any
 
@@ -96,17 +96,26 @@ def tcl_word(text: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def csv_text(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+_AS_IT_IS = {int, float, bool, type(None)}  # most cells; to ask `Real` about each is slow
+
+
+class _Echo:
+    """A file that gives back what is written to it."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def csv_lines(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """A table as CSV, as pandas writes it, in which no spreadsheet finds a formula. Numbers stay numbers."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([csv_cell(cell) for cell in row] for row in (columns, *rows))
-    return text.getvalue()
+    writer = csv.writer(_Echo(), lineterminator="\n")
+    every = chain((columns,), rows)
+    return (writer.writerow([c if type(c) in _AS_IT_IS else csv_cell(c) for c in row]) for row in every)
 
 
 def csv_cell(cell: object) -> object:
     """A cell of a table: texts that a spreadsheet would take for a formula begin with an apostrophe."""
-    if cell is None or isinstance(cell, Real):
+    if isinstance(cell, Real):
         return cell
     text = str(cell).replace("\0", "\\0").replace("\r", "\\r")
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.quoting import csv_text, shell_command
+from allo_dse.common.quoting import csv_lines, shell_command
 from allo_dse.eval.backend import backend_of
 
 from .data.runs import Board, Ref
@@ -49,7 +49,7 @@ def table_csv(board: Board, refs: Iterable[Ref]) -> bytes:
         columns = board.table(ref).columns
         cells = [columns[n].value(ref.row) if n in columns else None for n in names]
         rows.append([*([board.names[ref.run]] if several else []), *cells])
-    return csv_text([*(["run"] if several else []), *names], rows).encode(errors="backslashreplace")
+    return "".join(csv_lines([*(["run"] if several else []), *names], rows)).encode(errors="backslashreplace")
 
 
 def reproduce_text(board: Board, programs: Programs, ref: Ref) -> str:

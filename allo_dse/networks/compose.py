@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
+from allo_dse.eval.backend import target as target_of
 from allo_dse.eval.tolerances import MOST_ELEMENTS
 from allo_dse.lang.types import float32
 from allo_dse.space.design import Design
@@ -119,6 +120,15 @@ class Composition:
     def host_us(self) -> dict[str, float]:
         """The time of each step that the host does, by name."""
         return {step.name: self.moves_us[step.name] for step in self.network.steps if isinstance(step.work, Host)}
+
+    @property
+    def why_host(self) -> dict[str, list[str]]:
+        """The names of the host's steps, by the reason why no program does them."""
+        found: dict[str, list[str]] = {}
+        for step in self.network.steps:
+            if isinstance(step.work, Host):
+                found.setdefault(step.work.why, []).append(step.name)
+        return found
 
     @property
     def device_share(self) -> float:
@@ -335,21 +345,23 @@ def compose(
     if stream:
         require_streams(fronts.device)
     made = _prepared(fronts, tolerance, inputs)
-    return _composed(fronts, *made, _runtime(fronts, runtime), columns, share, work_limit, stream=stream)
+    runtime = runtime_of(fronts.device, fronts.target, runtime)
+    return _composed(fronts, *made, runtime, columns, share, work_limit, stream=stream)
 
 
-def _runtime(fronts: Fronts, wanted: str) -> str:
-    """Return the runtime to compose for.
+def runtime_of(device: Device, target: str | None, wanted: str = "") -> str:
+    """Return the runtime to compose designs of a target for: the wanted one, or that which is exported for them.
 
     Raises:
         StudyError: for a name that is none.
     """
     if wanted and wanted not in RUNTIMES:
         raise StudyError(f"runtime={wanted!r} is none of {', '.join(RUNTIMES)}", hint=did_you_mean(wanted, RUNTIMES))
-    built = fronts.launches.configuring_us(fronts.target) > 0
+    name = target_of(target, device).name
+    built = launches_of(device).configuring_us(name) > 0
     if wanted == "sequence" and not built:
         raise StudyError(
-            f"{fronts.device.name} with target {fronts.target!r} has no runtime sequence",
+            f"{device.name} with target {name!r} has no runtime sequence",
             hint="it takes designs that Allo builds for an NPU; leave --runtime (runtime=) out",
         )
     return wanted or ("calls" if built else "launches")
@@ -434,7 +446,7 @@ def compositions(
 
     The one with the fewest comes first.
     """
-    runtime = _runtime(fronts, runtime)
+    runtime = runtime_of(fronts.device, fronts.target, runtime)
     problem, accuracy = _prepared(fronts, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
     if whole := fronts.launches.columns:

@@ -93,7 +93,7 @@ class Fronts(Frozen):
         return launches_of(self.device)
 
 
-def search_fronts(
+def search_fronts(  # noqa: PLR0913 (settings of a search)
     network: Network,
     device: str | Path | Device = "npu2",
     *,
@@ -102,6 +102,7 @@ def search_fronts(
     target: str | None = None,
     seed: int = 0,
     host: str = "auto",
+    narrower: bool = True,
     say: Callable[[str], None] = lambda said: None,
 ) -> Fronts:
     """Search the fronts of a network's operators; equal operators share one.
@@ -111,6 +112,7 @@ def search_fronts(
         cache: directory with a run for each point, which other networks and later calls reuse.
         target: the design's target, as in a study; by default the device's first.
         host: "auto" for operators without a design to run on the host, "never" to refuse them.
+        narrower: whether to search designs on fewer columns, which can run side by side.
         say: called with a line before each search of designs that are not in the cache.
 
     Raises:
@@ -128,11 +130,11 @@ def search_fronts(
     if launches.linked:
         network = with_rows(network, launches.ports)
     built_by = target_of(target, found)
-    options = SearchOptions(Path(cache), trials, built_by.name, seed)
+    options = SearchOptions(Path(cache), trials, built_by.name, seed, narrower)
     points: dict[str, tuple[Point, ...]] = {}
     candidates = tuple(_candidates(network, launches.table_bits))
     failed: dict[str, StudyError] = {}
-    left: set[str] = set()
+    left: dict[str, str] = {}
     keys = list(dict.fromkeys(one.key for one in candidates))
     for names, group in groupby(candidates, lambda one: one.names):
         variants = list(group)
@@ -150,7 +152,7 @@ def search_fronts(
                 failed[one.key] = error
         if len(names) == 1 and not any(one.key in points for one in variants):
             if host == "auto" and variants[0].work.reference is not None:
-                left.update(names)
+                left[names[0]] = failed[variants[-1].key].message
                 continue
             last = failed[variants[-1].key]
             place = f"{network.name}: step {names[0]!r} ({variants[0].work.kind})"
@@ -162,7 +164,7 @@ def search_fronts(
                 f"{network.name}: the source of {one.step.name!r} ({one.work.kind}) changed during the search",
                 hint="run it again: what it changes is searched again",
             )
-    candidates = tuple(one for one in candidates if one.key in points and not left.intersection(one.names))
+    candidates = tuple(one for one in candidates if one.key in points and left.keys().isdisjoint(one.names))
     network = with_hosts(network, left)
     if launches.linked:
         candidates = tuple(_with_copies(candidates))
@@ -181,6 +183,7 @@ class SearchOptions(Frozen):
     trials: int
     target: str
     seed: int
+    narrower: bool = True
 
 
 def work_key(work: Work) -> str:
@@ -246,7 +249,7 @@ def _points(operator: Operator, device: Device, options: SearchOptions) -> Itera
     whole = len(launches.objectives) > 1
     own = replace(options, trials=WIDTHS * options.trials) if whole else options
     programs = CompiledPrograms(work.program)
-    for columns, part in launches.parts():
+    for columns, part in [*launches.parts()][0 if options.narrower else -1 :]:
         schedules = launches.schedules(program, tables)
         study = Study(
             operator.key,

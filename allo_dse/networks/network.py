@@ -13,7 +13,7 @@ program may have several element types (`Ty=dse.choices([bfloat16, float32])`), 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -107,6 +107,7 @@ class Host(Frozen):
         below: by input, the exclusive upper bound of its whole numbers; None for an input of others. Empty if not
             known.
         flops, bytes: its operations, and what it reads and writes in the host's memory; 0 where only its result counts.
+        why: the reason why no program of the device does it.
     """
 
     kind: str
@@ -114,6 +115,7 @@ class Host(Frozen):
     below: tuple[int | None, ...] = ()
     flops: float = 0.0
     bytes: int = 0
+    why: str = ""
 
 
 class Step(Frozen):
@@ -480,16 +482,16 @@ class Reference:
         return reference_of(self.work, arrays)
 
 
-def with_hosts(network: Network, names: Collection[str]) -> Network:
-    """Return the network in which the host does some steps, as their references compute them."""
+def with_hosts(network: Network, why: Mapping[str, str]) -> Network:
+    """Return the network in which the host does some steps, given with the reason, as their references compute them."""
     steps = []
     for step in network.steps:
-        if step.name in names and isinstance(step.work, Work):
+        if step.name in why and isinstance(step.work, Work):
             reads, writes = interface(loaded(step.work))
             elements = sum(math.prod(tensor.shape) for tensor in (*reads, *writes))
             depth = step.work.params.get("K", 1)  # of products
             flops = 2.0 * math.prod(writes[0].shape) * depth if isinstance(depth, int) else float(elements)
-            work = Host(step.work.kind, Reference(step.work), flops=flops, bytes=4 * elements)
+            work = Host(step.work.kind, Reference(step.work), flops=flops, bytes=4 * elements, why=why[step.name])
             step = replace(step, work=work, others=())
         steps.append(step)
     return replace(network, steps=steps)

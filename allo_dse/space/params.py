@@ -211,25 +211,6 @@ class ParameterSpace:
             return None
         return found if found.keys() == logged.keys() & self.parameters.keys() and self.allows(found) else None
 
-    def holds(self, logged: Mapping[str, object]) -> bool:
-        """Return whether the assignment that a log records is legal."""
-        try:
-            if self._pairs is not None and len(logged) == len(self.parameters) and logged.items() <= self._pairs:
-                return True
-        except TypeError:  # a value that is not hashable
-            pass
-        return self.recorded(logged) is not None
-
-    @cached_property
-    def _pairs(self) -> frozenset[tuple[str, object]] | None:
-        """Names with values that are legal in any combination; None if conditions apply."""
-        if self.conditional:
-            return None
-        try:
-            return frozenset((name, value) for name, p in self.parameters.items() for value in p.values)
-        except TypeError:
-            return None
-
     def allows(self, params: Assignment) -> bool:
         """Return whether a complete assignment satisfies every `where` condition."""
         return all(_ask(condition, params, "where") for condition in self.where)

@@ -22,7 +22,7 @@ from .run.restore import read_history
 from .search.scoring import Scorer
 from .search.screening import FOLDING_RULES, Screen
 from .search.tally import Tally
-from .store.log import read_log, sensible
+from .store.log import Log, sensible
 from .store.record import Measurement, Record, Verification, decode_entry
 from .store.run_info import RunInfo, read_info
 from .store.rundir import LOG, find_run
@@ -51,8 +51,8 @@ def open_run(path: str | Path | None = None, *, study: StudySpec | str | Path | 
     log = directory / LOG
     with sensible(log):
         screen = Screen(spec.space, spec.check)
-        history = read_history(read_log(log).lines, scorer, screen, names)
-    history.count(tally, scorer)
+        history = read_history(Log(log), scorer, screen, names)
+        history.count(tally, scorer)
     return Result(
         spec,
         tally.records,
@@ -146,11 +146,11 @@ class Replayer:
         """Records of designs, in the order of the log."""
         log = self.path / LOG
         with sensible(log):
-            return [e for e in map(decode_entry, read_log(log).lines) if isinstance(e, Record)]
+            return [e for e in map(decode_entry, Log(log)) if isinstance(e, Record)]
 
     def propose(self, stop_requested: Callable[[], str]) -> Reproposal:
         """Make the proposals of the log's runs again, without evaluating any."""
-        return propose_again(self._study, read_log(self.path / LOG).lines, stop_requested)
+        return propose_again(self._study, Log(self.path / LOG), stop_requested)
 
     def record(self, key: str) -> Record:
         """Return the logged record of an evaluated design.

@@ -11,7 +11,7 @@ from allo_dse.common.records import Frozen
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.eval.backend import backend_of
 
-from .store.log import read_log, sensible
+from .store.log import Log, sensible
 from .store.record import Record, decode_entry
 from .store.run_info import MARKER, read_info
 from .store.rundir import LOG
@@ -70,7 +70,7 @@ def _of_run(path: Path, device: FpgaDevice | None) -> Reported:
         if _part(part) != _part(device.part):
             return Reported((), name, (f"{name} ({part})",))
     with sensible(log):
-        records = [e for e in map(decode_entry, read_log(log).lines) if isinstance(e, Record)]
+        records = [e for e in map(decode_entry, Log(log)) if isinstance(e, Record)]
     readings = [
         Reading(record.key, **reading)
         for record in records

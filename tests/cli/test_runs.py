@@ -14,7 +14,7 @@ import pytest
 
 from allo_dse.cli import main
 from allo_dse.tune.earlier_runs import replay_run
-from allo_dse.tune.store.log import encode_line, read_log
+from allo_dse.tune.store.log import Log, encode_line
 from allo_dse.tune.store.rundir import RunDirectory, running
 from allo_dse.tune.study import load_studies
 
@@ -65,7 +65,7 @@ def tune(made: Any, monkeypatch: Any, capsys: Any) -> Callable[..., Any]:
 def test_status_counts_what_the_log_holds(tune: Any, made: Any) -> None:
     folder, result = made
     facts = json.loads(tune("status", "--json"))
-    entries = read_log(folder / "runs/fake/log.jsonl").entries
+    entries = Log(folder / "runs/fake/log.jsonl").entries
     statuses = [e["status"] for e in entries if e["type"] == "design"]
     assert facts["trials"] == 60
     assert facts["failed"] == statuses.count("failed") > 0
@@ -133,7 +133,7 @@ def test_replay_notices_a_changed_evaluator(tune: Any, made: Any) -> None:
 
 def test_the_log_replays_its_run(tune: Any, made: Any) -> None:
     folder, _ = made
-    entries = [e for e in read_log(folder / "runs/fake/log.jsonl").entries if e["type"] == "design"]
+    entries = [e for e in Log(folder / "runs/fake/log.jsonl").entries if e["type"] == "design"]
     found = json.loads(tune("replay", "--json"))
     assert found["records"] == found["replayed"] == found["same"] == len(entries) > 60
     assert (found["different"], found["skipped"], found["stopped"]) == ([], {}, "")
@@ -170,7 +170,7 @@ def test_designs_that_are_enumerated_but_never_bred_are_replayed(tmp_path: Path)
     study.run(run_dir=tmp_path / "run", progress="quiet", seed=0, verify=False, trials=12)
     found = replay_run(tmp_path / "run", study_file=Path(__file__).parents[2] / "studies" / "gemm_npu.py")
     assert (found.different, found.done) == ([], found.records)
-    assert any(entry.get("status") == "violation" for entry in read_log(tmp_path / "run" / "log.jsonl").entries)
+    assert any(entry.get("status") == "violation" for entry in Log(tmp_path / "run" / "log.jsonl").entries)
 
 
 def test_replaying_a_run_stops_when_asked(made: Any) -> None:
@@ -345,7 +345,7 @@ def test_what_evaluators_say_can_neither_move_the_cursor_nor_hide_the_best(
         "study = fake_study('odd', evaluator=Odd)\n"
     )
     said = tune(tmp_path / "study.py", "--trials", 24, "--run-dir", tmp_path / "run", "--no-verify")
-    entries = [e for e in read_log(tmp_path / "run/log.jsonl").entries if e["type"] == "design"]
+    entries = [e for e in Log(tmp_path / "run/log.jsonl").entries if e["type"] == "design"]
     odd = next(e for e in entries if "[bold]" in (e.get("error") or ""))
     said += tune("show", odd["key"], "--run", tmp_path / "run")
     assert "\\x1b[31m [bold] \\x07" in said

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 
 from ..support import commands
 
@@ -63,7 +63,7 @@ def started(cwd: Path, *arguments: Path | int | str, **limits: int) -> AbstractC
 
 
 def evaluated(run_dir: Any) -> Any:
-    entries = read_log(run_dir / "log.jsonl").entries
+    entries = Log(run_dir / "log.jsonl").entries
     return [e["key"] for e in entries if e["type"] == "design" and e["status"] != "violation"]
 
 

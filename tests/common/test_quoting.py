@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from allo_dse.common.quoting import (
-    csv_text,
+    csv_lines,
     file_name,
     html_text,
     markup,
@@ -88,7 +88,7 @@ def test_a_completed_word_is_that_name_and_nothing_is_expanded(name: str, quote:
 @example("=HYPERLINK(1)", -3)
 @example("  =1+1", -0.5)
 def test_no_cell_is_a_formula_and_numbers_stay_numbers(name: str, number: float) -> None:
-    text = csv_text([name, "n"], [[name, number], [name, np.int64(-3)], [f"{-2.5}", None]])
+    text = "".join(csv_lines([name, "n"], [[name, number], [name, np.int64(-3)], [f"{-2.5}", None]]))
     cells = list(csv.reader(io.StringIO(text, newline="")))
     for cell in (cells[0][0], cells[1][0]):
         assert cell.lstrip(" ")[:1] not in ("=", "+", "-", "@", "\t", "\r", "\n", "＝") or float(cell) is not None

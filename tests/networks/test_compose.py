@@ -174,6 +174,9 @@ def test_an_operator_without_a_design_runs_on_the_host(tmp_path: Path) -> None:
     net.output(net.add(unary_work("relu", 64 * 4096, element_type("f32")), y, name="relu"))
     found = compose(search_fronts(net, "npu1_1col", trials=2, cache=tmp_path))
     assert list(found.host_us) == ["norm"]
+    ((why, names),) = found.why_host.items()
+    assert names == ["norm"]
+    assert "none of " in why
     assert 0 < found.device_share < 1
     given = {"x": np.random.default_rng(0).standard_normal((64, 4096)).astype(np.float32)}
     wanted = found.session("host").run(given)["relu.result"]

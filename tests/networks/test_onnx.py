@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 onnx = pytest.importorskip("onnx")
@@ -13,11 +15,11 @@ onnx = pytest.importorskip("onnx")
 
 import allo_dse as dse
 from allo_dse.networks.accuracy import random_inputs
-from allo_dse.networks.network import Arrange, Network
+from allo_dse.networks.network import Arrange, Host, Network
 from allo_dse.networks.onnx.convert import load_network
 from allo_dse.networks.onnx.graph import Graph, Node
 from allo_dse.networks.operators.elementwise import unary_work
-from allo_dse.networks.operators.execute import Work, element_type
+from allo_dse.networks.operators.execute import Work, element_type, interface, loaded
 
 from . import models
 
@@ -183,6 +185,31 @@ def test_sizes_that_tiles_do_not_divide_are_padded() -> None:
     assert isinstance(padded.work, Arrange)
     assert isinstance(cut.work, Arrange)
     assert (padded.work.written, cut.work.written) == (11 * WIDTH, 0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.tuples(*[st.integers(1, 9)] * 3))
+def test_tiles_of_small_products_are_whole_words(sizes: tuple[int, int, int]) -> None:
+    """Vectors of 3 elements, and products of 3 x 5 by 5 x 7, had no design on any NPU."""
+    rows, depth, columns = sizes
+    w = models.Writer()
+    network = dse.from_onnx(w.model(w("MatMul", "x", w.weight(depth, columns)), (rows, depth)), host="never")
+    ((_, work),) = network.worked
+    reads, writes = interface(loaded(work))
+    assert all(np.prod(tensor.shape) * tensor.dtype.bits % 32 == 0 for tensor in (*reads, *writes))
+
+
+def test_one_row_has_whole_words_too() -> None:
+    w = models.Writer()
+    network = dse.from_onnx(w.model(w("ReduceSum", "x", w.const([1], np.int64)), (1, 64)), host="never")
+    ((_, work),) = network.worked
+    assert interface(loaded(work))[1][0].shape == (2,)
+
+
+def test_the_host_says_why_it_does_a_step() -> None:
+    w = models.Writer()
+    network = dse.from_onnx(w.model(w("CumSum", w("Relu", "x"), w.const(1, np.int64)), (models.LENGTH, WIDTH)))
+    assert [step.work.why for step in network.steps if isinstance(step.work, Host)] == ["no program for it"]
 
 
 def test_sizes_that_no_program_has_are_refused_where_they_are() -> None:

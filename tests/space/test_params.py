@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.common.errors import StudyError
-from allo_dse.space.params import Assignment, ParameterSpace, choices, divisors, plain_value, powers_of_two
+from allo_dse.space.params import Assignment, ParameterSpace, choices, divisors, powers_of_two
 
 
 @given(st.integers(1, 5000), st.integers(1, 100), st.integers(1, 5000))
@@ -98,21 +98,6 @@ def test_values_are_looked_at_once_however_often_they_are_asked_for() -> None:
     assert [parameter.position(value) for value in parameter.values] == list(range(50))
     assert [parameter.position(f"v{number}") for number in range(50)] == list(range(50))
     assert len(looked) == 50
-
-
-VALUES = st.sampled_from([0, 1, 2, True, 1.0, "1", "a", None, (1,), [1], b"x"])
-
-
-@given(
-    st.dictionaries(st.sampled_from("abc"), st.lists(VALUES, min_size=1, max_size=3, unique_by=plain_value)),
-    st.dictionaries(st.sampled_from("abcd"), VALUES),
-    st.sampled_from([None, "when", "where"]),
-)
-def test_what_a_log_tells_holds_where_it_can_be_rebuilt(values: Any, said: Any, condition: str | None) -> None:
-    when = (lambda p: len(p) < 2) if condition == "when" else None
-    parameters = {name: choices(some, when=when) for name, some in values.items()}
-    space = ParameterSpace(parameters, [lambda p: "a" in p] if condition == "where" else ())
-    assert space.holds(said) == (space.recorded(said) is not None)
 
 
 def test_assignment_survives_pickling_and_is_read_only() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 
 from ..tune.fakes import FakeEvaluator, fake_study
 
@@ -96,6 +96,6 @@ class _Mortal(FakeEvaluator):
 
 def trials(run_dir: Path) -> list[dict[str, Any]]:
     """What a log has of the trials of a run, without what differs from run to run; nothing where there is no log."""
-    entries = read_log(run_dir / "log.jsonl").entries
+    entries = Log(run_dir / "log.jsonl").entries
     found = [e for e in entries if e["type"] == "design" and e["status"] != "violation"]
     return [{k: v for k, v in e.items() if k not in ("at", "seconds")} for e in found]

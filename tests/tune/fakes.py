@@ -23,7 +23,8 @@ from allo_dse.space.choices.folds import FoldChoice
 from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.params import divisors
 from allo_dse.tune.search.objectives import minimize
-from allo_dse.tune.store.record import Verification
+from allo_dse.tune.search.tally import Tally
+from allo_dse.tune.store.record import Record, Verification
 from allo_dse.tune.study import Study
 
 SIZE = 2048
@@ -248,3 +249,9 @@ class Looseness:
             name: (metrics[name] / (1 + part), metrics[name] * (1 + part)) for name in ("latency_us", "dram_bytes")
         }
         return times | {name: (metrics[name], metrics[name]) for name in ("pe_count", "local_memory_bytes")}
+
+
+def add(tally: Tally, record: Record, values: tuple[float, ...] | None) -> None:
+    """Count a design that is in no log."""
+    tally.add(record, values, -1)
+    tally.records.promoted[tally.records.rows[record.key]] = record

@@ -16,11 +16,11 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.params import choices, divisors
+from allo_dse.space.sampler.pareto import pareto_positions
 from allo_dse.tune.earlier_runs import open_run
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.search.objectives import maximize, minimize, require
-from allo_dse.tune.search.pareto_front import pareto_positions
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.record import Record, Verification, described, json_text
 from allo_dse.tune.study import Study
 
@@ -34,7 +34,7 @@ def run(study: Study, run_dir: Path, trials: int = 60, **options: Any) -> Result
 
 def trials_of(run_dir: Path) -> Any:
     """The evaluated designs in the log, without what depends on the clock."""
-    entries = [e for e in read_log(Path(run_dir) / "log.jsonl").entries if e["type"] == "design"]
+    entries = [e for e in Log(Path(run_dir) / "log.jsonl").entries if e["type"] == "design"]
     return [{k: v for k, v in e.items() if k not in ("at", "seconds")} for e in entries]
 
 
@@ -195,7 +195,7 @@ def test_conditions_may_change_between_runs(tmp_path: Path, changes: Any, holds:
     assert [r.key for r in second.records[: len(allowed)]] == allowed
     assert all(holds(r.params) for r in second.records)
     assert len({r.number for r in (*first.records, *second.records)}) == 50 - len(allowed)
-    stated = {e["key"]: e["status"] for e in read_log(tmp_path / "run" / "log.jsonl").entries if "status" in e}
+    stated = {e["key"]: e["status"] for e in Log(tmp_path / "run" / "log.jsonl").entries if "status" in e}
     assert {stated[r.key] for r in first.records if r.key not in allowed} == {"infeasible"}
     assert len(open_run(tmp_path / "run", study=with_mode(**changes)).records) == 30
     third = run(with_mode(), tmp_path / "run", 20)
@@ -228,11 +228,11 @@ def test_readers_of_the_log_learn_of_changed_objectives_once(tmp_path: Path) -> 
     changed = fake_study(objectives=[maximize("pe_count"), minimize("dram_bytes")])
     for _ in range(2):
         run(changed, tmp_path / "run", 20)
-        entries = [e for e in read_log(tmp_path / "run" / "log.jsonl").entries if e["type"] == "values"]
+        entries = [e for e in Log(tmp_path / "run" / "log.jsonl").entries if e["type"] == "values"]
         assert len(entries) == 20
         assert all(set(e["values"]) == {"pe_count", "dram_bytes"} for e in entries)
     run(fake_study(), tmp_path / "run", 20)
-    entries = [e for e in read_log(tmp_path / "run" / "log.jsonl").entries if e["type"] == "values"]
+    entries = [e for e in Log(tmp_path / "run" / "log.jsonl").entries if e["type"] == "values"]
     assert len(entries) == 40
     assert "latency_us" in entries[-1]["values"]
 

@@ -68,7 +68,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     from allo_dse.common.errors import StudyError
     from allo_dse.device.device import Device
     from allo_dse.networks.accuracy import require_tolerance
-    from allo_dse.networks.compose import compose, compositions, require_streams
+    from allo_dse.networks.compose import compose, compositions, require_streams, runtime_of
     from allo_dse.networks.export.export import export, facts_of, keep_page, require_folder
     from allo_dse.networks.fronts import search_fronts
     from allo_dse.networks.onnx.convert import load_network
@@ -78,13 +78,18 @@ def network(  # noqa: PLR0913 (the flags of a command)
         raise StudyError("--front and --stream ask for different things", hint="leave one of them out")
     if stream:
         require_streams(Device.of(device))
+    runtime = runtime_of(Device.of(device), target, runtime)
     require_tolerance(tolerance)
     if output is not None:
         require_folder(output)
     loaded = load_network(model, parse_settings(settings or []), host)
     with json_only():
         try:
-            fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target, host=host, say=_say)
+            fronts = search_fronts(
+                loaded, device, trials=trials, cache=cache, target=target, host=host,
+                narrower=front or runtime == "launches",
+                say=lambda line: print(printable(line), file=sys.stderr, flush=True),
+            )  # fmt: skip
         except KeyboardInterrupt as stopped:
             raise typer.Exit(say_stopped(stopped, ["allo-tune", *sys.argv[1:]])) from None
         found = (
@@ -101,10 +106,6 @@ def network(  # noqa: PLR0913 (the flags of a command)
     for composition in found:
         _show(composition)
     print_facts({"page": f"{page}, or allo-tune dashboard"}, console())
-
-
-def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr, flush=True)
 
 
 def _show(composition: Composition) -> None:
@@ -145,7 +146,8 @@ def _host(composition: Composition) -> str:
     total = max(composition.latency_us, 1e-9)
     named = ", ".join(f"{name} {us / total:.1%}" for name, us in steps[:MOST_NAMED])
     more = f" and {len(steps) - MOST_NAMED} more" if len(steps) > MOST_NAMED else ""
-    return f"{1 - composition.device_share:.1%} of the time: {named}{more}"
+    why = "".join(f"; {', '.join(names[:MOST_NAMED])}: {why}" for why, names in composition.why_host.items())
+    return f"{1 - composition.device_share:.1%} of the time: {named}{more}{why}"
 
 
 MOST_NAMED = 8

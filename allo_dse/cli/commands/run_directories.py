@@ -92,7 +92,7 @@ def export(
     where = to or table.path / "export" / key[:8]
     with json_only(as_json):
         result = earlier_runs.open_run(table.path, study=study)
-        record = next(record for record in result.records if record.key == key)
+        record = result.records.by_key(key)
         files = BestDesign(result.study, record, table.path, verification=table.verified.get(record.key)).export(where)
     if as_json:
         print_json({"key": key, "directory": str(where), "files": [str(file) for file in files]})

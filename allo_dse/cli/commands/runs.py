@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.quoting import csv_text, markup
+from allo_dse.common.quoting import csv_lines, markup
 from allo_dse.common.records import JsonObject
 
 from ..output import (
@@ -140,7 +140,7 @@ def pareto(
         print_json({"objectives": table.objectives, "front": [design_facts(table, row) for row in rows]})
     elif as_csv:
         names = list(table.columns)
-        print(csv_text(names, ([table.columns[name].value(row) for name in names] for row in rows)), end="")
+        print(*csv_lines(names, ([table.columns[name].value(row) for name in names] for row in rows)), sep="", end="")
     elif rows:
         _print_front(table, rows)
     else:

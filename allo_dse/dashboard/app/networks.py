@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import flask
@@ -22,12 +23,12 @@ document.documentElement.dataset.theme =
 </script></head><body><header class="top"><div class="title"><span class="brand">allo-dse</span><h1>Networks</h1></div>
 {% if runs %}<nav class="tabs"><a class="tab" href="/front">Front</a></nav>{% endif %}</header>
 <main id="pages"><div class="card"><div class="table-box"><table><thead><tr>
-<th>network</th><th>device</th><th>latency (us)</th><th>launches</th><th>proved</th></tr></thead>
-<tbody>
+<th>network</th><th>device</th><th>runtime</th><th>latency (us)</th><th>launches</th><th>mapped</th><th>proved</th>
+</tr></thead><tbody>
 {% for name, one in kept.items() %}
-{% set first, device, latency, launches, proved = one.words %}
-<tr><td><a href="/networks/{{ name | urlencode }}">{{ first }}</a></td><td>{{ device }}</td><td>{{ latency }}</td>
-<td>{{ launches }}</td><td style="white-space: normal">{{ proved }}</td></tr>
+<tr><td><a href="/networks/{{ name | urlencode }}">{{ one.words[0] }}</a></td>
+{% for word in one.words[1:-1] %}<td>{{ word }}</td>{% endfor %}
+<td style="white-space: normal">{{ one.words[-1] }}</td></tr>
 {% endfor %}
 </tbody></table></div></div></main></body></html>
 """
@@ -53,8 +54,10 @@ def _kept(file: Path) -> MappedNetwork | None:
     """Read a mapped network's file; None if it is damaged, or just being written."""
     try:
         facts = json.loads(file.read_text())
-        words = (facts["network"], facts["device"], f"{facts['latency_us']:,.0f}", str(len(facts["launches"])))
-        return MappedNetwork(file.with_name("network.html"), (*words, facts["certificate"]))
+        words = [facts["network"], facts["device"], facts.get("runtime", ""), f"{facts['latency_us']:,.0f}"]
+        at = f"{datetime.fromtimestamp(file.stat().st_mtime):%Y-%m-%d %H:%M}"
+        words += [str(len(facts["launches"])), at, facts["certificate"]]
+        return MappedNetwork(file.with_name("network.html"), tuple(words))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import JsonObject
 from allo_dse.eval.evaluator import COST_DIGITS, is_cost
-from allo_dse.tune.search.pareto_front import ParetoFront, knee, pareto_positions
+from allo_dse.space.sampler.pareto import pareto_positions
+from allo_dse.tune.search.pareto_front import ParetoFront, knee
 from allo_dse.tune.store.log import sensible
 from allo_dse.tune.store.record import Record, Revaluation, Tick, Verification
 from allo_dse.tune.store.run_info import RunInfo, read_info

@@ -244,6 +244,8 @@ def main() -> int:
     options = parse("Run this network.", [own])
     if options.inputs and not options.inputs.exists():
         raise SystemExit(f"{options.inputs}: no such file")
+    if options.check and options.inputs and not tools.exists():
+        raise SystemExit("--check compares programs with their references, which kernels of an FPGA come without")
     options.check |= options.inputs is None
     started = time.monotonic()
     make = Built if tools.exists() else Kernel

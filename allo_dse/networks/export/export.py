@@ -148,6 +148,7 @@ def facts_of(composition: Composition) -> JsonObject:
         ),
         "widened": composition.widened,
         "host_us": {name: round(us, 1) for name, us in composition.host_us.items()},
+        "why_host": composition.why_host,
         "device_share": round(composition.device_share, 4),
         "time_us": {name: round(us, 1) for name, us in composition.time_us.items()},
         "launches": [_launch(launch) for launch in composition.launches],

@@ -80,7 +80,7 @@ def graph_svg(composition: Composition) -> str:
                 run = runs[step.output][1]
                 us, tip, color = run.end_us - run.start_us, f", {_busiest(run)}", kinds[step.work.kind]
             else:
-                us, tip, color = composition.host_us[step.name], " on the host", GREY
+                us, tip, color = composition.host_us[step.name], f" on the host: {getattr(step.work, 'why', '')}", GREY
             places[step.output], left = y, _LEFT + _GAP
             canvas.box(left, y, _BOX, _HIGH, tip=f"{step.name}: {us:,.1f} us{tip}")
             canvas.fill(left, y, 5, _HIGH, color)

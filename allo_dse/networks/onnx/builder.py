@@ -290,14 +290,9 @@ class Builder:
         self.graph.shapes[name] = (math.prod(shape) // shape[1], shape[1])
         return name
 
-    def made_turned(self, node: Node, pixels: str) -> None:
-        """A step has written the pixels of a node's image as another tensor."""
-        self._pixels[node.output] = pixels
-        self.made_pixels(node)
-
-    def made_pixels(self, node: Node) -> None:
-        """A step has written the pixels of a node's image; the image for who reads that."""
-        shape = self.shape(node.output)
+    def made_pixels(self, node: Node, pixels: str = "") -> None:
+        """A step has written the pixels of a node's image, maybe as another tensor; the image for who reads that."""
+        shape, self._pixels[node.output] = self.shape(node.output), pixels or self._pixels[node.output]
         last = (shape[0], *shape[2:], shape[1])
         self.rearrange(node, lambda one: np.moveaxis(one.reshape(last), -1, 1), self._pixels[node.output])
 

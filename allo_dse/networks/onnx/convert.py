@@ -245,6 +245,7 @@ class Conversion:
             return
         for name in (one for one in node.outputs if one and (one in self._reads or one == node.output)):
             work, names = host_step(node, graph, name)
+            work = replace(work, why=why.message.removeprefix(f"{graph.name}: {node.place}: "))
             label = node.name or name if name == node.output else graph.new_name(f"{node.name or node.output}:{name}")
             builder.net.add(work, *map(builder.read, names), name=label, output=name, shape=graph.shapes[name])
 

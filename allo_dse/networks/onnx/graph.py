@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -413,13 +414,10 @@ def _values(
         return None
     assert node.proto is not None
     shape = shape_of(types[node.inputs[0]]) if node.op == "Shape" and node.inputs[0] in types else None
-    try:
-        if shape is not None:
-            return evaluate(node.proto, {node.inputs[0]: np.broadcast_to(np.float32(0), shape)}, versions)
-        if all(name in known or not name for name in node.inputs):
-            return evaluate(node.proto, {name: known[name] for name in node.inputs if name}, versions)
-    except NotComputed:
-        pass
+    own = known if shape is None else {node.inputs[0]: np.broadcast_to(np.float32(0), shape)}
+    with suppress(NotComputed):
+        if all(name in own or not name for name in node.inputs):
+            return evaluate(node.proto, {name: own[name] for name in node.inputs if name}, versions)
     return None
 
 

@@ -65,7 +65,7 @@ def conv(builder: Builder, node: Node) -> None:
     if bias:
         builder.add_row(node, sums, bias, builder.new_pixels(node))
     else:
-        builder.made_turned(node, sums)
+        builder.made_pixels(node, sums)
 
 
 def _by_groups(builder: Builder, node: Node, pixels: str, index: Index, by_tap: Array) -> str:

@@ -111,13 +111,6 @@ class Problem(Frozen, dict=True):
         ]
 
     @property
-    def longest_path(self) -> frozenset[int]:
-        """The steps on the path of dependences that takes longest, each at its fastest."""
-        single = {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
-        ticks = {s: min(t for o in own for t in self.ticks(o)) for s, own in single.items()}
-        return frozenset(longest(ticks, self.before))
-
-    @property
     def steps(self) -> int:
         return 1 + max(step for steps in self.does for step in steps)
 

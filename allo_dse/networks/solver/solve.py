@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
+from functools import cached_property
 
 from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.common.errors import StudyError
@@ -56,8 +57,6 @@ class Model:
         self._streamed()
         self._in_their_launches()
         self._side_by_side()
-        if not problem.edges:
-            self._at_least()
         model.minimize(self.length)
 
     def _groups(self) -> None:
@@ -181,11 +180,11 @@ class Model:
                 for later in self.launches[at + 1 :]:
                     wait = self.problem.between
                     self.model.add(self.begin[later] >= self.start[o] + self.size[o] + wait).only_enforce_if(
-                        inside, self._used(later)
+                        inside, self._used[later]
                     )
         for at in self.launches[1:]:
             self.model.add(self.begin[at] >= self.begin[at - 1])
-            self.model.add_implication(self._used(at), self._used(at - 1))
+            self.model.add_implication(self._used[at], self._used[at - 1])
 
     def period(self) -> cp_model.IntVar:
         """Return the variable of the ticks from input to input.
@@ -209,38 +208,13 @@ class Model:
                 self.model.add(period >= took).only_enforce_if(streams)
         return period
 
-    def _at_least(self) -> None:
-        """Add bounds on the length that the solver does not see by itself.
-
-        Launches follow each other. They take as long as the longest path of dependences, and as their columns are busy.
-        """
-        problem, model = self.problem, self.model
-        used = [self._used(at) for at in self.launches]
-        between = problem.between * (sum(used) - 1)
-        for at in self.launches:
-            for number, limit in enumerate(problem.limits):
-                needs = [
-                    problem.choices[k][c].needs[number] * one for (k, c, own), one in self.has.items() if own == at
-                ]
-                model.add(sum(needs) <= limit * used[at])
-        path = problem.longest_path
-        in_turn = sum(self.size[own[0]] for own in self.alike if path & set(problem.does[own[0]]))
-        model.add(self.length >= between + in_turn)
-        ticks = {o: problem.ticks(o) for o in range(len(problem.kinds))}
-        for number, limit in enumerate(problem.limits):
-            areas = [
-                problem.choices[problem.kinds[o]][c].needs[number] * ticks[o][c] * one
-                for (o, c, _), one in self.runs.items()
-            ]
-            model.add(limit * (self.length - between) >= sum(areas))
-
-    def _used(self, launch: int) -> cp_model.IntVar:
-        """Return the variable that is true if a launch has operators."""
-        if not hasattr(self, "_uses"):
-            self._uses = [self.model.new_bool_var(f"used_{at}") for at in self.launches]
-            for at, used in enumerate(self._uses):
-                self.model.add_max_equality(used, [one for (_, _, own), one in self.runs.items() if own == at])
-        return self._uses[launch]
+    @cached_property
+    def _used(self) -> list[cp_model.IntVar]:
+        """The variables that are true if a launch has operators."""
+        uses = [self.model.new_bool_var(f"used_{at}") for at in self.launches]
+        for at, used in enumerate(uses):
+            self.model.add_max_equality(used, [one for (_, _, own), one in self.runs.items() if own == at])
+        return uses
 
     def _side_by_side(self) -> None:
         """Run operators of a kind one after another, and share the bandwidth among concurrent ones."""

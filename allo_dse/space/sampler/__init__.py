@@ -3,5 +3,5 @@
 It knows genes, not designs. `optuna_sampler` is for Optuna's studies, `evolution` for proposals without trials.
 
 Imports: common, space.
-Imported by: tune.
+Imported by: dashboard, tune.
 """

@@ -14,9 +14,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-AT_ONCE = 512  # results per pairwise comparison
-PAIRS = 8192  # pairs of points per comparison
-
 
 FAILED = "failed"  # name of the constraint that a failed design violates
 
@@ -118,31 +115,40 @@ def dominates(losses: Floats, others: Floats) -> NDArray[np.bool_]:
 
 def beaten(points: Floats, front: Floats) -> Booleans:
     """Return a mask of points, (designs, objectives), that some point of a front matches or beats everywhere."""
-    left, columns = np.arange(len(points)), np.ascontiguousarray(points.T)
-    start = 0
-    while start < len(front) and len(left):
-        # A few points of the front beat most others. The rest can be compared with more at once.
-        some = front[start : start + max(1, PAIRS // len(left))]
-        start += len(some)
-        under = np.logical_and.reduce(some.T[:, :, None] <= columns[:, None, :]).any(0)
-        if under.any():
-            left, columns = left[~under], columns[:, ~under]
-    found = np.ones(len(points), bool)
-    found[left] = False
+    found: Booleans = np.logical_and.reduce(front.T[:, :, None] <= points.T[:, None, :]).any(0)
     return found
+
+
+def pareto_positions(losses: Floats, costs: Floats | None = None) -> list[int]:
+    """Positions of the designs that nothing dominates; of equal ones only the cheapest, or the first.
+
+    Args:
+        losses: (n, objectives), all to be minimised.
+        costs: (n,), compared between designs with equal losses.
+    """
+    if costs is not None:
+        order = np.argsort(costs, kind="stable")
+        return sorted(order[pareto_positions(losses[order])].tolist())
+    left, positions, sums = losses, np.arange(len(losses)), losses.sum(1)
+    front: list[int] = []
+    while len(left):
+        # A dominating design has no larger sum. So nothing dominates the smallest, and it rules out many others.
+        equal = np.flatnonzero(sums == sums.min())
+        best = equal[np.lexsort(left[equal].T[::-1])[0]] if len(equal) > 1 else sums.argmin()
+        front.append(int(positions[best]))
+        kept = ~(left[best] <= left).all(1)
+        kept[best] = False
+        left, positions, sums = left[kept], positions[kept], sums[kept]
+    return sorted(front)
 
 
 def front_with(front: Floats, results: Results) -> Floats:
     """Return a front, (designs, objectives), with feasible results added to it."""
     losses = results.losses[results.penalty <= 0]
-    for start in range(0, len(losses), AT_ONCE):
-        some = losses[start : start + AT_ONCE]
-        some = some[~beaten(some, front)]
-        if not len(some):
-            continue
-        found = np.unique(some, axis=0)
-        found = found[~dominates(found, found).any(0)]
-        front = np.concatenate((front[~dominates(found, front).any(0)], found)) if len(front) else found
+    losses = losses[~beaten(losses, front)] if len(losses) else losses
+    if len(losses):
+        losses = np.concatenate((front, losses)) if len(front) else losses
+        front = losses[pareto_positions(losses)]
     return front
 
 
@@ -151,7 +157,9 @@ def front_with(front: Floats, results: Results) -> Floats:
 
 
 @inlined
-def _dominates(losses: Floats, one: int, other: int) -> bool:
+def _dominates(losses: Floats, penalty: Floats, one: int, other: int) -> bool:
+    if penalty[one] > 0 or penalty[other] > 0:
+        return bool(penalty[one] < penalty[other])
     better = False
     for objective in range(losses.shape[1]):
         if losses[one, objective] > losses[other, objective]:
@@ -182,52 +190,25 @@ def domination_ranks(losses: Floats, penalty: Floats, those: Integers) -> Intege
 
     Rank 0 is dominated by nothing, rank 1 by rank 0 only, and so on. Infeasible designs follow, by penalty.
     """
-    count = len(those)
-    ranks = np.zeros(count, np.int64)
-    penalties = np.empty(count)
-    dominating = np.zeros(count, np.int64)  # number of unranked designs that dominate each one
-    left = 0
-    for one in range(count):
-        penalties[one] = penalty[those[one]]
-        if penalties[one] > 0:
-            dominating[one] = -1
-            continue
-        left += 1
-        for other in range(count):
-            dominating[one] += penalty[those[other]] <= 0 and _dominates(losses, those[other], those[one])
-    free = np.empty(count, np.int64)
+    left = count = len(those)
+    ranks = np.full(count, count)
     rank = 0
     while left:
-        found = 0
         for one in range(count):
-            if dominating[one] == 0:
-                free[found] = one
-                found += 1
-        left -= found
-        for place in range(found):
-            ranks[free[place]] = rank
-            dominating[free[place]] = -1
-        for one in range(count):
-            if dominating[one] > 0:
-                for place in range(found):
-                    dominating[one] -= _dominates(losses, those[free[place]], those[one])
+            free = ranks[one] == count
+            for other in range(count):
+                free = free and not (ranks[other] >= rank and _dominates(losses, penalty, those[other], those[one]))
+            if free:
+                ranks[one] = rank
+                left -= 1
         rank += 1
-    for one in range(count):
-        if penalties[one] > 0:
-            ranks[one] = rank
-    before = 0.0
-    for one in _by(ranks, penalties):
-        if penalties[one] > 0:
-            if before > 0.0 and penalties[one] > before:
-                rank += 1
-            before = penalties[one]
-            ranks[one] = rank
     return ranks
 
 
 def front_mask(losses: Floats, penalty: Floats) -> Booleans:
     """Return a mask of the feasible designs that none dominates."""
-    found: Booleans = (domination_ranks(losses, penalty, np.arange(len(losses))) == 0) & (penalty <= 0)
+    found = penalty <= 0
+    found[found] = ~dominates(losses[found], losses[found]).any(0)
     return found
 
 
@@ -260,35 +241,9 @@ def crowding_distances(losses: Floats, those: Integers, ranks: Integers) -> Floa
     return distance
 
 
-@called
-def _outranked(losses: Floats, penalty: Floats, fence: Integers, start: int, end: int) -> bool:
-    """Return whether each child is infeasible or dominated by a parent of the worst rank."""
-    for child in range(start, end):
-        beaten = penalty[child] > 0
-        for parent in fence:
-            beaten = beaten or _dominates(losses, parent, child)
-        if not beaten:
-            return False
-    return True
-
-
-@called
-def _and_range(these: Integers, start: int, end: int) -> Integers:
-    """Return some positions, then all of a range."""
-    joined = np.empty(len(these) + end - start, np.int64)
-    for place in range(len(these)):
-        joined[place] = these[place]
-    for place in range(end - start):
-        joined[len(these) + place] = start + place
-    return joined
-
-
 @compiled
 def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> Integers:
     """Return the positions of the parents, best first, after some generations.
-
-    Late in a search few children become parents. Generations without one are skipped: children of a worse rank than
-    every parent change neither ranks nor crowding of the parents.
 
     Args:
         losses: (designs, objectives), penalty: (designs,): of the parents so far, then of the children by number.
@@ -296,28 +251,8 @@ def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> In
         size: number of parents.
     """
     best = np.arange(starts[0])
-    fence = np.zeros(0, np.int64)
-    fenced = settled = False
     for generation in range(len(starts) - 1):
-        start, end = starts[generation], starts[generation + 1]
-        out = fenced and _outranked(losses, penalty, fence, start, end)
-        if out and settled:
-            continue
-        those = best if out else _and_range(best, start, end)
-        settled = False
-        if not len(those):
-            continue
+        those = np.concatenate((best, np.arange(starts[generation], starts[generation + 1])))
         ranks = domination_ranks(losses, penalty, those)
-        order = _by(ranks, -crowding_distances(losses, those, ranks))[:size]
-        kept = np.empty(len(order), np.int64)
-        settled = out and len(order) == len(best)
-        fenced = len(order) == size
-        worst = 0
-        for place in range(len(order)):
-            kept[place] = those[order[place]]
-            settled = settled and kept[place] == best[place]
-            fenced = fenced and penalty[kept[place]] == 0
-            worst += ranks[order[place]] == ranks[order[-1]]
-        best = kept
-        fence = best[len(best) - worst :]  # sorted by rank
+        best = those[_by(ranks, -crowding_distances(losses, those, ranks))[:size]]
     return best

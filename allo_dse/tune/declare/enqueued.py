@@ -25,7 +25,7 @@ from allo_dse.space.space import Candidate
 from ..search.lower_bounds import metric_of
 from ..search.promotion import Rung, promoted
 from ..search.scoring import Scorer
-from ..store.log import read_log, stored
+from ..store.log import Log, stored
 from ..store.record import Record, decode_entry
 from ..store.rundir import LOG, find_run
 from .spec import StudySpec
@@ -243,7 +243,7 @@ class StartingDesigns(Frozen):
     def _best_of(self, run: Path) -> Iterator[Record]:
         """The feasible designs by the objectives of this study: its front first, then the front of the rest."""
         scorer, known = Scorer(self.study.objectives, self.study.constraints), dict[str, Record]()
-        for line in read_log(run / LOG).lines:
+        for line in Log(run / LOG):
             entry = decode_entry(line)
             if isinstance(entry, Record) and entry.evaluated and not entry.rung:
                 known[entry.key] = scorer.scored(entry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.quoting import csv_text, html_text
+from allo_dse.common.quoting import csv_lines, html_text
 from allo_dse.common.records import Frozen, JsonObject, replace
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
 from allo_dse.eval.evaluator import total_cost
+from allo_dse.space.sampler.pareto import pareto_positions
 
 from ..declare.spec import StudySpec
-from ..search.pareto_front import knee, pareto_positions
+from ..search.pareto_front import knee
+from ..search.tally import Designs
 from ..store.certificate import Certificate
 from ..store.log import RunLog
 from ..store.record import Measurement, PlacementNote, Record, Verification, entry_dict
@@ -94,7 +96,7 @@ class Result:
     """
 
     study: StudySpec
-    records: Sequence[Record]
+    records: Designs
     values: Mapping[str, tuple[float, ...]]
     verified: Mapping[str, Verification]
     stopped: str
@@ -141,9 +143,9 @@ class Result:
         Shares add up to 1; empty if there is too little data. PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023, as
         Optuna computes it) of at most 1,000 feasible designs.
         """
-        usable = self._usable
-        looked_at = [usable[position] for position in weighed(len(usable))]
-        columns = by_choice(list(map(choices_of, looked_at)))
+        keys = self._usable
+        looked_at = [keys[position] for position in weighed(len(keys))]
+        columns = by_choice([choices_of(self.records.by_key(key)) for key in looked_at])
         return importances(columns, [float(losses[0]) for losses in self._losses(looked_at)])
 
     def __repr__(self) -> str:
@@ -168,7 +170,7 @@ class Result:
     def rung_failures(self) -> list[RungFailures]:
         """Failures of evaluators above the first, the cheapest first; such designs are not on the front."""
         given: dict[tuple[int, str], list[Measurement]] = {}
-        for record in self.records:
+        for _, record in sorted(self.records.promoted.items()):
             for one in record.measurements:
                 if one.rung:
                     given.setdefault((one.rung, one.evaluator), []).append(one)
@@ -181,12 +183,13 @@ class Result:
     @property
     def failures(self) -> Counter[str]:
         """Why the evaluator of every design failed, and how often."""
-        return failures_by_kind(r.error for r in self.records if r.status == "failed" and not r.rung)
+        return failures_by_kind(r.error for r in self.records.with_status("failed") if not r.rung)
 
     @property
     def unmet(self) -> dict[str, int]:
         """Constraints by how many evaluated designs break them."""
-        broken = Counter(n for r in self.records for n, amount in (r.constraints or {}).items() if amount > 0)
+        infeasible = self.records.with_status("infeasible")
+        broken = Counter(n for r in infeasible for n, amount in (r.constraints or {}).items() if amount > 0)
         return dict(broken.most_common())
 
     @cached_property
@@ -198,10 +201,10 @@ class Result:
         return study_in_memory(self.study, self.records, states_of(self.values, self.wrong, self.front_keys))
 
     @property
-    def _usable(self) -> list[Record]:
-        """Designs that satisfy everything, and are not known to compute something else than they should."""
+    def _usable(self) -> list[str]:
+        """Keys of designs that satisfy everything, and are not known to compute something else than they should."""
         wrong = set(self.wrong)
-        return [r for r in self.records if r.key in self.values and r.key not in wrong]
+        return [key for key in self.values if key not in wrong]
 
     @cached_property
     def front(self) -> Front:
@@ -209,18 +212,20 @@ class Result:
 
         Of designs with equal objective values, the one with less time and resources in all other metrics.
         """
-        usable = self._usable
-        if not usable:
+        keys = self._usable
+        if not keys:
             return Front()
-        losses = self._losses(usable)
-        within = (losses <= [o.most_loss for o in self.study.objectives]).all(1)
-        if within.any():
-            usable, losses = [usable[n] for n in np.flatnonzero(within)], losses[within]
-        costs = np.array([total_cost(record.metrics or {}) for record in usable])
-        positions = sorted(pareto_positions(losses, costs), key=lambda p: tuple(losses[p]))
+        losses = self._losses(keys)
+        within = np.flatnonzero((losses <= [o.most_loss for o in self.study.objectives]).all(1))
+        left = within if len(within) else np.arange(len(keys))
+        best = left[pareto_positions(losses[left])]
+        left = left[np.isin(losses[left, 0], losses[best, 0])]  # with all that may equal them
+        records = [self.records.by_key(keys[position]) for position in left.tolist()]
+        costs = np.array([total_cost(record.metrics or {}) for record in records])
+        positions = sorted(pareto_positions(losses[left], costs), key=lambda p: tuple(losses[left[p]]))
         return Front(
             BestDesign(self.study, one, self.run_dir, verification=self.verified.get(one.key))
-            for one in (usable[p] for p in positions)
+            for one in (records[p] for p in positions)
         )
 
     @property
@@ -231,7 +236,7 @@ class Result:
     @cached_property
     def knee(self) -> BestDesign | None:
         """The design of the front with the best balance of all objectives."""
-        return self.front[knee(self._losses([d.record for d in self.front]))] if self.front else None
+        return self.front[knee(self._losses(self.front_keys))] if self.front else None
 
     def best(self, objective: str | None = None) -> BestDesign:
         """The best design in one objective (by default the first); ties are broken by the other objectives.
@@ -246,13 +251,12 @@ class Result:
         if not self.front:
             raise StudyError("no design satisfies all limits and constraints", hint=self._why_none())
         position = names.index(name)
-        losses = self._losses([d.record for d in self.front])
+        losses = self._losses(self.front_keys)
         order = [position, *(i for i in range(len(names)) if i != position)]
         found = min(zip(self.front, losses, strict=True), key=lambda pair: tuple(pair[1][order]))[0]
         if name != LATENCY:
             return found
-        feasible = [r.metrics or {} for r in self.records if r.key in self.values]
-        times = [m[LATENCY] for m in feasible if LATENCY in m]
+        times = (values[position] for values in self.values.values())
         return replace(found, near=near_words(found.record.metrics or {}, times))
 
     def _why_none(self) -> str:
@@ -261,9 +265,9 @@ class Result:
         broken = "; ".join(f"{count} break {name!r}" for name, count in list(self.unmet.items())[:3])
         return f"loosen the constraints, or widen the parameters{f': {broken}' if broken else ''}"
 
-    def _losses(self, records: Sequence[Record]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _losses(self, keys: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
         signs = np.array([o.sign for o in self.study.objectives])
-        values = np.array([self.values[r.key] for r in records], float).reshape(-1, len(signs))
+        values = np.array([self.values[key] for key in keys], float).reshape(-1, len(signs))
         found: np.ndarray[Any, np.dtype[np.float64]] = values * signs
         return found
 
@@ -302,25 +306,19 @@ class Result:
 
     def written(self, directory: RunDirectory, certificate: Certificate | None) -> Result:
         """Write `trials.csv` and `pareto.csv`, and what is decided about the space, which the result then has."""
-        directory.write("trials.csv", csv_text(*self.table(self.records)))
-        directory.write("pareto.csv", csv_text(*self.table([d.record for d in self.front])))
+        directory.write("trials.csv", csv_lines(*self.table(self.records)))
+        directory.write("pareto.csv", csv_lines(*self.table([d.record for d in self.front])))
         if certificate is None:
             return self
         directory.certify(certificate := replace(certificate, wrong=len(self.wrong)))
         return replace(self, certificate=certificate)
 
-    def table(self, records: Sequence[Record]) -> tuple[list[str], list[Sequence[object]]]:
+    def table(self, records: Sequence[Record]) -> tuple[list[str], Iterator[list[object]]]:
         """Return columns that describe some records, and a row for each; None for missing cells."""
-        named: dict[tuple[str, ...], tuple[str, ...]] = {}  # most rows have the same names
-        rows: list[tuple[tuple[str, ...], tuple[object, ...]]] = []
-        for record in records:
-            row = self._row(record)
-            rows.append((named.setdefault(names := tuple(row), names), tuple(row.values())))
-        columns = tuple(dict.fromkeys(name for names in named for name in names)) or ("number", "key", "status")
-        return list(columns), [
-            values if names == columns else list(map(dict(zip(names, values, strict=True)).get, columns))
-            for names, values in rows
-        ]
+        alike = {(*r.params, *(r.buffering or ()), *(r.metrics or ())): r for r in records}
+        named = dict.fromkeys(name for record in alike.values() for name in self._row(record))
+        columns = list(named) or ["number", "key", "status"]
+        return columns, (list(map(self._row(record).get, columns)) for record in records)
 
     def _row(self, record: Record) -> JsonObject:
         row: JsonObject = {"number": record.number, "key": record.key, "status": record.status}

@@ -28,7 +28,7 @@ from ..store.log import RunLog, sensible
 from ..store.record import Entry, Measurement, Record, Tick, Withdrawal, described, entry_dict, record_of
 from ..store.rundir import LOGS, RunDirectory
 from .cache import ResultCache
-from .restore import History, corrected, read_history
+from .restore import History, corrected, judged, read_history, revalued
 
 if TYPE_CHECKING:
     from .optuna_storage import StorageCopy
@@ -62,7 +62,7 @@ class Ledger:
         self._messages: list[str] = []
         self._measured = 0  # results of higher rungs since the correction was last fitted
         self._log = RunLog(directory.log)
-        self.notes = list(self._log.content.notes)
+        self.notes = list(self._log.notes)
         try:
             self.history = self._restored()
         except BaseException:
@@ -70,7 +70,7 @@ class Ledger:
             raise
         self.lower_bounds = study.lower_bounds(None if self.history.withdrawn else evaluators[0])
         # Earlier measurements with today's first bounds, which may be others than those of their time.
-        for record in self.history.designs:
+        for record in self.history.designs.first:
             if self.lower_bounds.bounding is None:
                 return
             with suppress(StudyError):
@@ -79,12 +79,11 @@ class Ledger:
     @no_collections()
     def _restored(self) -> History:
         with sensible(self.directory.log):
-            history = read_history(self._log.content.lines, self.scorer, self.screen, self.names)
-        self._log.forget()
-        changed = history.count(self.tally, self.scorer)
+            history = read_history(self._log, self.scorer, self.screen, self.names)
+            history.count(self.tally, self.scorer)
         self.tally.correction = history.correction
         self._measured = history.correction.unused
-        self.write(changed)
+        self.write(history.revaluations())
         if history.designs:
             count = len(history.designs)
             self.notes.append(f"resuming {self.directory.path}: {count} designs are evaluated already")
@@ -99,7 +98,7 @@ class Ledger:
     def copy_to(self, storage: StorageCopy) -> None:
         """Copy every design that is evaluated, and will be, to an Optuna storage."""
         self._storage = storage
-        for record in self.history.designs:
+        for record in self.history.designs.first:
             self._copy(record)
 
     def _copy(self, record: Record) -> None:
@@ -166,20 +165,20 @@ class Ledger:
         made = record_of(candidate, found, at=at, log=log)
         if not found.rung:
             return self.scorer.scored(corrected(made, self.tally.correction))
-        together = self.scorer.merged(self.tally.record(made.key), made)
+        together = self.scorer.merged(self.tally.records.by_key(made.key), made)
         return replace(together, metrics=made.metrics, rungs=())
 
     def add(self, records: Sequence[Record]) -> None:
         """Take in records. On disk before counted: one that cannot be written is not a result."""
         violations, self._pending = self._pending, []
         self.write((*violations, *records))
-        for record in records:
+        for line, record in enumerate(records, len(self._log) - len(records)):
             if record.rung:
                 self._measured += 1
-                together = self.scorer.merged(self.tally.record(record.key), record)
+                together = self.scorer.merged(self.tally.records.by_key(record.key), record)
                 self.tally.add_higher(together, self.scorer.values(together))
             else:
-                self.tally.add(record, self.scorer.values(record))
+                self.tally.add(record, self.scorer.values(record), line)
             self._copy(record)
 
     def compare(self, candidate: Candidate, record: Record, *, levels: int | None = None) -> bool:
@@ -209,38 +208,36 @@ class Ledger:
     @property
     def next_number(self) -> int:
         """Number of the next proposal."""
-        return max((r.number for r in (*self.tally.records, *self.history.outside)), default=-1) + 1
+        return max(self.tally.records.next_number, self.history.outside.next_number)
 
-    def learn(self) -> list[Record]:
+    def learn(self) -> bool:
         """Fit predictions to the measurements. If they change, count all designs anew and log the changes.
 
         Returns:
-            New first-rung records of all designs; empty when nothing has changed.
+            Whether they have changed.
         """
         if self._measured < self.tally.correction.step:
-            return []
+            return False
         before, found = self.tally.correction, self._correction()
         self._measured = found.unused
         self.tally.correction = found
         if found.used == before.used:
-            return []
-        higher = [(rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys]
-        again = History(
-            designs=self.first,
+            return False
+        designs = self.tally.records
+        higher = [(rung, designs.by_key(key)) for rung, keys in self.tally.rungs.items() for key in keys]
+        again = replace(
+            self.history,
+            designs=designs.judged_by(judged(self.scorer, found)),
             higher=[replace(r, **structs.asdict(m), rungs=()) for rung, r in higher for m in r.rungs if m.rung == rung],
-            stated={record.key: record for record in self.tally.records},
         )
         self.tally.begin_again(found)
-        self.write(again.count(self.tally, self.scorer))
-        return again.designs
-
-    @property
-    def first(self) -> list[Record]:
-        """First-rung records of all designs, under the present correction."""
-        return [self.scorer.scored(corrected(_first(record), self.tally.correction)) for record in self.tally.records]
+        again.count(self.tally, self.scorer)
+        changed = designs.differing.union(again.designs.differing, designs.promoted)
+        self.write(revalued((again.designs[row], designs[row]) for row in sorted(changed)))
+        return True
 
     def _correction(self) -> Correction:
-        records = ((rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys)
+        records = ((rung, self.tally.records.by_key(key)) for rung, keys in self.tally.rungs.items() for key in keys)
         return correction_of(
             (r.key, rung, r.rungs[0].metrics, m.metrics) for rung, r in records for m in r.rungs if m.rung == rung
         )
@@ -277,11 +274,6 @@ class Ledger:
         if self.screen.invalid:
             error.hint += f"\n{self.directory.log} has the violations in full"
         raise error
-
-
-def _first(record: Record) -> Record:
-    """Return a design's record as the first rung measured it."""
-    return replace(record, **structs.asdict(record.rungs[0]), rungs=()) if record.rungs else record
 
 
 # Files beside the records: results for other runs, output of failed evaluations, running totals.

@@ -18,6 +18,7 @@ from ..search.proposals import make_proposer
 from ..search.proposer import Proposer
 from ..search.scoring import Scorer
 from ..search.screening import Screen
+from ..store.log import Log
 from ..store.record import Record, Session, decode_entry
 from .restore import read_history
 
@@ -46,10 +47,10 @@ class Reproposal:
 
 
 class _LoggedRun(Struct, frozen=True):
-    """One run of a log: how it proposed, the lines before it, and its own records."""
+    """One run of a log: how it proposed, the number of lines before it, and its own records."""
 
     how: Session | None
-    before: Sequence[bytes]
+    before: int
     designs: list[Record]
     violations: list[Record]
 
@@ -65,7 +66,7 @@ class _LoggedRun(Struct, frozen=True):
         return ""
 
 
-def propose_again(study: StudySpec, lines: Sequence[bytes], stop_requested: Callable[[], str]) -> Reproposal:
+def propose_again(study: StudySpec, lines: Log, stop_requested: Callable[[], str]) -> Reproposal:
     """Make a log's proposals again with the results that it holds. Nothing is evaluated.
 
     Args:
@@ -79,17 +80,17 @@ def propose_again(study: StudySpec, lines: Sequence[bytes], stop_requested: Call
         if run.how is None or run.obstacle:
             found.skipped[run.obstacle] += len(run.designs)
         else:
-            _repeat(study, run, run.how, found, stop_requested)
+            _repeat(study, lines, run, run.how, found, stop_requested)
     return found
 
 
-def _runs(lines: Sequence[bytes]) -> Iterator[_LoggedRun]:
-    run = _LoggedRun(None, [], [], [])
+def _runs(lines: Log) -> Iterator[_LoggedRun]:
+    run = _LoggedRun(None, 0, [], [])
     for position, line in enumerate(lines):
         entry = decode_entry(line)
         if isinstance(entry, Session):
             yield run
-            run = _LoggedRun(entry, lines[:position], [], [])
+            run = _LoggedRun(entry, position, [], [])
         elif isinstance(entry, Record) and not entry.evaluated:
             run.violations.append(entry)
         elif isinstance(entry, Record) and not entry.rung:
@@ -98,7 +99,7 @@ def _runs(lines: Sequence[bytes]) -> Iterator[_LoggedRun]:
 
 
 def _repeat(
-    study: StudySpec, run: _LoggedRun, how: Session, found: Reproposal, stop_requested: Callable[[], str]
+    study: StudySpec, lines: Log, run: _LoggedRun, how: Session, found: Reproposal, stop_requested: Callable[[], str]
 ) -> None:
     """Make the proposals of one run again."""
     scorer = Scorer(study.objectives, study.constraints)
@@ -106,14 +107,15 @@ def _repeat(
     screen = Screen(study.space, study.check, study.check_soon)
     evaluators = study.make_evaluators()
     names = [full_name(evaluator) for evaluator in evaluators]
-    history = read_history(run.before, scorer, screen, names)
+    history = read_history(lines, scorer, screen, names, run.before)
     lower_bounds = study.lower_bounds(None if history.withdrawn else evaluators[0])
     proposer = make_proposer(
         how.sampler, screen, lower_bounds, seed=how.seed, done=how.done, trials=None,
         strict=True, sizes=how.sizes,
     )  # fmt: skip
     try:
-        proposer.restore(history.designs, history.outcome_of(scorer), how.done)
+        outcome_of = history.outcome_of(scorer)
+        proposer.restore(history.designs.first, outcome_of, how.done)
         begun = {candidate.key for candidate in screen.new_of(how.enqueued)}  # enqueued, not proposed
         for record in run.designs:
             found.stopped = stop_requested()

@@ -237,8 +237,8 @@ class Driver:
         changed, refuted = self.ledger.learn(), self.ledger.tally.refuted
         if changed or len(refuted) > self._refuted:
             self._refuted = len(refuted)
-            records = changed or self.ledger.first
-            self.proposer.revise({record.number: self.ledger.scorer.outcome(record, refuted) for record in records})
+            outcome, records = self.ledger.scorer.outcome, self.ledger.tally.records.first
+            self.proposer.revise({record.number: outcome(record, refuted) for record in records})
 
     def _show(self) -> None:
         for text in (*self._executor.messages(), *self.ledger.messages()):
@@ -290,9 +290,11 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
         ):
             for note in ledger.notes:
                 reporter.note(note)
-            for record in (*ledger.history.designs, *ledger.history.higher):
-                if isinstance(evaluator := evaluators[record.rung], Repeating) and record.metrics is not None:
-                    evaluator.remember(record.metrics)
+            for rung, evaluator in enumerate(evaluators):
+                if isinstance(evaluator, Repeating):
+                    for record in ledger.history.higher if rung else ledger.history.designs.first:
+                        if record.rung == rung and record.metrics:
+                            evaluator.remember(record.metrics)
             certificate: Certificate | None = None
             # With rungs, designs may still wait for promotion.
             if not study.rungs and budget.trials is not None and ledger.tally.done >= budget.trials:
@@ -415,7 +417,7 @@ def _proposer(
         )
     ledger.write([session])
     with no_collections():
-        proposer.restore(ledger.first, ledger.history.outcome_of(ledger.scorer, ledger.tally), done)
+        proposer.restore(ledger.tally.records.first, ledger.history.outcome_of(ledger.scorer, ledger.tally), done)
     return proposer
 
 

@@ -9,6 +9,7 @@ from allo_dse.common.errors import StudyError
 
 from ..store.record import Record
 from ..store.run_info import failure_kind
+from .tally import Designs
 
 MISSING = 5  # designs whose metrics lack one that an objective or constraint needs
 FAILED = 10  # designs that fail with the same error
@@ -24,9 +25,9 @@ class EarlyStop:
             of that time are no reason to stop.
     """
 
-    def __init__(self, earlier: Sequence[Record] = ()) -> None:
-        self._over, self._met = False, any(record.status == "ok" for record in earlier)
-        self._usual = {failure_kind(r.error) for r in earlier if self._met and r.status == "failed"}
+    def __init__(self, earlier: Designs) -> None:
+        self._over, self._met = False, any(earlier.with_status("ok"))
+        self._usual = {failure_kind(r.error) for r in earlier.with_status("failed") if self._met}
         self._evaluated = self._missing = 0
         self._kinds: Counter[str] = Counter()
         self._unmet: dict[str, float] | None = None  # constraints that all designs break by the same amount

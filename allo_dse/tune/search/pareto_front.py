@@ -11,35 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.space.sampler.acquisition import REFERENCE_MARGIN
-from allo_dse.space.sampler.pareto import beaten
+from allo_dse.space.sampler.pareto import beaten, pareto_positions
 
 Points = NDArray[np.float64]
 
 REFERENCE_AFTER = 20  # feasible designs that fix the reference point
 BLOCK = 256  # designs that are compared with the front at once
-
-
-def pareto_positions(losses: Points, costs: Points | None = None) -> list[int]:
-    """Positions of the designs that nothing dominates; of equal ones only the cheapest, or the first.
-
-    Args:
-        losses: (n, objectives), all to be minimised.
-        costs: (n,), compared between designs with equal losses.
-    """
-    if costs is not None:
-        order = np.argsort(costs, kind="stable")
-        return sorted(order[pareto_positions(losses[order])].tolist())
-    left, positions, sums = losses, np.arange(len(losses)), losses.sum(1)
-    front: list[int] = []
-    while len(left):
-        # A dominating design has no larger sum. So nothing dominates the smallest, and it rules out many others.
-        equal = np.flatnonzero(sums == sums.min())
-        best = equal[np.lexsort(left[equal].T[::-1])[0]] if len(equal) > 1 else sums.argmin()
-        front.append(int(positions[best]))
-        kept = ~(left[best] <= left).all(1)
-        kept[best] = False
-        left, positions, sums = left[kept], positions[kept], sums[kept]
-    return sorted(front)
 
 
 def hypervolume(points: Points, reference: NDArray[np.float64]) -> float:

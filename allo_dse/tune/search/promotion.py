@@ -13,11 +13,10 @@ from msgspec import Struct
 from allo_dse.common.errors import StudyError
 from allo_dse.space.genes import Gene, Genes
 from allo_dse.space.sampler.acquisition import log_gain, magnitude
-from allo_dse.space.sampler.pareto import Booleans, Floats, Integers
+from allo_dse.space.sampler.pareto import Booleans, Floats, Integers, pareto_positions
 from allo_dse.space.sampler.surrogate import Features, Surrogate, as_rows, fitted_scales, one_thread, prior_scales
 
 from ..store.record import Record
-from .pareto_front import pareto_positions
 
 if TYPE_CHECKING:
     import optuna
@@ -380,7 +379,7 @@ class Promotion:
             keys = self._model(values, in_order, measured).best(room, keys, sent - measured.keys())
         chosen = keys[:room]
         sent.update(chosen)
-        return [self._tally.record(key) for key in chosen]
+        return [self._tally.records.by_key(key) for key in chosen]
 
     def _model(
         self,
@@ -390,7 +389,7 @@ class Promotion:
     ) -> MultiFidelityModel:
         below = {key: values[key] for key in {*pool, *(measured.keys() & values.keys())}}
         for key in below.keys() - self._genes.keys():
-            self._genes[key] = self._learn(self._tally.record(key).genes)
+            self._genes[key] = self._learn(self._tally.records.by_key(key).genes)
         losses = {key: self._as_losses(of) for key, of in below.items()}
         found = {key: values and self._as_losses(values) for key, values in measured.items()}
         return MultiFidelityModel(self._genes, self._ranges, losses, found)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import keep
 from allo_dse.space.design import Design
 from allo_dse.space.genes import Genes, Suggest
 from allo_dse.space.regions import regions_of
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     import optuna
 
     from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
-
-MOST_DOMINATED = 100_000  # keys that are kept
 
 
 class EvolutionProposer(Proposer):
@@ -62,7 +59,6 @@ class EvolutionProposer(Proposer):
         self._signs = [o.sign for o in lower_bounds.objectives]
         self._strict = strict
         self._genes: dict[int, dict[str, int]] = {}
-        self._dominated: dict[str, None] = {}  # keys of designs found to be dominated
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         proposals: list[Proposal] = []
@@ -87,13 +83,8 @@ class EvolutionProposer(Proposer):
 
         Bounds reveal a change that leaves the bottleneck as it was.
         """
-        if design.key in self._dominated:
-            return True
         bounds = (self._lower_bounds(design, level) for level in range(self._lower_bounds.levels))
-        if not any(found is None or self._search.dominates_bounds(found) for found in bounds):
-            return False
-        keep(self._dominated, design.key, None, MOST_DOMINATED)
-        return True
+        return any(found is None or self._search.dominates_bounds(found) for found in bounds)
 
     def tell(self, number: int, outcome: Outcome) -> None:
         self._search.learn(self._individual(number, self._genes.pop(number), outcome))
@@ -121,13 +112,14 @@ class EvolutionProposer(Proposer):
 
     def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
         # Convert results one by one: to keep a million of them takes as long to allocate as to compute.
-        rows = ((*self._losses(one), one.penalty) for one in map(outcome_of, history))
-        found = np.fromiter(chain.from_iterable(rows), float).reshape(-1, len(self._signs) + 1)
-        numbers = np.array([record.number for record in history], np.int64)
-        results = Results(numbers, np.ascontiguousarray(found[:, :-1]), found[:, -1])
+        known = ((record.number, outcome_of(record)) for record in history)
+        rows = ((number, *self._losses(one), one.penalty) for number, one in known)
+        found = np.fromiter(chain.from_iterable(rows), float).reshape(-1, len(self._signs) + 2)
+        results = Results(found[:, 0].astype(np.int64), np.ascontiguousarray(found[:, 1:-1]), found[:, -1])
 
         def individual(n: int) -> Individual:
-            return self._individual(history[n].number, self._space.learn(history[n].genes), outcome_of(history[n]))
+            record = history[n]
+            return self._individual(record.number, self._space.learn(record.genes), outcome_of(record))
 
         self._search.restore(results, individual, next_number)
 

@@ -67,7 +67,7 @@ class Screen:
         self.any_legal = False
         self._legal: Genes | None = None  # of the last legal design
 
-    def remember(self, key: str, violations: Iterable[dict[str, str]] | None, genes: Genes | None = None) -> None:
+    def remember(self, key: str, violations: Iterable[dict[str, str]] | None, genes: Genes) -> None:
         """Take over a design that an earlier run evaluated or found invalid."""
         self._known.add(key)
         self.has_others = True

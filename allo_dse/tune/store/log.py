@@ -7,20 +7,20 @@ later). A process that is killed loses nothing that was counted; a machine that 
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import time
+import weakref
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from allo_dse.common.errors import RunDirectoryError, StudyError
-from allo_dse.common.records import Frozen
 
 from .run_info import valid
 
@@ -121,59 +121,75 @@ def json_bytes(value: Any) -> bytes:
     return _ENCODER.encode(valid(json.loads(data))).encode() if b"\\ud" in data else data
 
 
-class LogContent(Frozen):
-    """Contents of a log.
+class Log:
+    """Intact lines of a log, without their newlines. They stay in the file, and take 16 bytes of memory each.
+
+    A torn last line is left out; damaged lines before it are skipped. The file stays open as long as lines may be read,
+    even if it is deleted.
 
     Attributes:
-        lines: intact lines, without their newlines.
         notes: messages about what was repaired or skipped.
         end: length in bytes of the intact part.
     """
 
-    lines: list[bytes]
-    notes: list[str]
-    end: int
+    def __init__(self, path: Path, flags: int = os.O_RDONLY) -> None:
+        self.path, self.end = path, 0
+        self.notes: list[str] = []
+        self._places = array("q")  # of each line, its offset and length
+        with suppress(FileNotFoundError):
+            self._open(path, flags)
+            self._read()
+
+    def _open(self, path: Path, flags: int) -> None:
+        self._fd = os.open(path, flags, 0o644)
+        weakref.finalize(self, os.close, self._fd)
+
+    def _read(self) -> None:
+        damaged = torn = 0
+        with open(self._fd, "rb", closefd=False) as file:
+            for line in file:
+                torn = 0
+                if sealed(text := line.removesuffix(b"\n")):
+                    self._add(len(text) + 1)
+                else:
+                    damaged, torn, self.end = damaged + 1, len(line), self.end + len(line)
+        self.end -= torn
+        if torn:
+            self.notes.append(f"{self.path}: the last record was cut short and is dropped ({torn} bytes)")
+        if damaged > bool(torn):
+            self.notes.append(f"{self.path}: {damaged - bool(torn)} damaged record(s) in the middle are skipped")
+
+    def _add(self, length: int) -> None:
+        """Count a line that comes next in the file, with its newline."""
+        self._places.extend((self.end, length - 1))
+        self.end += length
+
+    def __len__(self) -> int:
+        return len(self._places) // 2
+
+    def __getitem__(self, number: int) -> bytes:
+        offset, length = self._places[2 * number : 2 * number + 2]
+        return os.pread(self._fd, length, offset)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.__getitem__, range(len(self)))
 
     @property
     def entries(self) -> list[dict[str, Any]]:
         """The objects of the lines."""
-        return [values for values in map(decode_line, self.lines) if values is not None]
+        return [values for values in map(decode_line, self) if values is not None]
 
 
-def read_log(path: Path) -> LogContent:
-    """Read a log without changing it. A torn last line is left out; damaged lines before it are skipped."""
-    lines: list[bytes] = []
-    end = damaged = torn = 0
-    with path.open("rb") if path.exists() else io.BytesIO() as file:
-        for line in file:
-            end += len(line)
-            text = line.removesuffix(b"\n")
-            intact = sealed(text)
-            if intact:
-                lines.append(text)
-            damaged += not intact
-            torn = 0 if intact else len(line)
-    notes = []
-    if torn:
-        notes.append(f"{path}: the last record was cut short and is dropped ({torn} bytes)")
-    if damaged > bool(torn):
-        notes.append(f"{path}: {damaged - bool(torn)} damaged record(s) in the middle are skipped")
-    return LogContent(lines, notes, end - torn)
-
-
-class RunLog:
-    """A log open for appending. Opening repairs a torn end; `content` is its content before."""
+class RunLog(Log):
+    """A log open for appending, which adds to its lines. Opening repairs a torn end."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.content = read_log(path)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        os.ftruncate(self._fd, self.content.end)
-        self._end = self.content.end
+        super().__init__(path, os.O_RDWR | os.O_CREAT)
         self._synced = time.monotonic()
         self._dirty = False
-        if self._end and os.pread(self._fd, 1, self._end - 1) != b"\n":
-            self._write(b"\n")
+        os.ftruncate(self._fd, self.end)
+        if self.end:  # the newline may be missing
+            self._write(b"\n", self.end - 1)
 
     @property
     def is_there(self) -> bool:
@@ -182,16 +198,11 @@ class RunLog:
 
     def move(self, path: Path) -> None:
         """Go on in a new file, with everything that is in this one: the system keeps it as long as it is open."""
-        target = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-        for start in range(0, self._end, _COPIED_AT_ONCE):
-            os.pwrite(target, os.pread(self._fd, min(_COPIED_AT_ONCE, self._end - start), start), start)
-        os.close(self._fd)
-        self._fd, self.path, self._dirty = target, path, True
+        before, self.path, self._dirty = self._fd, path, True
+        self._open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        for start in range(0, self.end, _COPIED_AT_ONCE):
+            os.pwrite(self._fd, os.pread(before, min(_COPIED_AT_ONCE, self.end - start), start), start)
         self.sync()
-
-    def forget(self) -> None:
-        """Release the log's content after it has been taken over."""
-        self.content = LogContent([], self.content.notes, self.content.end)
 
     def append(self, entries: Iterable[dict[str, Any]]) -> None:
         """Write entries in one piece.
@@ -199,21 +210,22 @@ class RunLog:
         Raises:
             StudyError: when the disk is full; nothing of the entries is left in the file then.
         """
-        data = b"".join(encode_line(e) for e in entries)
-        if data:
-            self._write(data)
+        lines = list(map(encode_line, entries))
+        if lines:
+            self._write(b"".join(lines), self.end)
+        for line in lines:
+            self._add(len(line))
         if time.monotonic() - self._synced > FSYNC_SECONDS:
             self.sync()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, where: int) -> None:
         try:
             written = 0
             while written < len(data):
-                written += os.pwrite(self._fd, data[written:], self._end + written)
+                written += os.pwrite(self._fd, data[written:], where + written)
         except OSError as error:
-            os.ftruncate(self._fd, self._end)
+            os.ftruncate(self._fd, where)
             raise (disk_full(self.path, error) or error) from error
-        self._end += len(data)
         self._dirty = True
 
     def sync(self) -> None:
@@ -226,8 +238,4 @@ class RunLog:
             self._dirty = False
         self._synced = time.monotonic()
 
-    def close(self) -> None:
-        if self._fd >= 0:
-            self.sync()
-            os.close(self._fd)
-            self._fd = -1
+    close = sync  # the lines can still be read

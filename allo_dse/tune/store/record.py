@@ -111,7 +111,7 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
     @property
     def measured_by(self) -> str:
         """Evaluator of the highest rung that has measured the design; "" if none has."""
-        return next((m.evaluator for m in reversed(self.measurements) if m.metrics is not None), "")
+        return next((m.evaluator for m in reversed(self.rungs or (self,)) if m.metrics is not None), "")
 
     @property
     def genes(self) -> dict[str, int]:

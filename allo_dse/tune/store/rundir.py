@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from allo_dse.common.errors import RunDirectoryError, StudyError
@@ -200,7 +200,7 @@ class RunDirectory:
         if self._info is not None:
             self.write(MARKER, replace(self._info, certificate=certificate).text)
 
-    def write(self, name: str, text: str) -> Path:
+    def write(self, name: str, text: Iterable[str]) -> Path:
         """Write a file of the directory so that readers see the old or the new one, never half of it."""
         path = self.path / name
         try:

@@ -18,7 +18,8 @@ from allo_dse.dashboard.data.selection import Selection
 from allo_dse.dashboard.data.table import RunTable
 from allo_dse.dashboard.figures.scatter import View, front_figure
 from allo_dse.dashboard.figures.style import LIGHT
-from allo_dse.tune.search.pareto_front import hypervolume, pareto_positions
+from allo_dse.space.sampler.pareto import pareto_positions
+from allo_dse.tune.search.pareto_front import hypervolume
 from allo_dse.tune.store.log import RunLog, encode_line
 from allo_dse.tune.store.record import Verification
 from allo_dse.tune.store.run_info import read_info

@@ -272,6 +272,18 @@ def test_no_other_composition_is_shorter(problem: Problem) -> None:
 
 
 @settings(max_examples=40, deadline=None)
+@given(problems())
+def test_calls_one_by_one_are_those_whose_times_add_up_to_the_least(problem: Problem) -> None:
+    at_once = replace(problem, alone=True, after=tuple(dict.fromkeys(waits, 0) for waits in problem.after))
+    found = solve(at_once)
+    fastest = [min(problem.ticks(o)) for o in range(len(problem.kinds))]
+    runs = [o for o, at in enumerate(found.launch) if at >= 0]
+    assert sorted(step for o in runs for step in problem.does[o]) == list(range(problem.steps))
+    assert sorted(found.launch[o] for o in runs) == list(range(len(runs)))
+    assert sum(fastest[o] for o in runs) == found.bound == min(sum(fastest[o] for o in own) for own in _covers(problem))
+
+
+@settings(max_examples=40, deadline=None)
 @given(typed())
 def test_no_other_types_within_the_limit_are_faster(problem: Problem) -> None:
     found = solve(problem)

@@ -17,7 +17,7 @@ from allo_dse.space.sampler.optuna_sampler import distribution
 from allo_dse.tune.declare.enqueued import MOST_OF_RUN
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.show.output import summary
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.study import Study, load_studies
 from studies.hand_made import HAND_MADE
 
@@ -63,7 +63,7 @@ def test_a_resumed_run_goes_on_and_can_be_proposed_again(tmp_path: Path, sizes: 
         result = with_enqueued().run(trials, run_dir=tmp_path / "parts", **options)
     whole = with_enqueued().run(30, run_dir=tmp_path / "whole", **options)
     assert [r.key for r in result.records] == [r.key for r in whole.records]
-    found = propose_again(with_enqueued(), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
+    found = propose_again(with_enqueued(), Log(tmp_path / "parts" / "log.jsonl"), lambda: "")
     assert (found.difference, found.proposed) == ("", 30)
 
 
@@ -153,7 +153,7 @@ def test_trials_of_optuna_are_attached_with_their_failures(tmp_path: Path) -> No
     other = optuna.create_study(directions=["minimize"] * len(before.objectives))
     for record in result.records[:9]:
         kinds = {name: distribution(before.space.genes[name]) for name in record.genes}
-        values = {"values": list(result.values[record.key])} if record is not result.records[8] else {
+        values = {"values": list(result.values[record.key])} if record.key != result.records[8].key else {
             "state": optuna.trial.TrialState.FAIL
         }  # fmt: skip
         other.add_trial(optuna.trial.create_trial(params=record.genes, distributions=kinds, **values))

@@ -18,7 +18,7 @@ from allo_dse.tune.run.restore import read_history
 from allo_dse.tune.search.promotion import Rung
 from allo_dse.tune.search.scoring import Scorer
 from allo_dse.tune.search.screening import Screen
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.study import load_studies
 
 from ..fakes import FakeEvaluator, fake_study
@@ -87,17 +87,17 @@ def test_a_design_that_fails_at_a_higher_rung_is_told_as_failed(tmp_path: Path) 
     result = study.run(20, run_dir=tmp_path, sampler="random", progress="quiet", verify=False)
     scorer = Scorer(study.objectives, study.constraints)
     names = [full_name(evaluator) for evaluator in study.make_evaluators()]
-    history = read_history(read_log(tmp_path / "log.jsonl").lines, scorer, Screen(study.space, study.check), names)
+    history = read_history(Log(tmp_path / "log.jsonl"), scorer, Screen(study.space, study.check), names)
     outcome_of = history.outcome_of(scorer)
-    failed = {record.key for record in history.designs if outcome_of(record).penalty}
+    failed = {record.key for record in history.designs.first if outcome_of(record).penalty}
     assert failed == {record.key for record in result.records if (record.metrics or {})["pe_count"] > 4} != set()
-    assert all(outcome_of(record).values for record in history.designs)
+    assert all(outcome_of(record).values for record in history.designs.first)
 
 
 def entries(run: Path) -> list[Any]:
     from allo_dse.tune.store.record import Record, decode_entry
 
-    return [e for e in map(decode_entry, read_log(run / "log.jsonl").lines) if isinstance(e, Record) and e.evaluated]
+    return [e for e in map(decode_entry, Log(run / "log.jsonl")) if isinstance(e, Record) and e.evaluated]
 
 
 def test_what_the_board_does_is_learned(searched: Any) -> None:

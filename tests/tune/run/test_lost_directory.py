@@ -9,7 +9,7 @@ import pytest
 from allo_dse.dashboard.data.table import RunTable
 from allo_dse.tune.run import ledger
 from allo_dse.tune.show.reporters import QuietReporter
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.run_info import read_info
 
 from ..fakes import FakeEvaluator, fake_study
@@ -67,7 +67,7 @@ def test_a_run_whose_directory_goes_keeps_everything_elsewhere(
     assert f"{run_dir} was deleted or replaced" in said
     assert str(result.run_dir) in said
     assert read_info(result.run_dir).study == "fake"
-    entries = read_log(result.run_dir / "log.jsonl").entries
+    entries = Log(result.run_dir / "log.jsonl").entries
     assert sum(entry["type"] == "design" and entry["status"] != "violation" for entry in entries) == TRIALS
     assert (result.run_dir / "pareto.csv").exists()
     if harm is replaced:

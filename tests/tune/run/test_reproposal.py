@@ -8,7 +8,7 @@ import pytest
 
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run.reproposal import Reproposal, propose_again
-from allo_dse.tune.store.log import encode_line, read_log
+from allo_dse.tune.store.log import Log, encode_line
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
@@ -25,11 +25,11 @@ class Fails(FakeEvaluator):
 
 
 def again(run_dir: Path, made: Study | None = None) -> Reproposal:
-    return propose_again(made or fake_study(evaluator=Fails), read_log(run_dir / "log.jsonl").lines, lambda: "")
+    return propose_again(made or fake_study(evaluator=Fails), Log(run_dir / "log.jsonl"), lambda: "")
 
 
 def counts(run_dir: Path) -> Any:
-    entries = [e for e in read_log(run_dir / "log.jsonl").entries if e["type"] == "design"]
+    entries = [e for e in Log(run_dir / "log.jsonl").entries if e["type"] == "design"]
     return len([e for e in entries if e["status"] != "violation"]), len(entries)
 
 
@@ -52,7 +52,7 @@ def test_a_run_is_proposed_again_across_its_resumptions(tmp_path: Path, sampler:
 def test_the_first_difference_is_named(tmp_path: Path) -> None:
     fake_study(evaluator=Fails).run(60, run_dir=tmp_path / "run", seed=3, **QUIET)
     path = tmp_path / "run" / "log.jsonl"
-    entries = read_log(path).entries
+    entries = Log(path).entries
     position = next(n for n, e in enumerate(entries) if e.get("number") == 41)
     swapped = {**entries[position], "key": "0123456789abcdef"}
     path.write_bytes(b"".join(encode_line(e) for e in [*entries[:position], swapped, *entries[position + 1 :]]))
@@ -66,7 +66,7 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
 def test_another_seed_a_forged_result_and_another_limit_are_differences(tmp_path: Path) -> None:
     fake_study(evaluator=Fails).run(60, run_dir=tmp_path / "run", seed=3, **QUIET)
     path = tmp_path / "run" / "log.jsonl"
-    intact = read_log(path).entries
+    intact = Log(path).entries
     path.write_bytes(b"".join(encode_line({**e, **({"seed": 4} if e["type"] == "session" else {})}) for e in intact))
     assert "proposal 0: the log has" in again(tmp_path / "run").difference
     path.write_bytes(b"".join(encode_line(e) for e in intact))
@@ -83,5 +83,8 @@ def test_what_cannot_be_proposed_again_is_counted_with_its_reason(tmp_path: Path
     found = again(run_dir, fake_study())
     assert found.skipped == {"the sampler RandomSampler was given as an object": 9}
     assert (found.proposed, found.difference) == (11, "")
-    lines = [line for line in read_log(run_dir / "log.jsonl").lines if b'"session"' not in line]
-    assert propose_again(fake_study(), lines, lambda: "").skipped == {"the log does not say how they were proposed": 20}
+    path = run_dir / "log.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line in Log(path) if b'"session"' not in line))
+    assert propose_again(fake_study(), Log(path), lambda: "").skipped == {
+        "the log does not say how they were proposed": 20
+    }

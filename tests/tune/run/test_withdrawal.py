@@ -20,7 +20,7 @@ from allo_dse.lang import install
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.search import proposals
 from allo_dse.tune.show.output import print_result
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.record import Verification
 
 from ...support.values import present
@@ -99,7 +99,7 @@ def few(evaluator: Any, **options: Any) -> Any:
 
 
 def withdrawals(run_dir: Path) -> list[dict[str, Any]]:
-    return [e for e in read_log(run_dir / "log.jsonl").entries if e["type"] == "withdrawal"]
+    return [e for e in Log(run_dir / "log.jsonl").entries if e["type"] == "withdrawal"]
 
 
 def wrong_where(is_wrong: Any) -> Any:

@@ -9,10 +9,11 @@ from allo_dse.common.errors import StudyError
 from allo_dse.tune.results.result import failure_words
 from allo_dse.tune.search.early_stop import FAILED, MISSING, UNMET, EarlyStop
 from allo_dse.tune.search.objectives import minimize, require
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.search.tally import Designs, Tally
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.record import NOTHING, Record
 
-from ..fakes import FakeEvaluator, fake_study
+from ..fakes import FakeEvaluator, add, fake_study
 
 
 class Failing(FakeEvaluator):
@@ -43,7 +44,7 @@ WRONG: list[tuple[dict[str, Any], str, int]] = [
 def test_a_run_in_which_nothing_counts_stops_early(tmp_path: Path, changes: Any, text: str, designs: int) -> None:
     with pytest.raises(StudyError, match=text):
         fake_study(**changes).run(2000, run_dir=tmp_path / "run", progress="quiet", modelled=0)
-    entries = read_log(tmp_path / "run" / "log.jsonl").entries
+    entries = Log(tmp_path / "run" / "log.jsonl").entries
     evaluated = sum(entry["type"] == "design" and entry["status"] != "violation" for entry in entries)
     assert designs <= evaluated < designs + 300
 
@@ -58,7 +59,14 @@ def test_a_run_that_fails_now_and_then_goes_on_and_says_how_often(tmp_path: Path
 
 
 def record(status: Any, error: str | None = None, **more: Any) -> Record:
-    return Record(number=0, key="k", status=status, genes_json=NOTHING, error=error, **more)
+    return Record(number=0, key=f"{status} {error}", status=status, genes_json=NOTHING, error=error, **more)
+
+
+def earlier(*records: Record) -> Designs:
+    tally = Tally([])
+    for one in records:
+        add(tally, one, None)
+    return tally.records
 
 
 @pytest.mark.parametrize(
@@ -70,14 +78,15 @@ def record(status: Any, error: str | None = None, **more: Any) -> Record:
 )
 def test_what_good_designs_came_beside_before_is_not_doubted(later: Record, count: int) -> None:
     before = [record("failed", "no licence for process 3"), record("ok")]
-    EarlyStop(before).look([later] * count)
+    EarlyStop(earlier(*before)).look([later] * count)
     with pytest.raises(StudyError):
-        EarlyStop(before[:1]).look([later] * count)
+        EarlyStop(earlier(before[0])).look([later] * count)
 
 
 def test_designs_that_fail_as_none_did_before_are_doubted() -> None:
+    met = earlier(record("failed", "no licence"), record("ok"))
     with pytest.raises(StudyError, match="all failed"):
-        EarlyStop([record("failed", "no licence"), record("ok")]).look([record("failed", "no board")] * FAILED)
+        EarlyStop(met).look([record("failed", "no board")] * FAILED)
 
 
 def test_what_no_design_satisfies_is_named(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.search.proposals import EvolutionProposer
 from allo_dse.tune.search.screening import Screen
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 
 from ..fakes import FakeEvaluator, Looseness, check
 from .test_exact import Bounded, front_of, order, run, small
@@ -50,7 +50,7 @@ def test_interrupted_it_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     for trials in (7, 50, 51, 150):
         run(small(evaluator=Tight), tmp_path / "parts", trials, **EVOLUTION)
     assert order(tmp_path / "parts") == order(tmp_path / "once")
-    again = propose_again(small(evaluator=Tight), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
+    again = propose_again(small(evaluator=Tight), Log(tmp_path / "parts" / "log.jsonl"), lambda: "")
     assert (again.difference, again.proposed) == ("", 150)
 
 

@@ -25,7 +25,7 @@ from allo_dse.tune.search.proposer import Outcome
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.show.reporter_of_run import LiveReporter
 from allo_dse.tune.show.reporters import PlainReporter
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.record import Verification
 from allo_dse.tune.store.run_info import read_info
 
@@ -66,7 +66,7 @@ def front_of(result: Result) -> set[tuple[float, ...]]:
 
 
 def order(run_dir: Path) -> list[str]:
-    entries = read_log(run_dir / "log.jsonl").entries
+    entries = Log(run_dir / "log.jsonl").entries
     return [e["key"] for e in entries if e["type"] == "design" and e["status"] != "violation"]
 
 
@@ -133,7 +133,7 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path: Path, who
         result = run(small(), tmp_path / "parts", trials)
         assert present(result.certificate).complete is (trials == 10**6)
     assert order(tmp_path / "parts") == once
-    again = propose_again(small(), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
+    again = propose_again(small(), Log(tmp_path / "parts" / "log.jsonl"), lambda: "")
     assert (again.difference, again.proposed, again.skipped) == ("", total, {})
     result = run(small(), tmp_path / "parts")
     assert present(result.certificate).complete
@@ -194,7 +194,7 @@ def test_without_bounds_every_design_is_evaluated_and_the_sentence_says_so(tmp_p
 
 def test_the_log_has_the_curve_of_the_bounds(whole: Result) -> None:
     """They rise to the best values, which they reach when every design is decided."""
-    log = read_log(whole.run_dir / "log.jsonl")
+    log = Log(whole.run_dir / "log.jsonl")
     curve = [e["bounds"] for e in log.entries if e["type"] == "tick"]
     assert len(curve) > 5
     for number, objective in enumerate(small().objectives):
@@ -303,7 +303,7 @@ def test_limits_that_refuse_most_designs_are_asked_before_better_bounds(
     # Those that keep the limits have both bounds, and those that were looked at before any had been judged.
     assert bounding.asked[1] - late - certificate.evaluated < certificate.designs / 2
     study = small(check=narrow, evaluator=Shared)
-    again = propose_again(study, read_log(tmp_path / "exact" / "log.jsonl").lines, lambda: "")
+    again = propose_again(study, Log(tmp_path / "exact" / "log.jsonl"), lambda: "")
     assert (again.difference, again.proposed) == ("", len(found.records))
 
 

@@ -10,7 +10,7 @@ import pytest
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.search.proposals import FIRST
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 
 from ...support.values import present
 from .test_exact import Bounded, front_of, order, run, small
@@ -65,5 +65,5 @@ def test_interrupted_it_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
         result = run(few(Loose), tmp_path / "parts", trials, sampler="auto")
         assert present(result.certificate).complete is (trials >= total)
     assert order(tmp_path / "parts") == order(tmp_path / "once")
-    again = propose_again(few(Loose), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
+    again = propose_again(few(Loose), Log(tmp_path / "parts" / "log.jsonl"), lambda: "")
     assert (again.difference, again.proposed, again.skipped) == ("", total, {})

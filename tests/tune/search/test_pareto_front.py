@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.common.records import Array
-from allo_dse.tune.search.pareto_front import REFERENCE_AFTER, ParetoFront, hypervolume, knee, pareto_positions
+from allo_dse.space.sampler.pareto import pareto_positions
+from allo_dse.tune.search.pareto_front import REFERENCE_AFTER, ParetoFront, hypervolume, knee
 
 POINTS = st.integers(1, 4).flatmap(
     lambda d: st.lists(st.tuples(*[st.integers(0, 5)] * d), min_size=1, max_size=25).map(lambda p: np.array(p, float))

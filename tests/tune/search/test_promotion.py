@@ -15,15 +15,15 @@ from allo_dse.eval.evaluator import Metrics
 from allo_dse.lang import install
 from allo_dse.space.genes import Gene, Genes
 from allo_dse.space.params import divisors
+from allo_dse.space.sampler.pareto import pareto_positions
 from allo_dse.tune.search.objectives import minimize
-from allo_dse.tune.search.pareto_front import pareto_positions
 from allo_dse.tune.search.promotion import FEWEST, Promotion, Rung, promoted
 from allo_dse.tune.search.tally import Tally
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.store.record import Record, json_text
 from allo_dse.tune.study import Study
 
-from ..fakes import FakeEvaluator, fake_study
+from ..fakes import FakeEvaluator, add, fake_study
 
 install()
 
@@ -72,7 +72,7 @@ def run(study: Study, run_dir: Path, trials: int = 80, **options: Any) -> Any:
 
 
 def designs(run_dir: Path, rung: int) -> Any:
-    entries = read_log(run_dir / "log.jsonl").entries
+    entries = Log(run_dir / "log.jsonl").entries
     return [e for e in entries if e["type"] == "design" and e["status"] != "violation" and e.get("rung", 0) == rung]
 
 
@@ -136,7 +136,8 @@ def met(designs: list[tuple[int, int]]) -> Tally:
     tally = Tally([minimize("time"), minimize("area")])
     for number, (a, b) in enumerate(designs):
         genes = json_text({"a": a, "b": b})
-        tally.add(Record(number=number, key=f"{a} {b}", status="ok", genes_json=genes), (10.0 / (1 + a), 1.0 + a))
+        record = Record(number=number, key=f"{a} {b}", status="ok", genes_json=genes)
+        add(tally, record, (10.0 / (1 + a), 1.0 + a))
     return tally
 
 
@@ -237,7 +238,7 @@ def test_the_best_so_far_is_that_of_the_highest_rung() -> None:
     objective = minimize("latency_us")
     tally = Tally([objective])
     assert tally.best_value(objective) is None
-    tally.add(record(0, 1.0), (1.0,))
+    add(tally, record(0, 1.0), (1.0,))
     assert tally.best_value(objective) == 1.0
     tally.add_higher(record(1, 3.0), (3.0,))
     assert tally.best_value(objective) == 3.0
@@ -283,14 +284,14 @@ def test_a_study_learns_what_its_board_does(tmp_path: Path) -> None:
     cheap = designs(tmp_path / "run", 0)
     for entry in cheap:
         record = Record(number=entry["number"], key=entry["key"], status="ok", genes_json=json_text(entry["genes"]))
-        tally.add(record, tuple(entry["values"].values()))
+        add(tally, record, tuple(entry["values"].values()))
     by_cheap = promoted(Rung(Cyclic, best=0.3, at_most=24), tally.values, (1.0, 1.0, 1.0))
     measured = designs(tmp_path / "run", 1)
     assert len(measured) == len(by_cheap) == 24
     latency = {e["key"]: e["values"]["latency_us"] for e in cheap}
 
     def good(keys: list[str]) -> int:
-        found = {key: result.study.space.decode_genes(tally.record(key).genes) for key in keys}
+        found = {key: result.study.space.decode_genes(tally.records.by_key(key).genes) for key in keys}
         return sum(c.design.fold.kernels[0].axes[0].spatial == 1 for c in found.values())
 
     assert good([e["key"] for e in measured]) > good(by_cheap)

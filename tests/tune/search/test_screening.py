@@ -97,7 +97,7 @@ def test_a_run_that_has_found_a_legal_design_goes_on(tmp_path: Path, monkeypatch
     study = fake_study(**SMALL)
     (first, *_) = legal(study)
     screen = Screen(study.space, check)
-    screen.remember(first, None)
+    screen.remember(first, None, {})
     found = 1
     while screen.any_new(np.random.default_rng(found)) is not None:
         found += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 
 ROOT = Path(__file__).parents[3]
 TRIALS = 40
@@ -78,7 +78,7 @@ def namespace() -> list[str] | None:
 
 
 def trials(path: Path) -> Any:
-    entries = [e for e in read_log(path).entries if e["type"] == "design" and e["status"] != "violation"]
+    entries = [e for e in Log(path).entries if e["type"] == "design" and e["status"] != "violation"]
     return [(e["number"], e["key"], e["status"], e.get("metrics")) for e in entries]
 
 
@@ -109,7 +109,7 @@ def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(folder: Path, p
     assert (folder / f"first{percent}.code").read_text() == "2"
     log = folder / f"first{percent}.jsonl"
     if log.exists():
-        assert read_log(log).notes == []
+        assert Log(log).notes == []
         assert trials(log) == wanted[: len(trials(log))]
     assert (folder / f"second{percent}.code").read_text() == "0", (folder / f"second{percent}.err").read_text()
     assert trials(folder / f"second{percent}.jsonl") == wanted

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.store.log import RunLog, decode_line, encode_line, read_log
+from allo_dse.tune.store.log import Log, RunLog, decode_line, encode_line
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -51,11 +51,11 @@ def test_a_log_cut_anywhere_in_its_last_record_loses_that_record_only(tmp_path: 
         path.write_bytes(whole[:cut])
         log = RunLog(path)
         complete = cut == len(whole) - 1  # only the newline is missing
-        assert [e["number"] for e in log.content.entries] == list(range(4 if complete else 3))
-        assert bool(log.content.notes) == (not complete and cut > last)
+        assert [e["number"] for e in log.entries] == list(range(4 if complete else 3))
+        assert bool(log.notes) == (not complete and cut > last)
         log.append([{"type": "design", "number": 9}])
         log.close()
-        again = read_log(path)
+        again = Log(path)
         assert [e["number"] for e in again.entries] == [*range(4 if complete else 3), 9]
         assert again.notes == []
 
@@ -65,7 +65,7 @@ def test_damage_in_the_middle_is_skipped_and_said(tmp_path: Path) -> None:
     data = bytearray(write(path, 3))
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
-    content = read_log(path)
+    content = Log(path)
     assert len(content.entries) == 2
     assert "1 damaged record" in content.notes[0]
 
@@ -95,7 +95,7 @@ def test_a_full_disk_leaves_whole_records_and_says_what_to_do(tmp_path: Path, mo
     assert path.read_bytes() == before
     log.append([{"number": 1}])
     log.close()
-    assert [e["number"] for e in read_log(path).entries] == [0, 1]
+    assert [e["number"] for e in Log(path).entries] == [0, 1]
 
 
 def test_a_line_of_two_objects_is_not_two_records() -> None:

@@ -1,4 +1,6 @@
 import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -7,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.tune.search.objectives import maximize, minimize
-from allo_dse.tune.search.tally import Tally
-from allo_dse.tune.store.log import encode_line
-from allo_dse.tune.store.record import Record, decode_entry
+from allo_dse.tune.search.scoring import Scorer
+from allo_dse.tune.search.tally import Designs, Tally
+from allo_dse.tune.store.log import RunLog, encode_line
+from allo_dse.tune.store.record import Record, decode_entry, entry_dict
 
 from ...support.values import present
+from ..fakes import add
 
 NUMBERS = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False)
 METRICS = st.dictionaries(st.text(max_size=8), NUMBERS | st.text() | st.dictionaries(st.text(max_size=3), NUMBERS))
@@ -89,10 +93,18 @@ def test_counting_earlier_runs_at_once_is_counting_one_by_one(rows: Any) -> None
     ]  # fmt: skip
     values = [tuple(present(r.values).values()) if r.status == "ok" else None for r in records]
     at_once, singly = Tally([minimize("a"), maximize("b")]), Tally([minimize("a"), maximize("b")])
-    at_once.restore(records, values)
+    with TemporaryDirectory() as folder:
+        log = RunLog(Path(folder) / "log.jsonl")
+        log.append(map(entry_dict, records))
+        log.close()
+    designs = Designs(log)  # of a file that is gone
+    for line, record in enumerate(records):
+        designs.add(record, line)
+    at_once.restore(designs, Scorer(at_once.objectives, ()))
     for record, found in zip(records, values, strict=True):
-        singly.add(record, found)
-    assert (at_once.records, at_once.values) == (singly.records, singly.values)
+        add(singly, record, found)
+    assert list(at_once.records) == list(singly.records) == records
+    assert at_once.values == singly.values == {r.key: v for r, v in zip(records, values, strict=True) if v}
     assert (at_once.statuses, at_once.infeasible, at_once.last_error) == (
         singly.statuses, singly.infeasible, singly.last_error
     )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.search.objectives import MetricError, maximize, minimize, require
-from allo_dse.tune.store.log import encode_line, read_log
+from allo_dse.tune.store.log import Log, encode_line
 from allo_dse.tune.store.record import Measurement, decode_entry
 from allo_dse.tune.store.run_info import TEXT_LENGTH, error_text, valid_text
 from allo_dse.tune.workers.evaluate_one import METRICS_LEVELS
@@ -103,7 +103,7 @@ def test_an_interrupted_run_keeps_what_was_evaluated_in_its_batch(tmp_path: Path
     study = fake_study(evaluator=lambda: StoppedAt(30))
     with pytest.raises(KeyboardInterrupt):
         study.run(60, run_dir=tmp_path / "run", progress="quiet", cache=False)
-    entries = read_log(tmp_path / "run" / "log.jsonl").entries
+    entries = Log(tmp_path / "run" / "log.jsonl").entries
     assert sum(entry["type"] == "design" and entry["status"] != "violation" for entry in entries) == 29
 
 

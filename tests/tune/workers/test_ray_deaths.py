@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
-from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.log import Log
 from allo_dse.tune.workers import ray_executor
 from allo_dse.tune.workers.pool import Pool
 from allo_dse.tune.workers.ray_executor import RayExecutor
@@ -81,7 +81,7 @@ def test_random_kills_of_workers_lose_and_double_nothing(
         10**6, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE
     )
     assert not murderer.times
-    entries = [e for e in read_log(tmp_path / "run/log.jsonl").entries if e.get("status") in ("ok", "failed")]
+    entries = [e for e in Log(tmp_path / "run/log.jsonl").entries if e.get("status") in ("ok", "failed")]
     assert Counter(e["key"] for e in entries) == Counter(expected.keys())
     poisonous = {e["key"]: e for e in entries if e["status"] == "failed"}
     assert {n for n, hits in murderer.hits.items() if hits >= 2} >= {e["number"] for e in poisonous.values()}
@@ -102,7 +102,7 @@ def test_random_kills_under_evolution_lose_and_double_nothing(
         progress="quiet", verify=False,
     )  # fmt: skip
     assert not murderer.times
-    entries = [e for e in read_log(tmp_path / "run/log.jsonl").entries if e.get("status") in ("ok", "failed")]
+    entries = [e for e in Log(tmp_path / "run/log.jsonl").entries if e.get("status") in ("ok", "failed")]
     assert len(entries) == len(result.records) == 240
     assert set(Counter(e["key"] for e in entries).values()) == {1}
     assert sorted(e["number"] for e in entries) == list(range(240))
