@@ -543,6 +543,7 @@ class Operator(Frozen):
         skips: names of steps whose results only other ways to do its steps read.
         key: of its work, shared by equal operators.
         copy: number of its hardware, where equal operators may have more than one.
+        tables: positions of the operands that the bitstream may have.
     """
 
     step: Step
@@ -550,6 +551,7 @@ class Operator(Frozen):
     names: tuple[str, ...]
     key: str = ""
     copy: int = 0
+    tables: tuple[int, ...] = ()
     skips: tuple[str, ...] = ()
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -218,19 +219,20 @@ def test_products_of_codes_are_those_of_quantized_tensors() -> None:
     calibration, x = np.random.default_rng(1).standard_normal((2, 8, 32)).astype(np.float32) * [[[1]], [[2]]]
     network = dse.from_onnx(model, element="bf16,w8a8", calibration={"x": calibration.astype(np.float32)})
     assert all(one.ok for one in network.check({"x": x.astype(np.float32)}))
-    quantize, product = network.steps[-2], network.steps[-1].others[-1]
-    scale, whole = quantize.work.made_of.expr[1][1][1][2][1], product.work.made_of.stages[-1][0][2][1]
+    product = network.steps[-1].others[-1]
+    quantize: Any = network.steps[-2].work
+    scaled: Any = product.work
+    scale, whole = quantize.made_of.expr[1][1][1][2][1], scaled.made_of.stages[-1][0][2][1]
     positive = np.maximum(x, 0).astype(np.float32)
-    codes, weights = reference_of(quantize.work, [positive]).reshape(8, 32), network.constants[product.inputs[1]]
+    codes, weights = reference_of(quantize, [positive]).reshape(8, 32), network.constants[product.inputs[1]]
     assert codes.max() == 127
     w = Writer()
     one, other, zero = w.const(np.array(scale)), w.const(np.array(whole / scale)), w.const(np.array(0), np.int8)
     exact = w("QuantizeLinear", "x", one, zero)
     y = w("MatMul", w("DequantizeLinear", exact, one), w("DequantizeLinear", w.const(weights, np.int8), other))
     expected = ReferenceEvaluator(w.model(y, (8, 32), 21)).run(None, {"x": positive})[0]
-    np.testing.assert_allclose(
-        reference_of(product.work, [codes, weights]).reshape(8, 16), expected, rtol=1e-5, atol=1e-5
-    )
+    found = reference_of(scaled, [codes, weights]).reshape(8, 16).astype(np.float32)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_activations_are_rounded_within_a_tolerance(tmp_path: Path) -> None:
