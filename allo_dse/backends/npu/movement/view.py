@@ -166,10 +166,8 @@ class MappingView(Frozen, eq=False, dict=True):
         cut, part = self.vmg.slice, self
         if cut is not self.vmg:
             part = MappingView(cut)
-            known: dict[object, NeededDepths] = self.vmg.graph.table(
-                "needed depths of slices"
-            )  # many folds have the same
             # Many folds have the same slice.
+            known: dict[object, NeededDepths] = self.vmg.graph.table("needed depths of slices")
             by_place = any(order.by_place for order in cut.graph.token_orders or ())
             needed = None if by_place else once(known, (cut.mesh_fold, cut.merges), lambda: part.needed_depths)
             if needed is not None and not needed.blocked:

@@ -97,7 +97,7 @@ def test_what_no_depth_helps_is_a_violation_that_names_cores_and_streams() -> No
 def test_graphs_with_one_way_between_nodes_are_not_searched(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from studies.gemm_npu import gemm
 
-    monkeypatch.setattr("allo_dse.backends.npu.movement.view.needed_depths", None)
+    monkeypatch.setattr("allo_dse.backends.npu.movement.view.least_depths", None)
     program = load_program(gemm, M=length, N=length, K=length, Pm=2, Pn=2, Pk=2)
     assert NpuMapping(program.vmg, DEVICE).view.needed_depths.depth == {}
 
