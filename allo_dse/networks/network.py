@@ -163,13 +163,11 @@ class Step(Frozen):
     @property
     def reads(self) -> tuple[DType, ...]:
         """The element types that its program reads."""
-        assert isinstance(self.work, Work)
-        return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])
+        return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])  # type: ignore[arg-type]
 
     @property
     def writes(self) -> DType:
-        assert isinstance(self.work, Work)
-        return interface(loaded(self.work))[1][0].dtype
+        return interface(loaded(self.work))[1][0].dtype  # type: ignore[arg-type]
 
     @property
     def type(self) -> str:

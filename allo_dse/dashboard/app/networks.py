@@ -49,7 +49,7 @@ def _kept(file: Path) -> MappedNetwork | None:
     """Read a mapped network's file; None if it is damaged, or just being written."""
     try:
         facts = json.loads(file.read_text())
-        words = [facts["network"], facts["device"], facts.get("runtime", ""), f"{facts['latency_us']:,.0f}"]
+        words = [facts["network"], facts["device"], facts["runtime"], f"{facts['latency_us']:,.0f}"]
         at = f"{datetime.fromtimestamp(file.stat().st_mtime):%Y-%m-%d %H:%M}"
         words += [str(len(facts["launches"])), at, facts["certificate"]]
         return MappedNetwork(file.with_name("network.html"), tuple(words))

@@ -312,7 +312,7 @@ class FoldSpace(Frozen, eq=False, dict=True):
         alone = [((kernel,), nodes) for kernel, nodes in enumerate(least)]
         together = [
             (members, 1)
-            for members in self.graph.single_chains()
+            for members in self.graph.single_chains
             if all(least[k] == 1 for k in members)
             and (self.bounds is None or self.bounds.core_fits([(k, sizes[k]) for k in members]))
         ]
@@ -353,7 +353,7 @@ class FoldSpace(Frozen, eq=False, dict=True):
     def heads(self) -> tuple[Ints, ...]:
         """Per kernel the kernels that can begin a chain that it is part of, in program order."""
         found: list[set[int]] = [set() for _ in self.kernels]
-        for first, *others in self.graph.single_chains():
+        for first, *others in self.graph.single_chains:
             for kernel in others:
                 if first not in found[kernel] and self._can_share((first, kernel)):
                     found[kernel].add(first)
