@@ -5,6 +5,8 @@ The process keeps its position in its node record and is called again when it ca
 
 from __future__ import annotations
 
+from functools import partial
+
 from allo_dse.common.mlir.bindings import func, ir
 from allo_dse.common.records import Frozen
 
@@ -55,7 +57,8 @@ def _define_step(step: func.FuncOp, record: bool) -> None:
     log_end = e.load_ptr(arguments, Process.LOG_END)
     with e.forever() as (head, leave):
         frame = _Frame(e, header, node, arguments, pc, clock, log, log_end, leave, record)
-        handlers = {Code.GET: _get, Code.PUT: _put, Code.WAIT: _wait, Code.REQUEST: _request, Code.REPEAT: _repeat}
+        get, put = (partial(_stream_op, state=state) for state in (State.GET, State.PUT))
+        handlers = {Code.GET: get, Code.PUT: put, Code.WAIT: _wait, Code.REQUEST: _request, Code.REPEAT: _repeat}
         blocks = {code: e.new_block() for code in Code}
         row = e.get(pc)
         e.switch(e.load(row, Op.CODE), blocks[Code.HALT], [blocks[code] for code in Code])
@@ -94,20 +97,14 @@ def _stop(frame: _Frame) -> None:
     frame.e.branch(frame.leave)
 
 
-def _wait_for_log(frame: _Frame) -> None:
-    """Stop before an operation that the event log has no room for; the node goes on when Python has emptied it."""
-    e = frame.e
-    with e.when(fifo.is_full(e, frame.header), rare=True):
-        fifo.push_ready(e, frame.header, frame.node)
-        _stop(frame)
-
-
 def _stream_op(frame: _Frame, row: ir.Value, state: State) -> None:
     e = frame.e
     stream = _bound(frame, row, Process.STREAMS)
     getting = state is State.GET
-    if frame.record:
-        _wait_for_log(frame)
+    if frame.record:  # the node goes on when Python has emptied a full event log
+        with e.when(fifo.is_full(e, frame.header), rare=True):
+            fifo.push_ready(e, frame.header, frame.node)
+            _stop(frame)
     blocked, free = e.new_block(), e.new_block()
     e.branch_if(fifo.may_move(e, stream, getting=getting), free, blocked)
     e.go(blocked)
@@ -121,14 +118,6 @@ def _stream_op(frame: _Frame, row: ir.Value, state: State) -> None:
     if frame.record:
         fifo.write(e, frame.header, frame.node, e.add(e.address(row), int(state)), e.address(stream), before, now)
     _next(frame, row)
-
-
-def _get(frame: _Frame, row: ir.Value) -> None:
-    _stream_op(frame, row, State.GET)
-
-
-def _put(frame: _Frame, row: ir.Value) -> None:
-    _stream_op(frame, row, State.PUT)
 
 
 def _wait(frame: _Frame, row: ir.Value) -> None:
