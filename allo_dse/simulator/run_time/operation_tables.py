@@ -5,8 +5,6 @@ The process keeps its position in its node record and is called again when it ca
 
 from __future__ import annotations
 
-from functools import partial
-
 from allo_dse.common.mlir.bindings import func, ir
 from allo_dse.common.records import Frozen
 
@@ -57,8 +55,7 @@ def _define_step(step: func.FuncOp, record: bool) -> None:
     log_end = e.load_ptr(arguments, Process.LOG_END)
     with e.forever() as (head, leave):
         frame = _Frame(e, header, node, arguments, pc, clock, log, log_end, leave, record)
-        get, put = (partial(_stream_op, state=state) for state in (State.GET, State.PUT))
-        handlers = {Code.GET: get, Code.PUT: put, Code.WAIT: _wait, Code.REQUEST: _request, Code.REPEAT: _repeat}
+        handlers = {Code.GET: _get, Code.PUT: _put, Code.WAIT: _wait, Code.REQUEST: _request, Code.REPEAT: _repeat}
         blocks = {code: e.new_block() for code in Code}
         row = e.get(pc)
         e.switch(e.load(row, Op.CODE), blocks[Code.HALT], [blocks[code] for code in Code])
@@ -118,6 +115,14 @@ def _stream_op(frame: _Frame, row: ir.Value, state: State) -> None:
     if frame.record:
         fifo.write(e, frame.header, frame.node, e.add(e.address(row), int(state)), e.address(stream), before, now)
     _next(frame, row)
+
+
+def _get(frame: _Frame, row: ir.Value) -> None:
+    _stream_op(frame, row, State.GET)
+
+
+def _put(frame: _Frame, row: ir.Value) -> None:
+    _stream_op(frame, row, State.PUT)
 
 
 def _wait(frame: _Frame, row: ir.Value) -> None:
