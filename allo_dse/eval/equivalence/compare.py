@@ -476,7 +476,7 @@ def _undefined(side: Side, what: str) -> Undecidable:
 def _described(sides: list[Side], position: int, own: IntArray, other: IntArray, field: FieldDomain) -> Difference:
     wrong = own != other
     first = int(np.flatnonzero(wrong)[0])
-    index = tuple(int(i) for i in np.unravel_index(first, wrong.shape))
+    index = tuple(map(int, np.unravel_index(first, wrong.shape)))
     values = (field.number(int(own.ravel()[first])), field.number(int(other.ravel()[first])))
     writers = _writer(sides[0].vmg, position, first), _writer(sides[1].vmg, position, first)
     name = sides[0].vmg.program.tensors[position].name

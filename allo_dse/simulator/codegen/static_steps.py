@@ -220,7 +220,7 @@ def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
         return _value(op.operands[1 if _value(op.operands[0], known) else 2], known)
     if op.name == "scf.if":  # the operations of `and` and `or`
         block = op.regions[0 if _value(op.operands[0], known) else 1].blocks[0]
-        number = next(n for n, result in enumerate(op.results) if result == value)
+        number = list(op.results).index(value)
         return _value(block.operations[-1].operands[number], known)
     return _wrapped(_computed(op, known), value.type)
 
