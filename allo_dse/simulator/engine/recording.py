@@ -145,7 +145,8 @@ def joined(chunks: list[Columns]) -> Columns:
 
 def events_of(chunks: list[Columns], *, is_complete: bool) -> Events:
     """The events of several chunks."""
-    return Events(*joined(chunks), is_complete=is_complete)
+    slot, state, op, on, requested, completed = joined(chunks)
+    return Events(slot, state, op, on, requested, completed, is_complete)
 
 
 def service_cycles(network: Network, slot: NDArray[Any], state: NDArray[Any], op: NDArray[Any]) -> IntArray:
