@@ -46,25 +46,28 @@ class StorageCopy:
     evaluator, are RUNNING until the run ends, or for `OPEN_TRIAL_SECONDS` if there are no higher evaluators.
 
     Args:
+        url: address of the storage, for messages.
         identity: program, device, evaluator and space; must match those of existing trials.
 
     Attributes:
         problem: why some designs could not be copied; empty if there are none.
 
     Raises:
-        StudyError: when the storage cannot be opened, or holds another study of that name.
+        StudyError: when the storage holds another study of that name.
     """
 
-    def __init__(self, url: str, study: StudySpec, run_dir: Path, identity: dict[str, Any]) -> None:
+    def __init__(
+        self, url: str, storage: optuna.storages.BaseStorage, study: StudySpec, identity: dict[str, Any]
+    ) -> None:
         self._trials, self._scorer = Trials(study), Scorer(study.objectives, study.constraints)
         self._signs = [objective.sign for objective in study.objectives]
         self._climbs = bool(study.rungs)
-        self._storage = reach_storage(url, run_dir)
+        self._storage = storage
         directions = [objective.direction for objective in study.objectives]
         opened = _patiently(
             url,
             lambda: optuna.create_study(
-                study_name=study.name, storage=self._storage, directions=directions, load_if_exists=True
+                study_name=study.name, storage=storage, directions=directions, load_if_exists=True
             ),
         )
         self._check_identity(url, opened, identity)

@@ -18,6 +18,7 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants, services
+from ray._private.node import Node
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from allo_dse.common.errors import StudyError
@@ -93,6 +94,7 @@ CLOSE_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray, for a cluster, or as RAY_... for one process
 MAX_STARTS = 3  # attempts for a worker that fails to start
+UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")  # a Python process each: nobody asks them anything
 
 
 class RayExecutor(Executor):
@@ -385,21 +387,25 @@ def _alone() -> Iterator[None]:
     Given that address as an option, Ray replaces it by the computer's own. Its 30 s for a node to be known are not
     enough on a busy computer, and it uses them to ask without a pause.
     """
-    get_node: Any = services.get_node
-    clusters, until = ray_constants.ENABLE_RAY_CLUSTER, time.monotonic() + START_SECONDS
+    get_node, until = services.get_node, time.monotonic() + START_SECONDS
 
     def patiently(*arguments: Any) -> Any:
         while True:
             try:
-                return get_node(*arguments)
+                return get_node(*arguments)  # type: ignore[no-untyped-call]
             except RuntimeError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(WAIT_SECONDS)
 
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", f"{START_SECONDS:.0f}")
-    ray_constants.ENABLE_RAY_CLUSTER, services.get_node = False, patiently
+    changed: list[tuple[Any, str, Any]] = [(Node, name, lambda *_, **__: None) for name in UNUSED]
+    changed += [(ray_constants, "ENABLE_RAY_CLUSTER", False), (services, "get_node", patiently)]
+    before = [getattr(owner, name) for owner, name, _ in changed]
+    for owner, name, value in changed:
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER, services.get_node = clusters, get_node
+        for (owner, name, _), value in zip(changed, before, strict=True):
+            setattr(owner, name, value)
