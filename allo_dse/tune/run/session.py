@@ -288,7 +288,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             seed, opened_storage = _begun(study, options, evaluators, directory)
         with (
             closing(Ledger(study, directory, evaluators)) as ledger,
-            _copied(ledger, options.storage, opened_storage) as storage,
+            _copied(ledger, options.storage, opened_storage, reporter) as storage,
         ):
             for note in ledger.notes:
                 reporter.note(note)
@@ -438,7 +438,9 @@ def _caches(
 
 
 @contextmanager
-def _copied(ledger: Ledger, url: str | None, storage: BaseStorage | None) -> Iterator[StorageCopy | None]:
+def _copied(
+    ledger: Ledger, url: str | None, storage: BaseStorage | None, reporter: Reporter
+) -> Iterator[StorageCopy | None]:
     """Copy designs to an Optuna storage meanwhile, if one is given."""
     if url is None or storage is None:
         yield None

@@ -152,8 +152,7 @@ class RayExecutor(Executor):
             own = {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
             options = {
                 "address": "local", "num_cpus": workers or 1, "resources": own,
-                "include_dashboard": False, "_temp_dir": self._folder.make(),
-                "_system_config": {KILL_CHILDREN: False} if self._isolates else None,
+                "_temp_dir": self._folder.make(), "_system_config": {KILL_CHILDREN: False} if self._isolates else None,
             }  # fmt: skip
         # Otherwise Ray's C++ code reports a SIGTERM as a crash of the driver.
         ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
