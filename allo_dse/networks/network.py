@@ -163,13 +163,11 @@ class Step(Frozen):
     @property
     def reads(self) -> tuple[DType, ...]:
         """The element types that its program reads."""
-        assert isinstance(self.work, Work)
-        return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])
+        return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])  # type: ignore[arg-type]
 
     @property
     def writes(self) -> DType:
-        assert isinstance(self.work, Work)
-        return interface(loaded(self.work))[1][0].dtype
+        return interface(loaded(self.work))[1][0].dtype  # type: ignore[arg-type]
 
     @property
     def type(self) -> str:
@@ -544,6 +542,7 @@ class Operator(Frozen):
         names: of the network's steps.
         key: of its work, shared by equal operators.
         copy: number of its hardware, where equal operators may have more than one.
+        tables: positions of the operands that the bitstream may have.
     """
 
     step: Step
@@ -551,6 +550,7 @@ class Operator(Frozen):
     names: tuple[str, ...]
     key: str = ""
     copy: int = 0
+    tables: tuple[int, ...] = ()
 
 
 def single_operators(network: Network) -> tuple[Operator, ...]:

@@ -40,9 +40,6 @@ class Assignment(Mapping[str, object]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def __hash__(self) -> int:
-        return hash(frozenset(self._values))
-
     def __repr__(self) -> str:
         return f"Assignment({self._values!r})"
 

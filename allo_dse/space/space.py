@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import MOST_SMALL_KEPT, once, replace
+from allo_dse.common.records import replace
 
 from .design import Draft
 from .genes import Gene, Genes, Suggest, suggest_from
@@ -59,7 +58,6 @@ class Space:
         self.start = start
         self.choices = tuple(choices)
         self.genes: dict[str, Gene] = {}
-        self._keys: dict[Draft, str] = {}
         for position, choice in enumerate(self.choices):
             parts = (self.choices[:position], self.choices[position:])
             before, after = (frozenset[str]().union(*(one.writes for one in part)) for part in parts)
@@ -92,12 +90,7 @@ class Space:
                 undecided |= choice.writes
             else:
                 draft = decided
-        if undecided:
-            return None
-        design = draft.design()
-        with suppress(TypeError):  # a value of the study without a hash
-            vars(design)["key"] = once(self._keys, draft, lambda: design.key, MOST_SMALL_KEPT)
-        return Candidate(genes, draft.params, design)
+        return None if undecided else Candidate(genes, draft.params, draft.design())
 
     def decode_genes(self, genes: Genes, *, literal: bool = False) -> Candidate | None:
         """The design of stored genes."""

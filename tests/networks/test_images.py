@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 import allo_dse as dse
 from allo_dse.networks.network import Arrange, Network
-from allo_dse.networks.operators.execute import element_type
+from allo_dse.networks.operators.execute import difference, element_type
 
 from . import models
 from .operators.works import row_work
@@ -144,6 +144,17 @@ def test_norms_of_groups_of_channels(groups: int) -> None:
     w = models.Writer()
     made = w("GroupNormalization", "x", w.weight(CHANNELS), w.weight(CHANNELS), num_groups=groups, epsilon=1e-3)
     models.computed(w.model(w("Mul", made, w("Sigmoid", made)), (2, CHANNELS, SIDE, SIDE), 21), host="never")
+
+
+def test_a_depthwise_convolution_is_cut_where_no_core_holds_its_weights() -> None:
+    w, channels = models.Writer(), 480
+    model = w.model(w("Conv", "x", w.weight(channels, 1, 5, 5), group=channels), (1, channels, 5, 6))
+    network = dse.from_onnx(model)
+    assert [work.params["C"] for _, work in network.worked] == [240, 240]
+    x = np.random.default_rng(1).standard_normal((1, channels, 5, 6)).astype(np.float32)
+    (output,) = network.outputs
+    wanted = models.by_onnx(model, network, x)[output]
+    assert difference(network.run({"x": x}, simulated=False)[output], wanted) < 1e-5
 
 
 def test_weights_of_other_channels_are_refused_and_learned_statistics_the_hosts() -> None:

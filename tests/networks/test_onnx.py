@@ -19,7 +19,7 @@ from allo_dse.networks.network import Arrange, Host, Network
 from allo_dse.networks.onnx.convert import load_network
 from allo_dse.networks.onnx.graph import Graph, Node
 from allo_dse.networks.operators.elementwise import unary_work
-from allo_dse.networks.operators.execute import Work, element_type, interface, loaded
+from allo_dse.networks.operators.execute import Work, difference, element_type, interface, loaded
 
 from . import models
 
@@ -204,6 +204,19 @@ def test_one_row_has_whole_words_too() -> None:
     network = dse.from_onnx(w.model(w("ReduceSum", "x", w.const([1], np.int64)), (1, 64)), host="never")
     ((_, work),) = network.worked
     assert interface(loaded(work))[1][0].shape == (2,)
+
+
+def test_heads_of_odd_widths_are_padded() -> None:
+    w = models.Writer()
+    keys = w("Transpose", "x", perm=[0, 1, 3, 2])
+    model = w.model(w("MatMul", w("Softmax", w("MatMul", "x", keys), axis=-1), "x"), (1, 3, 8, 15))
+    network = dse.from_onnx(model, host="never")
+    ((_, work),) = network.worked
+    assert (work.kind, work.params["D"]) == ("attention", 16)
+    x = _input(network)
+    scores = np.exp(x @ x.swapaxes(-1, -2))
+    wanted = scores / scores.sum(axis=-1, keepdims=True) @ x
+    assert difference(network.run({"x": x}, simulated=False)[network.outputs[0]], wanted) < 1e-5
 
 
 def test_the_host_says_why_it_does_a_step() -> None:

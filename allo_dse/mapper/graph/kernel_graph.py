@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -219,17 +219,19 @@ class KernelGraph(Frozen, eq=False, dict=True):
         chains = self.normalised([run.tolist() for run in np.split(np.array(self.order), cuts)])
         return chains, 1 << len(self.order) - 1 if self.refusal(chains) is None else 0
 
-    def single_chains(self) -> Iterator[Ints]:
-        """Yield every chain that is legal while all other kernels have nodes of their own."""
-        kernels = self.order
+    @cached_property
+    def single_chains(self) -> tuple[Ints, ...]:
+        """Every chain that is legal while all other kernels have nodes of their own."""
+        kernels, count = self.order, len(self.order)
         if self._is_small:
-            chosen: Iterable[Ints] = itertools.chain.from_iterable(
-                itertools.combinations(kernels, size) for size in range(2, len(kernels) + 1)
-            )
-        else:
-            ends = itertools.combinations(range(len(kernels) + 1), 2)
-            chosen = (kernels[start:end] for start, end in ends if end - start > 1)
-        return (members for members in chosen if self.refusal((members,)) is None)
+            chosen = itertools.chain.from_iterable(itertools.combinations(kernels, n) for n in range(2, count + 1))
+            return tuple(members for members in chosen if self.refusal((members,)) is None)
+        found: list[Ints] = []
+        for start in range(count):  # a run is legal up to the first kernel that has to leave it
+            refused = self.refusal((kernels[start:],))
+            end = count if refused is None else kernels.index(refused[1])
+            found += (kernels[start:last] for last in range(start + 2, end + 1))
+        return tuple(found)
 
     @property
     def _is_small(self) -> bool:

@@ -395,17 +395,21 @@ def _attention(builder: Builder, node: Node) -> None:
     if queries == 1:  # it sees all keys; a matrix of one row is none for Allo
         causal, rows = False, rows if heads > kv_heads else LEAST_QUERIES
 
+    wide = -(-width // builder.word) * builder.word
+
+    def padded(one: Floats, count: int, own: int, to: int) -> Floats:
+        return np.pad(one.reshape(count, own, width), ((0, 0), (0, to - own), (0, wide - width)))
+
     def paired(keys: Floats, values: Floats) -> Floats:
-        keys = (keys.swapaxes(-1, -2) if flip else keys).reshape(kv_heads, length, width)
-        pad = ((0, 0), (0, long - length), (0, 0))
-        return pair_matrix(np.pad(keys, pad), np.pad(values.reshape(kv_heads, length, width), pad))
+        keys = keys.swapaxes(-1, -2) if flip else keys
+        return pair_matrix(*(padded(one, kv_heads, length, long) for one in (keys, values)))
 
     def grouped(one: Floats) -> Floats:
-        return query_matrix(np.pad(one.reshape(heads, queries, width), ((0, 0), (0, rows - queries), (0, 0))), kv_heads)
+        return query_matrix(padded(one, heads, queries, rows), kv_heads)
 
-    work = attention_work(heads, kv_heads, long, width, factor, causal, builder.element, rows, valid=length)
+    work = attention_work(heads, kv_heads, long, wide, factor, causal, builder.element, rows, valid=length)
     out = builder.part(node, work, builder.arranged(grouped, q), builder.arranged(paired, k, v))
-    builder.rearrange(node, lambda one: heads_of(one, kv_heads, rows)[:, :asked], out)
+    builder.rearrange(node, lambda one: heads_of(one, kv_heads, rows)[:, :asked, :width], out)
 
 
 def _moved(builder: Builder, node: Node) -> bool:

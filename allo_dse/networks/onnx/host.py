@@ -159,6 +159,6 @@ def _joined(before: Step, step: Step) -> Step | None:
         tuple(bounds[one] for one in inputs),
         flops=first.flops + second.flops,
         bytes=first.bytes + second.bytes,
-        why="; ".join(dict.fromkeys([first.why, second.why])),
+        why=second.why,
     )
     return replace(step, work=work, inputs=inputs)

@@ -26,6 +26,11 @@ MOST_GROUPS = 64
 """Groups of a convolution that are products one by one."""
 
 
+MOST_TAPS = 7168
+"""Weights of two bytes in a depthwise convolution's task. They and as many elements under the kernel take four bytes
+each for double buffering: seven eighths of 64 KB. Results and the stack need the rest."""
+
+
 def conv(builder: Builder, node: Node) -> None:
     """Convert a convolution, or a transposed one: the same on an image with zeros between its pixels."""
     x, w, bias = (*node.inputs, "")[:3]
@@ -56,10 +61,16 @@ def conv(builder: Builder, node: Node) -> None:
         )
         return
     if groups == channels == count:
-        under = builder.arranged(gathered, pixels, *beside)
-        work = depthwise_work(taps, len(index), channels, builder.element)
-        matrix = builder.known(by_tap.reshape(taps, count))
-        sums = builder.part(node, work, under, matrix, kind="product" if bias else "", shape=(len(index), channels))
+        columns, parts = by_tap.reshape(taps, count), list[str]()
+        most = max(1, min(count, MOST_TAPS * builder.word // 2 // taps))
+        width = next(one for one in range(most, 0, -1) if count % one == 0)
+        for first in range(0, count, width):  # no core holds the weights of more
+            own = slice(first, first + width)
+            under = builder.arranged(lambda *one, at=own: gathered(*one)[..., at], pixels, *beside)
+            work = depthwise_work(taps, len(index), width, builder.element)
+            kind, shape = "product" if bias or width < count else "", (len(index), width)
+            parts.append(builder.part(node, work, under, builder.known(columns[:, own]), kind=kind, shape=shape))
+        sums = builder.arranged(lambda *own: np.concatenate(own, axis=1), *parts) if parts[1:] else parts[0]
     else:
         sums = _by_groups(builder, node, pixels, index, by_tap.reshape(taps, -1, groups, count // groups))
     if bias:

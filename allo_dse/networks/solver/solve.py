@@ -261,8 +261,7 @@ def solve(problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = Fa
         StudyError: if the designs of the operators do not fit the device.
     """
     work, known, bound = _Work(work_limit), one_by_one(problem, max(work_limit, 1.0)), least_of(problem)
-    if problem.alone:
-        assert known is not None
+    if problem.alone and known:
         return known
     if problem.launches is None:
         path, least = by_launches(problem, work.launch, work.more)

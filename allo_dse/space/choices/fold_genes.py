@@ -168,7 +168,11 @@ def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) 
             seen.add(axis)
             values = {"spatial": fold.spatial, "how": HOW.index(fold.how), "pattern": PATTERN.index(fold.pattern)}
             genes.update(
-                {f"fold.{kernel.kernel}.{number}.{field}": values[field] for field in values if field in axis.varies}
+                {
+                    f"fold.{kernel.kernel}.{number}.{field}": value
+                    for field, value in values.items()
+                    if field in axis.varies
+                }
             )
         if len(kernel.axes) > 1:
             full = (*plan.order, *(a for a in range(len(kernel.axes)) if a not in plan.order))

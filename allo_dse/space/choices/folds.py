@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.records import MOST_SMALL_KEPT, keep, replace
+from allo_dse.common.records import MOST_SMALL_KEPT, keep, once, replace
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold_search import NodeFold, anything_fits, beam_folds, node_folds
@@ -129,10 +129,11 @@ class TaskFolds(FoldChoice):
 
     def kernels(self, program: Program) -> Sequence[KernelOptions]:
         """For every task, the tasks before it whose node it can share."""
-        if program not in self._options:
-            names = task_names(program)
-            self._options[program] = tuple(KernelOptions(name, (), tuple(range(n))) for n, name in enumerate(names))
-        return self._options[program]
+        return once(
+            self._options,
+            program,
+            lambda: tuple(KernelOptions(name, (), tuple(range(n))) for n, name in enumerate(task_names(program))),
+        )
 
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> NodeFold | None:
         """The fold, or None when it needs more nodes than there are."""

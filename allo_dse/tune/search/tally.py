@@ -141,7 +141,7 @@ class Tally:
             line: number of its line in the log.
         """
         self.records.add(record, line)
-        self._count(record, values)
+        self._count(record.key, record, values)
         if values is not None and self.front.add(
             record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)]
         ):
@@ -150,8 +150,8 @@ class Tally:
     def restore(self, designs: Designs, scorer: Scorer) -> None:
         """Count the evaluated designs of earlier runs, in the order of their results, before any other."""
         self.records = designs
-        for record in designs.judge():
-            self._count(record, scorer.values(record))
+        for key, record in zip(designs.rows, designs.judge(), strict=True):  # each key is in memory once
+            self._count(key, record, scorer.values(record))
         if self.values:
             losses = np.array(list(self.values.values()), float) * [o.sign for o in self.objectives]
             self.front.extend(list(self.values), losses)
@@ -161,9 +161,9 @@ class Tally:
         """Count nothing, as at the start, under another correction."""
         vars(self).update(vars(Tally(self.objectives, correction=correction)))
 
-    def _count(self, record: Record, values: tuple[float, ...] | None) -> None:
+    def _count(self, key: str, record: Record, values: tuple[float, ...] | None) -> None:
         if values is not None:
-            self.values[record.key] = values
+            self.values[key] = values
         self.statuses[record.status] += 1
         self.evaluator_seconds += record.seconds
         if record.status == "infeasible":

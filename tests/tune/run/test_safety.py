@@ -63,10 +63,10 @@ def test_nothing_in_a_run_directory_is_unpickled(tmp_path: Path, monkeypatch: py
 def test_a_full_disk_is_said_wherever_it_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = RunDirectory(tmp_path / "run")
 
-    def full(self: Any, text: Any) -> None:
+    def full(self: Any, *how: Any, **more: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "open", full)
     with pytest.raises(StudyError, match="cannot write") as caught:
         directory.write("pareto.csv", "x")
     assert "free some space" in caught.value.hint

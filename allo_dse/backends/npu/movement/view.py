@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import Frozen, once, replace
 from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.token_exchange import NeededDepths, exchange_depths, least_depths
 from allo_dse.mapper.fold.vmg import VMG
@@ -27,15 +27,6 @@ from .streams import LeafUses, Links, Steps, leaf_steps, slots, stream_links, wr
 
 PERIODS = 3
 """Periods that show all depths: each leaves every FIFO as it found it, or passes its tokens on to the next."""
-
-
-def needed_depths(schedules: Sequence[GroupSchedule], links: Links, known: dict[bytes, NeededDepths]) -> NeededDepths:
-    """The smallest depths at which the graph runs, none less than declared; arrays are lowered one after the other.
-
-    Args:
-        known: what other graphs need, by what their nodes exchange: many folds exchange the same tokens.
-    """
-    return least_depths(_Search.of(schedules, links), known)
 
 
 class _Exchange(Frozen, eq=False, dict=True):
@@ -66,7 +57,7 @@ class _Exchange(Frozen, eq=False, dict=True):
 
 
 class _Search(Frozen, dict=True):
-    """Runs of the graph's token exchange at different depths.
+    """Runs of the graph's token exchange at different depths; its least depths are none less than declared.
 
     Every FIFO is a pair of streams, as in the timing model: full slots one way and free slots the other way, so that a
     step holds its slots from its gets to its puts.
@@ -172,8 +163,18 @@ class MappingView(Frozen, eq=False, dict=True):
         A core holds the tokens that it works on until it has room for its results, so it may need deeper FIFOs than
         the exchange alone.
         """
+        cut, part = self.vmg.slice, self
+        if cut is not self.vmg:
+            part = MappingView(cut)
+            known: dict[object, NeededDepths] = self.vmg.graph.table(
+                "needed depths of slices"
+            )  # many folds have the same
+            # Many folds have the same slice.
+            by_place = any(order.by_place for order in cut.graph.token_orders or ())
+            needed = None if by_place else once(known, (cut.mesh_fold, cut.merges), lambda: part.needed_depths)
+            if needed is not None and not needed.blocked:
+                return needed
         exchange = exchange_depths(self.vmg) or NeededDepths({})
-        part = self if self.vmg.slice is self.vmg else MappingView(self.vmg.slice)
         # If at most one path connects any two nodes, no FIFO can block another path.
         joined = DisjointSets[int]()
         if exchange.blocked or all(joined.join(flow.source, flow.target) for flow in part.declared_links.between):
@@ -187,7 +188,7 @@ class MappingView(Frozen, eq=False, dict=True):
         """Depths that tokens need that a core holds while it works, beyond those of the exchange."""
         channels = self._declared_channels
         channels = replace(channels, depth={c: deeper.get(c[2], depth) for c, depth in channels.depth.items()})
-        return needed_depths(self.periods, channels, self.vmg.graph.table("needed depths"))
+        return least_depths(_Search.of(self.periods, channels), self.vmg.graph.table("needed depths"))
 
     @cached_property
     def periods(self) -> tuple[GroupSchedule, ...]:

@@ -28,9 +28,6 @@ class Port(NamedTuple):
     side: str
     number: int
 
-    def __str__(self) -> str:
-        return f"{self.side} {self.number}"
-
 
 class Hop(NamedTuple):
     """A switch setting on `tile` from port `source` to port `target`."""
@@ -38,9 +35,6 @@ class Hop(NamedTuple):
     tile: Tile
     source: Port
     target: Port
-
-    def __str__(self) -> str:
-        return f"{self.tile}: {self.source} -> {self.target}"
 
 
 class Route(Frozen):

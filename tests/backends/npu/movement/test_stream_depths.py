@@ -10,9 +10,9 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.npu.mapping import NpuMapping
-from allo_dse.backends.npu.movement.view import MappingView, _Search, needed_depths
+from allo_dse.backends.npu.movement.view import MappingView, _Search
 from allo_dse.device.device import NpuDevice
-from allo_dse.eval.token_exchange import NeededDepths
+from allo_dse.eval.token_exchange import NeededDepths, least_depths
 from allo_dse.lang import install
 from allo_dse.mapper.program import load_program
 from allo_dse.space.design import Design
@@ -108,7 +108,7 @@ def test_folds_that_exchange_the_same_tokens_need_the_same_depths() -> None:
     chosen = designs(40)
     for design in chosen:
         view = NpuMapping.of(design).view
-        shared, own = (needed_depths(view.periods, view.channels, found) for found in (known, {}))
+        shared, own = (least_depths(_Search.of(view.periods, view.channels), found) for found in (known, {}))
         assert shared == own
     assert 1 < len(known) < len(chosen)
 
@@ -119,6 +119,6 @@ def test_the_first_place_along_separate_axes_needs_what_all_need() -> None:
         view = NpuMapping.of(design).view
         part = MappingView(view.vmg.slice)
         smaller += part.vmg.task_count < view.vmg.task_count
-        one, every = (needed_depths(own.periods, own._declared_channels, {}) for own in (part, view))
+        one, every = (least_depths(_Search.of(own.periods, own._declared_channels), {}) for own in (part, view))
         assert (one.depth, bool(one.blocked)) == (every.depth, bool(every.blocked))
     assert smaller > 10

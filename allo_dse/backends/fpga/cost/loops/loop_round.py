@@ -15,7 +15,7 @@ from msgspec import field as struct_field
 
 from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, once, replace
 from allo_dse.compiler.ir.affine import Linear, Test, decided, forms_of
-from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, ops_of
+from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, ops_of, walk
 from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.device.device import FpgaDevice
 
@@ -26,7 +26,7 @@ from ..simplify import simplified
 from .binding import Addresses, by_array
 from .effects import ArrayUse, Effects, Element, Use, effects_of
 from .events import may_happen
-from .schedule import Walk
+from .schedule import MOST_COPIES, Walk
 from .sums import Time
 
 # Unrolled loops in a form whose linear indices distinguish the elements of their copies.
@@ -386,6 +386,12 @@ class Round:
             found[array] = math.ceil(self._busiest[key] / storage.ports(self.device))
         return found
 
+    @cached_property
+    def _copies(self) -> tuple[bool, bool]:
+        """Answers to two questions: do walks leave out copies of unrolled loops, and are all copies few?"""
+        left_out = any(isinstance(item, Planned) and item.trips > MOST_COPIES for item in walk(self.everything))
+        return left_out, sum(copies_of(own) for _, own in accesses(self.everything, {})) <= _MOST_WALKED
+
     def walk(
         self,
         registers: Memories,
@@ -401,11 +407,11 @@ class Round:
             ports: cycles that the loads of each array take. With these all copies of unrolled loops are walked, if they
                 are not too many.
         """
-        key = (registers, tuple(carried.items()), fabric, body_only, None if ports is None else tuple(ports.items()))
+        loads = {array: n / sum(self.addresses[array]) for array, n in (ports or {}).items() if n > 1}
+        left_out, few = self._copies
+        whole = ports is not None and few and (left_out or bool(loads))
+        key = (registers, tuple(carried.items()), fabric, body_only, whole, tuple(loads.items()))
         if key not in self._walks:
-            loads = {array: n / sum(self.addresses[array]) for array, n in (ports or {}).items() if n > 1}
-            copies = sum(copies_of(unrolled) for _, unrolled in accesses(self.everything, {}))
-            whole = ports is not None and copies <= _MOST_WALKED
             self._walks[key] = walk = Walk(
                 self.device,
                 registers,

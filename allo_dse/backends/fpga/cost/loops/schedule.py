@@ -51,6 +51,10 @@ class _Held(Struct):
     last: int = 0
 
 
+MOST_COPIES = 3
+"""Copies of an unrolled loop that show the times of all others."""
+
+
 @dataclass
 class Walk:
     """One pass over the operations of a round.
@@ -467,7 +471,7 @@ class Walk:
         handed: list[dict[Element, Sum]] = []
         orders: list[list[Element]] = []
         per_copy = 0
-        walked, alike = loop.trips if self.whole else min(loop.trips, 3), self._alike_copies
+        walked, alike = loop.trips if self.whole else min(loop.trips, MOST_COPIES), self._alike_copies
         for copy in range(walked):
             self._alike_copies = alike * (loop.trips - walked + 1 if copy == walked - 1 else 1)
             self.copies = (*outer_copies, (loop.variable, loop.first + copy * loop.step))
