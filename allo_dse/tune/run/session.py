@@ -41,8 +41,6 @@ from .ledger import Ledger, SideFiles
 from .options import RunOptions
 
 if TYPE_CHECKING:
-    from optuna.storages import BaseStorage
-
     from .optuna_storage import StorageCopy
 
 # Main loop of a run: propose, screen, evaluate, log, count, learn, show.
@@ -285,10 +283,10 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 enqueue(study, options.warm_start, {})
             asked = needs_of_all(evaluators, options.deadlines)
             caches = [kept.enter_context(closing(one)) for one in _caches(study, options, evaluators, directory)]
-            seed, opened_storage = _begun(study, options, evaluators, directory)
+            seed, storage = _begun(study, options, evaluators, directory)
         with (
             closing(Ledger(study, directory, evaluators)) as ledger,
-            _copied(ledger, options.storage, opened_storage, reporter) as storage,
+            _copied(ledger, storage, reporter),
         ):
             for note in ledger.notes:
                 reporter.note(note)
@@ -355,17 +353,17 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
 
 def _begun(
     study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory
-) -> tuple[int, BaseStorage | None]:
+) -> tuple[int, StorageCopy | None]:
     """Compare the run with the directory and write its `run.json`, after all other checks of the request.
 
     Returns:
-        Seed and opened storage of the run.
+        Seed of the run, and its copy in a storage.
     """
     earlier = None if options.fresh else directory.earlier()
     program, device = study.fingerprint()
     sampler, source, url = options.sampler, study.source, options.storage
-    if url is not None:
-        from .optuna_storage import reach_storage, without_password  # imported late: Optuna is slow to import
+    if url:
+        from .optuna_storage import StorageCopy, reach_storage, without_password  # late: Optuna is slow to import
     info = RunInfo(
         study=study.name,
         seed=options.seed if options.seed is not None else earlier.seed if earlier else 0,
@@ -381,18 +379,18 @@ def _begun(
         evaluators=[{"name": e.name, "version": e.version, "resource": needs(e).resource} for e in evaluators],
         sampler=sampler if isinstance(sampler, str) else type(sampler).__name__,
         workers=options.workers or 1,
-        storage=without_password(url) if url is not None else None,
+        storage=url and without_password(url),
     )  # fmt: skip
     if options.ray_address is not None:
         reach(options.ray_address)
     else:
         unusable_here(evaluators)
-    storage = reach_storage(url, directory.path) if url is not None else None
+    storage = reach_storage(url, directory.path) if url else None
     if options.fresh:
         directory.clear()
-        storage = reach_storage(url, directory.path) if url is not None else None  # it may be a file in there
+        storage = reach_storage(url, directory.path) if url else None  # it may be a file in there
     directory.begin(info)
-    return info.seed, storage
+    return info.seed, StorageCopy(url, storage, study, info) if url and storage else None
 
 
 def _proposer(
@@ -438,22 +436,14 @@ def _caches(
 
 
 @contextmanager
-def _copied(
-    ledger: Ledger, url: str | None, storage: BaseStorage | None, reporter: Reporter
-) -> Iterator[StorageCopy | None]:
+def _copied(ledger: Ledger, copy: StorageCopy | None, reporter: Reporter) -> Iterator[None]:
     """Copy designs to an Optuna storage meanwhile, if one is given."""
-    if url is None or storage is None:
-        yield None
+    if copy is None:
+        yield
         return
-    from .optuna_storage import StorageCopy
-
-    study = ledger.study
-    program, device = study.fingerprint()
-    identity = {"program": program, "device": device, "evaluator": ledger.names[0], "space": study.space.describe()}
-    copy = StorageCopy(url, storage, study, identity)
     try:
         ledger.copy_to(copy)
-        yield copy
+        yield
     finally:
         copy.close()
         if copy.problem:

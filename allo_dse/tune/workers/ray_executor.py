@@ -13,7 +13,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import ray
@@ -152,7 +152,7 @@ class RayExecutor(Executor):
             own = {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
             options = {
                 "address": "local", "num_cpus": workers or 1, "resources": own,
-                "_temp_dir": self._folder.make(), "_system_config": {KILL_CHILDREN: False} if self._isolates else None,
+                "_temp_dir": self._folder.make(), "_system_config": {KILL_CHILDREN: not self._isolates},
             }  # fmt: skip
         # Otherwise Ray's C++ code reports a SIGTERM as a crash of the driver.
         ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
@@ -244,7 +244,7 @@ class RayExecutor(Executor):
     # -- work ---------------------------------------------------------------------------------------------------------
 
     def outstanding(self, rung: int | None = None) -> int:
-        ready = sum(1 for o in self._found if rung in (None, o.rung))
+        ready = sum(rung in (None, o.rung) for o in self._found)
         return ready + sum(pool.outstanding(rung) for pool in self._pools.values())
 
     def room(self, rung: int) -> int:
@@ -398,13 +398,12 @@ def _alone() -> Iterator[None]:
                 time.sleep(WAIT_SECONDS)
 
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", f"{START_SECONDS:.0f}")
-    changed: list[tuple[Any, str, Any]] = [(Node, name, lambda *_, **__: None) for name in UNUSED]
-    changed += [(ray_constants, "ENABLE_RAY_CLUSTER", False), (services, "get_node", patiently)]
-    before = [getattr(owner, name) for owner, name, _ in changed]
-    for owner, name, value in changed:
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for (owner, name, _), value in zip(changed, before, strict=True):
+    with ExitStack() as before:
+        for owner, name, value in (
+            *((Node, name, lambda *_, **__: None) for name in UNUSED),
+            (ray_constants, "ENABLE_RAY_CLUSTER", False),
+            (services, "get_node", patiently),
+        ):
+            before.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, value)
+        yield
