@@ -267,7 +267,7 @@ MAX_DEPTH = 16
 
 
 class CompiledPart(Frozen, eq=False):
-    """The kernels that one region contributes to a program."""
+    """The kernels that one region contributes to a program; `handovers` start the tasks of called regions."""
 
     source: RegionSource
     kernels: tuple[Kernel, ...]
@@ -275,11 +275,6 @@ class CompiledPart(Frozen, eq=False):
     handovers: tuple[StreamArray, ...] = ()
     shared: tuple[SharedArray, ...] = ()
     constructs: tuple[Construct, ...] = ()
-
-    @property
-    def streams(self) -> tuple[StreamArray, ...]:
-        """The declared streams, and the streams that start the tasks of called regions."""
-        return (*self.source.streams.values(), *self.handovers)
 
 
 def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: int = 0) -> list[CompiledPart]:
@@ -306,12 +301,12 @@ def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: i
     ]
     for kernel, tasks in compiled:
         for task in tasks:
-            for sources in _called(kernel, task, depth):
-                parts.extend(part for one in sources for part in compile_hierarchy(one, watch, depth + 1))
+            for inner in _called(kernel, task, depth):
+                parts += compile_hierarchy(inner, watch, depth + 1)
     return parts
 
 
-def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[list[RegionSource]]:
+def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[RegionSource]:
     """The regions that each task of a class calls."""
     if not task.region_calls:
         return
@@ -319,15 +314,13 @@ def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[list[RegionSourc
     if depth >= MAX_DEPTH:
         task.fail(first.node, f"regions call each other more than {MAX_DEPTH} levels deep")
     for pid in np.argwhere(np.broadcast_to(task.mask, kernel.mesh)):
-        sources = []
+        own = tuple(pid.tolist())
         for number, call in enumerate(task.region_calls):
-            prefix = kernel.task_name(tuple(int(i) for i in pid)) + "_"
+            prefix = kernel.task_name(own) + "_"
             prefix += f"{number}_" if len(task.region_calls) > 1 else ""
             actual = [task.parameter(position).part(pid) for position in call.arguments]
             inner = read_region(call.region, prefix, actual)
-            own = tuple(int(i) for i in pid)
-            sources.append(with_sync(inner, task.handovers[number], own) if task.does_more else inner)
-        yield sources
+            yield with_sync(inner, task.handovers[number], own) if task.does_more else inner
 
 
 def compile_region(
@@ -383,7 +376,7 @@ def _compiled(name: str, source: RegionSource, params: dict[str, object], watch:
     return CompiledProgram(
         name=name,
         tensors=tuple(parts[0].source.tensors.values()),
-        streams=tuple(stream for part in parts for stream in part.streams),
+        streams=tuple(one for part in parts for one in (*part.source.streams.values(), *part.handovers)),
         kernels=kernels,
         params=params,
         warnings=tuple(warning for part in parts for warning in part.warnings),

@@ -69,13 +69,9 @@ def _search(
 
     A node is visited for at most two labels: whatever a target's label is, one of two different ones differs from it.
     """
-    came_from: dict[tuple[int, int], int | None] = {}
-    labels: dict[int, int] = {}
-    queue: deque[tuple[int, int]] = deque()
-    for source, label in sources.items():
-        came_from[source, label] = None
-        labels[source] = 1
-        queue.append((source, label))
+    came_from: dict[tuple[int, int], int | None] = dict.fromkeys(sources.items())
+    labels = dict.fromkeys(sources, 1)
+    queue = deque(sources.items())
     while queue:
         node, label = queue.popleft()
         for key in neighbours.get(node, ()):
@@ -220,7 +216,7 @@ class Builder:
         for row in nodes[1:]:
             found = self._signature(row)
             if found != expected:
-                position = next(i for i, pair in enumerate(zip(expected, found, strict=True)) if pair[0] != pair[1])
+                position = [own != other for own, other in zip(expected, found, strict=True)].index(True)
                 a, b = nodes[0][position], row[position]
                 raise IllegalFold(
                     f"bundle of {self.label[a]} and {self.label[b]}: their streams lead to different nodes, "

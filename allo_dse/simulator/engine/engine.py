@@ -130,10 +130,8 @@ class Engine:
         if extrapolate:
             network = without_logs(network)
         code = self._code(watch.max_events is not None)
-        if watch.over is not None:
-            arena = watch.over.restarted(network)
-        else:
-            arena = Arena(network, network.body_numbers(self.signatures))
+        over = watch.over
+        arena = over.restarted(network) if over else Arena(network, network.body_numbers(self.signatures))
         arena.header[Header.START_BODY] = code.start_body
         recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
         until = None if watch.window is None else watch.window[0] - 1  # operations that end at its start count
@@ -323,9 +321,7 @@ def _spend(code: _Code, arena: Arena, budget: int, sampler: Sampler | None) -> N
 _LOCK = threading.Lock()
 
 
-@lru_cache(maxsize=CACHED_ENGINES)
-def _compiled(bodies: tuple[Body, ...], *, optimize: bool) -> Engine:
-    return Engine(bodies, optimize=optimize)
+_compiled = lru_cache(maxsize=CACHED_ENGINES)(Engine)
 
 
 def compile_bodies(bodies: Iterable[Body], *, elements: int | None = None, record: bool = False) -> Engine:
