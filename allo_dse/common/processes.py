@@ -148,8 +148,7 @@ def python_running(module: str, *arguments: str) -> list[str]:
 
 def limit_memory(amount: int) -> None:
     """Limit this process, and each that it starts, to `amount` bytes beyond its present memory."""
-    with open("/proc/self/statm") as file:
-        data_pages = int(file.read().split()[5])
+    data_pages = int(Path("/proc/self/statm").read_text().split()[5])
     limit, most = data_pages * os.sysconf("SC_PAGE_SIZE") + amount, resource.getrlimit(resource.RLIMIT_DATA)[1]
     limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -37,8 +37,7 @@ class Region:
 
     def __getitem__(self, arguments: object) -> Region:
         """Return the region with values for its type parameters."""
-        values = arguments if isinstance(arguments, tuple) else (arguments,)
-        return replace(self, arguments=values)
+        return replace(self, arguments=arguments if isinstance(arguments, tuple) else (arguments,))
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise ProgramError(

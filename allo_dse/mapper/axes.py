@@ -406,7 +406,6 @@ def _same_peer(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) -> bool:
     if len(moved) != 1:
         return False
     (dim,) = moved
-    values = index.grid[dim]
     offsets: dict[object, set[int]] = {}
     for peer in peers:
         there = peer.port.index
@@ -414,4 +413,4 @@ def _same_peer(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) -> bool:
             return False
         rest = there.matrix, there.offset[:dim] + there.offset[dim + 1 :]
         offsets.setdefault((peer.kernel, peer.cls, rest), set()).add(there.offset[dim])
-    return all(len(found) == values for found in offsets.values())
+    return all(len(found) == index.grid[dim] for found in offsets.values())

@@ -217,8 +217,8 @@ class TensorCopies:
         belongs = np.concatenate([own for own, *_ in steps])
         rows, at = np.zeros((len(belongs), 4), np.int64), 0
         for own, code, ports, cycles in steps:
-            part = rows[at : at + len(own)]
-            part[:, 0], part[:, 1], part[:, 2], part[:, 3] = code, ports, cycles, logged and code == Code.REQUEST
+            part = rows[at : at + len(own)].T
+            part[0], part[1], part[2], part[3] = code, ports, cycles, logged and code == Code.REQUEST
             at += len(own)
         table, latency_cycles = Table(), self._mapping.device.external.latency_cycles
         if does == "reads":
@@ -349,13 +349,14 @@ _Moves = Sequence[tuple[str, str, int]]
 
 
 def _moves(mapping: FpgaMapping, task_class: TaskClass) -> _Moves:
-    found = []
-    for name, use in mapping.streamed.items():
-        for port in task_class.tensor_ports:
-            if port.tensor.name == name:
-                cycles = use.cycles(math.prod(port.tile_shape))
-                found += [(name, does, cycles) for does in ("reads", "writes") if getattr(port, does)]
-    return found
+    return [
+        (name, does, use.cycles(math.prod(port.tile_shape)))
+        for name, use in mapping.streamed.items()
+        for port in task_class.tensor_ports
+        if port.tensor.name == name
+        for does in ("reads", "writes")
+        if getattr(port, does)
+    ]
 
 
 def _table(first: int, ends: tuple[int, int], moves: _Moves, parts: Iterable[Part]) -> Table:

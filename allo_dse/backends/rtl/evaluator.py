@@ -303,12 +303,8 @@ class _Piece(Frozen):
 
     @property
     def script(self) -> str:
-        return "; ".join(
-            [
-                *(f"chparam -set {name} {value} {self.top}" for name, value in self.parameters),
-                f"synth_xilinx -family {FAMILY} -top {self.top} -flatten -noiopad -noclkbuf",
-            ]
-        )
+        parameters = "".join(f"chparam -set {name} {value} {self.top}; " for name, value in self.parameters)
+        return f"{parameters}synth_xilinx -family {FAMILY} -top {self.top} -flatten -noiopad -noclkbuf"
 
 
 def _array(width: int, words: int) -> Resources:
@@ -508,8 +504,7 @@ def _circuit(
     program: Program | VMG | Design, depths: Mapping[str, int] | None, overlap: bool
 ) -> tuple[CompiledProgram, Circuit]:
     vmg = program if isinstance(program, VMG) else program.vmg
-    own = dict(program.as_built.depths) if isinstance(program, Design) else {}
-    decided = {**own, **(depths or {})}
+    decided = dict(program.as_built.depths if isinstance(program, Design) else ()) | dict(depths or {})
     folding = folding_of(vmg, decided)
     return vmg.program, build_circuit(vmg.program, decided, overlap=overlap, folding=folding)
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import optuna
-from msgspec import Struct
 from optuna.trial import TrialState
 
 from allo_dse.common.errors import StudyError
@@ -27,7 +26,7 @@ from ..results.result import Result
 from ..search.scoring import Scorer
 from ..store.log import stored
 from ..store.record import Record
-from ..store.run_info import first_line
+from ..store.run_info import RunInfo, first_line
 
 R = TypeVar("R")
 
@@ -46,34 +45,37 @@ class StorageCopy:
     evaluator, are RUNNING until the run ends, or for `OPEN_TRIAL_SECONDS` if there are no higher evaluators.
 
     Args:
-        identity: program, device, evaluator and space; must match those of existing trials.
+        url: address of the storage, for messages.
+        info: origin of the run; its program, device, evaluator and space must match those of existing trials.
 
     Attributes:
         problem: why some designs could not be copied; empty if there are none.
 
     Raises:
-        StudyError: when the storage cannot be opened, or holds another study of that name.
+        StudyError: when the storage holds another study of that name.
     """
 
-    def __init__(self, url: str, study: StudySpec, run_dir: Path, identity: dict[str, Any]) -> None:
+    def __init__(self, url: str, storage: optuna.storages.BaseStorage, study: StudySpec, info: RunInfo) -> None:
         self._trials, self._scorer = Trials(study), Scorer(study.objectives, study.constraints)
         self._signs = [objective.sign for objective in study.objectives]
         self._climbs = bool(study.rungs)
-        self._storage = reach_storage(url, run_dir)
+        self._storage = storage
         directions = [objective.direction for objective in study.objectives]
         opened = _patiently(
             url,
             lambda: optuna.create_study(
-                study_name=study.name, storage=self._storage, directions=directions, load_if_exists=True
+                study_name=study.name, storage=storage, directions=directions, load_if_exists=True
             ),
         )
-        self._check_identity(url, opened, identity)
+        identity = {name: getattr(info, name) for name in ("program", "device", "evaluator", "space")}
+        self._check_identity(url, opened, stored(identity))
         name_metrics(opened, [objective.name for objective in study.objectives])
         self._study_id = self._storage.get_study_id_from_name(study.name)
         there = self._storage.get_all_trials(self._study_id, deepcopy=False)
         self._ids = {trial.user_attrs.get("key"): trial._trial_id for trial in there}
         self._open = {trial.user_attrs.get("key") for trial in there if not trial.state.is_finished()}
-        self._front: dict[str, _OnFront] = {}
+        # Designs that no other dominates so far, with their losses, and when they came.
+        self._front: dict[str, tuple[Record, tuple[float, ...], float]] = {}
         self._waiting: queue.SimpleQueue[Record | Result | None] = queue.SimpleQueue()
         self.problem = ""
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -81,7 +83,6 @@ class StorageCopy:
 
     @staticmethod
     def _check_identity(url: str, study: optuna.Study, identity: dict[str, Any]) -> None:
-        identity = stored(identity)
         there = study.user_attrs.get(_IDENTITY)
         if there is None and not study.get_trials(deepcopy=False):
             study.set_user_attr(_IDENTITY, identity)
@@ -120,7 +121,9 @@ class StorageCopy:
                         self._add(record, state(record))
                 self._finish_old()
         except Exception as error:  # each database has its own errors; the log has everything
-            first = _cause(error)
+            first: BaseException = error
+            while first.__cause__ is not None:  # Optuna guesses at a reason and hides the database's
+                first = first.__cause__
             self.problem = f"{type(first).__name__}: {first_line(first)}"
 
     def _copy(self, record: Record) -> None:
@@ -151,20 +154,19 @@ class StorageCopy:
         """Return whether a design is dominated; finish the trials of those that it dominates."""
         values = self._scorer.values(record) or ()
         losses = tuple(sign * value for sign, value in zip(self._signs, values, strict=True))
-        if any(_dominates(other.losses, losses) for other in self._front.values()):
+        if any(_dominates(other, losses) for _, other, _ in self._front.values()):
             return True
-        for key, other in list(self._front.items()):
-            if _dominates(losses, other.losses):
-                self._add(other.record, TrialState.COMPLETE)
+        for key, (beaten, other, _) in list(self._front.items()):
+            if _dominates(losses, other):
+                self._add(beaten, TrialState.COMPLETE)
                 del self._front[key]
-        self._front[record.key] = _OnFront(record, losses, time.monotonic())
+        self._front[record.key] = record, losses, time.monotonic()
         return False
 
     def _finish_old(self) -> None:
-        old = time.monotonic() - OPEN_TRIAL_SECONDS
-        for one in self._front.values():
-            if one.since < old:
-                self._add(one.record, TrialState.COMPLETE)
+        for record, _, since in self._front.values():
+            if since < time.monotonic() - OPEN_TRIAL_SECONDS:
+                self._add(record, TrialState.COMPLETE)
 
     def close(self) -> None:
         """Copy the remaining designs."""
@@ -172,14 +174,6 @@ class StorageCopy:
         self._thread.join(OPEN_TRIAL_SECONDS)
         if self._thread.is_alive():
             self.problem = self.problem or "the storage is too slow: the rest is copied when the run is resumed"
-
-
-class _OnFront(Struct, frozen=True):
-    """A design that no other dominates so far."""
-
-    record: Record
-    losses: tuple[float, ...]
-    since: float
 
 
 def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
@@ -229,23 +223,14 @@ def _patiently(url: str, action: Callable[[], R]) -> R:
         try:
             return action()
         except Exception as error:  # each database has its own errors
-            being_made = _is_being_made(error) and time.monotonic() < until
-            if "://" not in url or (attempt >= OPEN_ATTEMPTS and not being_made):
+            from sqlalchemy.exc import IntegrityError
+
+            # Another run is creating the same tables or study.
+            being_made = isinstance(error, IntegrityError) or "already exists" in str(error)
+            if "://" not in url or (attempt >= OPEN_ATTEMPTS and not (being_made and time.monotonic() < until)):
                 raise StudyError(
                     f"cannot use the storage {without_password(url)}: {first_line(error)}",
                     hint=f"one of {_KINDS}; PostgreSQL needs `pip install allo-dse[postgresql]`",
                 ) from error
             time.sleep(OPEN_SECONDS)
     raise AssertionError
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Return the first of a chain of errors: Optuna guesses at a reason and hides the database's."""
-    return error if error.__cause__ is None else _cause(error.__cause__)
-
-
-def _is_being_made(error: Exception) -> bool:
-    """Return whether an error means that another run is creating the same tables or study."""
-    from sqlalchemy.exc import IntegrityError
-
-    return isinstance(error, IntegrityError) or "already exists" in str(error)

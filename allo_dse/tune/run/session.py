@@ -283,10 +283,10 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 enqueue(study, options.warm_start, {})
             asked = needs_of_all(evaluators, options.deadlines)
             caches = [kept.enter_context(closing(one)) for one in _caches(study, options, evaluators, directory)]
-            seed = _begun(study, options, evaluators, directory).seed
+            seed, storage = _begun(study, options, evaluators, directory)
         with (
             closing(Ledger(study, directory, evaluators)) as ledger,
-            _copied(ledger, options.storage, reporter) as storage,
+            _copied(ledger, storage, reporter),
         ):
             for note in ledger.notes:
                 reporter.note(note)
@@ -351,15 +351,19 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
         return result
 
 
-def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory) -> RunInfo:
-    """Compare the run with the directory and write its `run.json`, after all other checks of the request."""
+def _begun(
+    study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory
+) -> tuple[int, StorageCopy | None]:
+    """Compare the run with the directory and write its `run.json`, after all other checks of the request.
+
+    Returns:
+        Seed of the run, and its copy in a storage.
+    """
     earlier = None if options.fresh else directory.earlier()
     program, device = study.fingerprint()
-    sampler, source, storage = options.sampler, study.source, options.storage
-    if storage is not None:
-        from .optuna_storage import reach_storage, without_password
-
-        storage = without_password(storage)
+    sampler, source, url = options.sampler, study.source, options.storage
+    if url:
+        from .optuna_storage import StorageCopy, reach_storage, without_password  # late: Optuna is slow to import
     info = RunInfo(
         study=study.name,
         seed=options.seed if options.seed is not None else earlier.seed if earlier else 0,
@@ -375,18 +379,18 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
         evaluators=[{"name": e.name, "version": e.version, "resource": needs(e).resource} for e in evaluators],
         sampler=sampler if isinstance(sampler, str) else type(sampler).__name__,
         workers=options.workers or 1,
-        storage=storage,
+        storage=url and without_password(url),
     )  # fmt: skip
     if options.ray_address is not None:
         reach(options.ray_address)
     else:
         unusable_here(evaluators)
-    if options.storage is not None:
-        reach_storage(options.storage, directory.path)
+    storage = reach_storage(url, directory.path) if url else None
     if options.fresh:
         directory.clear()
+        storage = reach_storage(url, directory.path) if url else None  # it may be a file in there
     directory.begin(info)
-    return info
+    return info.seed, StorageCopy(url, storage, study, info) if url and storage else None
 
 
 def _proposer(
@@ -432,20 +436,14 @@ def _caches(
 
 
 @contextmanager
-def _copied(ledger: Ledger, storage: str | None, reporter: Reporter) -> Iterator[StorageCopy | None]:
+def _copied(ledger: Ledger, copy: StorageCopy | None, reporter: Reporter) -> Iterator[None]:
     """Copy designs to an Optuna storage meanwhile, if one is given."""
-    if storage is None:
-        yield None
+    if copy is None:
+        yield
         return
-    from .optuna_storage import StorageCopy  # imported late: Optuna is slow to import
-
-    study = ledger.study
-    program, device = study.fingerprint()
-    identity = {"program": program, "device": device, "evaluator": ledger.names[0], "space": study.space.describe()}
-    copy = StorageCopy(storage, study, ledger.directory.path, identity)
     try:
         ledger.copy_to(copy)
-        yield copy
+        yield
     finally:
         copy.close()
         if copy.problem:

@@ -115,6 +115,5 @@ class InlineExecutor(Executor):
 
     def close(self) -> None:
         self._waiting.clear()
-        for rung_evaluator in self._evaluators_by_rung:
-            if rung_evaluator is not None:
-                rung_evaluator.close()
+        for rung_evaluator in filter(None, self._evaluators_by_rung):
+            rung_evaluator.close()

@@ -13,11 +13,12 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import ray
 from ray._private import ray_constants, services
+from ray._private.node import Node
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from allo_dse.common.errors import StudyError
@@ -93,6 +94,7 @@ CLOSE_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray, for a cluster, or as RAY_... for one process
 MAX_STARTS = 3  # attempts for a worker that fails to start
+UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")  # a Python process each: nobody asks them anything
 
 
 class RayExecutor(Executor):
@@ -150,8 +152,7 @@ class RayExecutor(Executor):
             own = {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
             options = {
                 "address": "local", "num_cpus": workers or 1, "resources": own,
-                "include_dashboard": False, "_temp_dir": self._folder.make(),
-                "_system_config": {KILL_CHILDREN: False} if self._isolates else None,
+                "_temp_dir": self._folder.make(), "_system_config": {KILL_CHILDREN: not self._isolates},
             }  # fmt: skip
         # Otherwise Ray's C++ code reports a SIGTERM as a crash of the driver.
         ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
@@ -243,7 +244,7 @@ class RayExecutor(Executor):
     # -- work ---------------------------------------------------------------------------------------------------------
 
     def outstanding(self, rung: int | None = None) -> int:
-        ready = sum(1 for o in self._found if rung in (None, o.rung))
+        ready = sum(rung in (None, o.rung) for o in self._found)
         return ready + sum(pool.outstanding(rung) for pool in self._pools.values())
 
     def room(self, rung: int) -> int:
@@ -385,21 +386,24 @@ def _alone() -> Iterator[None]:
     Given that address as an option, Ray replaces it by the computer's own. Its 30 s for a node to be known are not
     enough on a busy computer, and it uses them to ask without a pause.
     """
-    get_node: Any = services.get_node
-    clusters, until = ray_constants.ENABLE_RAY_CLUSTER, time.monotonic() + START_SECONDS
+    get_node, until = services.get_node, time.monotonic() + START_SECONDS
 
     def patiently(*arguments: Any) -> Any:
         while True:
             try:
-                return get_node(*arguments)
+                return get_node(*arguments)  # type: ignore[no-untyped-call]
             except RuntimeError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(WAIT_SECONDS)
 
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", f"{START_SECONDS:.0f}")
-    ray_constants.ENABLE_RAY_CLUSTER, services.get_node = False, patiently
-    try:
+    with ExitStack() as before:
+        for owner, name, value in (
+            *((Node, name, lambda *_, **__: None) for name in UNUSED),
+            (ray_constants, "ENABLE_RAY_CLUSTER", False),
+            (services, "get_node", patiently),
+        ):
+            before.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
         yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER, services.get_node = clusters, get_node

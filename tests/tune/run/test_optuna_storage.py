@@ -34,15 +34,20 @@ class Breaks(FakeEvaluator):
 
 
 def run(study: Study, run_dir: Path, storage: Any, trials: int = 30, **options: Any) -> Any:
-    return study.run(trials, run_dir=run_dir, storage=storage, progress="quiet", verify=False, **options)
+    """Run without the model of the search, which takes longer than all the rest and knows no storage."""
+    options = {"modelled": 0, "progress": "quiet", "verify": False, **options}
+    return study.run(trials, run_dir=run_dir, storage=storage, **options)
 
 
 def opened(url: Any) -> Any:
+    """Open a storage anew, as another process does. Its tables are there: a run has made and compared them."""
+    storage: Any
     if url.startswith("journal:"):
-        url = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(url.partition(":")[2]))
+        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(url.partition(":")[2]))
     else:
         url = url.replace("postgresql://", "postgresql+psycopg://")
-    return optuna.load_study(study_name="fake", storage=url)
+        storage = optuna.storages.RDBStorage(url, skip_compatibility_check=True, skip_table_creation=True)
+    return optuna.load_study(study_name="fake", storage=storage)
 
 
 class Postgresql:
@@ -105,7 +110,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def test_the_storage_has_the_trials_of_the_log_and_resuming_adds_what_is_missing(tmp_path: Path, url: Any) -> None:
     study = fake_study(evaluator=Breaks)
     result = run(study, tmp_path / "run", url, 12)
-    trials = opened(url).get_trials()
+    loaded = opened(url)
+    trials = loaded.get_trials()
     assert [t.user_attrs["key"] for t in trials] == [r.key for r in result.records]
     for trial, record in zip(trials, result.records, strict=True):
         if record.status == "ok":
@@ -117,30 +123,29 @@ def test_the_storage_has_the_trials_of_the_log_and_resuming_adds_what_is_missing
         assert {name: trial.params[name] for name in study.parameters.free} == {
             name: record.params[name] for name in study.parameters.free
         }
-    loaded = opened(url)
     assert {t.user_attrs["key"] for t in loaded.best_trials} == {design.key for design in result.front}
     assert loaded.metric_names == [objective.name for objective in study.objectives]
     assert [summary.study_name for summary in optuna.get_all_study_summaries(loaded._storage)] == ["fake"]
-    study.run(15, run_dir=tmp_path / "run", progress="quiet", verify=False)  # without the storage
+    run(study, tmp_path / "run", None, 15)
     result = run(fake_study(evaluator=Breaks), tmp_path / "run", url, 18)
-    keys = [t.user_attrs["key"] for t in opened(url).get_trials()]
-    assert Counter(keys) == Counter(r.key for r in result.records)
-    optuna.delete_study(study_name="fake", storage=opened(url)._storage)
+    loaded = opened(url)
+    assert Counter(t.user_attrs["key"] for t in loaded.get_trials()) == Counter(r.key for r in result.records)
+    optuna.delete_study(study_name="fake", storage=loaded._storage)
 
 
 def test_runs_of_one_study_copy_what_is_not_in_the_storage_yet(tmp_path: Path, url: Any) -> None:
     run(fake_study(), tmp_path / "first", url, 12, seed=1)
     second = run(fake_study(), tmp_path / "second", url, 24, seed=1)
-    keys = [trial.user_attrs["key"] for trial in opened(url).get_trials()]
-    assert keys == [record.key for record in second.records]
-    optuna.delete_study(study_name="fake", storage=opened(url)._storage)
+    loaded = opened(url)
+    assert [trial.user_attrs["key"] for trial in loaded.get_trials()] == [record.key for record in second.records]
+    optuna.delete_study(study_name="fake", storage=loaded._storage)
 
 
 def test_runs_that_share_a_storage_do_not_affect_each_other(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
-    alone = run(fake_study(), tmp_path / "alone", None, 24, seed=2)
-    run(fake_study(), tmp_path / "first", url, 24, seed=1)
-    second = run(fake_study(), tmp_path / "second", url, 24, seed=2)
+    alone = run(fake_study(), tmp_path / "alone", None, 24, seed=2, modelled=None)
+    run(fake_study(), tmp_path / "first", url, 24, seed=1, modelled=None)
+    second = run(fake_study(), tmp_path / "second", url, 24, seed=2, modelled=None)
     assert [record.key for record in second.records] == [record.key for record in alone.records]
 
 
@@ -163,7 +168,7 @@ def test_the_best_trials_of_a_study_with_rungs_are_its_front(tmp_path: Path) -> 
     result = run(study, tmp_path / "run", url, 24)
     assert any(record.rung for record in result.records)
     loaded = opened(url)
-    assert optuna.get_all_study_names(url) == ["fake"]
+    assert optuna.get_all_study_names(loaded._storage) == ["fake"]
     assert {t.user_attrs["key"] for t in loaded.best_trials} >= {design.key for design in result.front}
     assert {t.state for t in loaded.trials} == {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
     assert {t.user_attrs["key"] for t in result.optuna_study.best_trials} == {design.key for design in result.front}
@@ -243,10 +248,11 @@ def test_a_server_that_is_lost_during_a_run_gets_what_it_missed(tmp_path: Path, 
         server.start()
     assert [record.status for record in result.records] == ["ok"] * 20
     result = run(fake_study(), tmp_path / "run", server.url, 24)
-    keys = [trial.user_attrs["key"] for trial in opened(server.url).get_trials()]
+    loaded = opened(server.url)
+    keys = [trial.user_attrs["key"] for trial in loaded.get_trials()]
     assert Counter(keys) == Counter(record.key for record in result.records)
     assert len(keys) == 24
-    optuna.delete_study(study_name="fake", storage=opened(server.url)._storage)
+    optuna.delete_study(study_name="fake", storage=loaded._storage)
 
 
 def test_a_storage_that_breaks_does_not_stop_the_run(
@@ -256,9 +262,7 @@ def test_a_storage_that_breaks_does_not_stop_the_run(
         raise OSError("connection lost")
 
     monkeypatch.setattr(optuna_storage.StorageCopy, "_add", broken)
-    result = fake_study().run(
-        20, run_dir=tmp_path / "run", storage=f"sqlite:///{tmp_path}/x.db", progress="plain", verify=False
-    )
+    result = run(fake_study(), tmp_path / "run", f"sqlite:///{tmp_path}/x.db", 20, progress="plain")
     assert len(result.records) == 20
     assert "not every design is in the storage: OSError: connection lost" in capsys.readouterr().err
 
@@ -285,7 +289,7 @@ def test_a_database_that_is_lost_during_a_run_costs_no_design(
                 file.write_bytes(b"no database " * 999)
             return super().evaluate(design)
 
-    result = fake_study(evaluator=Loses).run(12, run_dir=tmp_path / "run", storage=url, progress="plain", verify=False)
+    result = run(fake_study(evaluator=Loses), tmp_path / "run", url, 12, progress="plain")
     assert [record.status for record in result.records] == ["ok"] * 12
     said = capsys.readouterr().err
     reasons = {

@@ -20,23 +20,26 @@ EXHAUSTIVE: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "ver
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Any]:
+    from ray._private.node import Node
     from ray.cluster_utils import Cluster
 
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.getcwd()
     # A node that is gone is noticed in 5 s instead of 15. Without processes that nobody asks anything: one that grows
-    # the cluster, one that copies logs to drivers, and workers for drivers that may want some. A worker process without
-    # work is kept for the next one that is wanted: to start one takes most of a second. For that two workers, and those
-    # who look after them, are on one node.
-    made = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 0, "include_dashboard": False, "no_monitor": True, "include_log_monitor": False,
-            "_system_config": {
-                "health_check_period_ms": 1000, "prestart_worker_first_driver": False, "num_workers_soft_limit": 8,
+    # the cluster, one that copies logs to drivers, one that serves the dashboard, and workers for drivers that may want
+    # some. A worker process without work is kept for the next one that is wanted: to start one takes most of a second.
+    # For that two workers, and those who look after them, are on one node.
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Node, "start_api_server", lambda *_, **__: None)
+        made = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 0, "no_monitor": True, "include_log_monitor": False,
+                "_system_config": {
+                    "health_check_period_ms": 1000, "prestart_worker_first_driver": False, "num_workers_soft_limit": 8,
+                },
             },
-        },
-    )  # fmt: skip
+        )  # fmt: skip
     made.add_node(num_cpus=2, resources={"board": 1})
     yield made
     made.shutdown()  # type: ignore[no-untyped-call]

@@ -143,7 +143,8 @@ def test_batches_follow_the_measured_cost_and_little_is_in_flight() -> None:
 def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path, moment: str) -> None:
     """Ray has handlers of its own for it, while it starts and when it ends, and here no home for a token."""
     (tmp_path / "study.py").write_text("from tests.tune.fakes import fake_study\nstudy = fake_study()\n")
-    command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "100000", "-q", "--workers", "2"]
+    options = ["--trials", "100000", "-q", "--workers", "2", "--modelled", "0"]
+    command = [sys.executable, "-m", "allo_dse", "study.py", *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= {"PYTHONPATH": str(Path(__file__).parents[3]), "HOME": "/dev/null"}
     with subprocess.Popen(

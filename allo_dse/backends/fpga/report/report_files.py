@@ -171,8 +171,9 @@ def _range(element: Element | None, path: str) -> Cycles:
 
 
 def _latency(performance: Element | None) -> Cycles:
-    cases = ("Best", "Average", "Worst")
-    return Cycles(*(whole(text(performance, f"{_OVERALL}/{case}-caseLatency")) for case in cases))
+    return Cycles(
+        *(whole(text(performance, f"{_OVERALL}/{case}-caseLatency")) for case in ("Best", "Average", "Worst"))
+    )
 
 
 def _resources(element: Element | None) -> Resources:
@@ -344,16 +345,13 @@ def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
     fifos = {(fifo.module, fifo.name): fifo for detail in details for fifo in detail.fifos}
     for detail in details:
         for module in detail.modules:
-            known = modules.get(module.name)
-            modules[module.name] = (
-                module
-                if known is None
-                else replace(
+            known = modules.setdefault(module.name, module)
+            if known is not module:
+                modules[module.name] = replace(
                     completed(known, module, "estimated_ns"),
                     loops=_merged_loops(known.loops, module.loops) if known.loops else module.loops,
                     instances=module.instances or known.instances,
                 )
-            )
     own = next((detail for detail in details if detail.top == report.top), report)
     return replace(
         completed(report, own, "clock_ns", "uncertainty_ns", "estimated_ns"),
