@@ -24,11 +24,9 @@ __all__ = [
     "ext",
     "func",
     "ir",
-    "linalg",
     "llvm",
     "memref",
     "passmanager",
-    "runtime",
     "scf",
 ]
 
@@ -54,17 +52,17 @@ for _dialect in ("df", "async"):
 
 
 if TYPE_CHECKING:  # both distributions have these types, which `stubs/` writes down
-    from torch_mlir import execution_engine, ir, passmanager, runtime
-    from torch_mlir.dialects import arith, async_dialect, cf, ext, func, linalg, llvm, memref, scf
+    from torch_mlir import execution_engine, ir, passmanager
+    from torch_mlir.dialects import arith, async_dialect, cf, ext, func, llvm, memref, scf
     from torch_mlir.ir import Operation, Value
 else:
-    ir, passmanager, execution_engine, runtime = (
-        importlib.import_module(f"{PACKAGE}.{name}") for name in ("ir", "passmanager", "execution_engine", "runtime")
+    ir, passmanager, execution_engine = (
+        importlib.import_module(f"{PACKAGE}.{name}") for name in ("ir", "passmanager", "execution_engine")
     )
     Operation, Value = ir.Operation, ir.Value
 
     def __getattr__(name: str) -> object:
-        """A dialect, where it is imported: those of LLVM and linalg take as long as all else here."""
+        """A dialect, where it is imported: that of LLVM takes as long as all else here."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return importlib.import_module(f"{PACKAGE}.dialects.{name}")

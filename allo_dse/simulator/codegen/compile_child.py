@@ -13,9 +13,10 @@ import sys
 from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.processes import limit_memory
+from allo_dse.common.limits import limit_memory
 from allo_dse.common.records import Frozen
 
 from .signature import Body
@@ -27,6 +28,7 @@ class Request(Frozen):
     bodies: tuple[Body, ...]
     record: bool
     optimize: bool
+    layout: str
 
 
 class Started(Frozen, tag=True):
@@ -59,6 +61,7 @@ def main() -> None:
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     seconds, gib = map(float, sys.argv[1:3])
+    sys.modules["numpy"] = None  # type: ignore[assignment]  # MLIR's bindings import it, and do without
     from .bodies import compile_bodies
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -73,9 +76,7 @@ def main() -> None:
         request = msgspec.msgpack.decode(requests.read(int.from_bytes(head, "little")), type=Request)
         _limit_time(seconds)
         try:
-            made = compile_bodies(
-                request.bodies, request.record, optimize=request.optimize, started=lambda names: send(Started(names))
-            )
+            made = compile_bodies(**structs.asdict(request), started=lambda names: send(Started(names)))
         except SimulationError as error:
             send(Refused(error.message, error.hint))
         else:

@@ -28,6 +28,7 @@ import msgspec
 
 from allo_dse.common.errors import CompileLimit, SimulationError
 from allo_dse.common.mlir import jit
+from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.jit import MachineCode, processor
 from allo_dse.common.processes import python_running
 
@@ -36,6 +37,7 @@ from .signature import Body, CompiledBodies
 
 SECONDS_SETTING, GIB_SETTING = "ALLO_DSE_COMPILE_SECONDS", "ALLO_DSE_COMPILE_GIB"
 _DEFAULTS = {SECONDS_SETTING: 120.0, GIB_SETTING: 4.0}
+_PACKAGE = Path(__file__).parents[2]
 _CLOCK_RATIO = 50
 """The clock's limit, as a multiple of that of processor time: for a process that waits for what never comes."""
 _MOST_BYTES = 1 << 32
@@ -116,7 +118,9 @@ class _Server:
         self.limits = limits
         _refused.clear()
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
-        command = python_running(f"{__package__}.compile_child", *map(str, limits))
+        command = python_running(f"{__package__}.compile_child", *map(str, limits), site=False)
+        # In place of finders that `site` installs:
+        command += [str(Path(ir.__file__).parents[1]), str(_PACKAGE.parent)]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._messages, bufsize=0)
 
@@ -206,7 +210,7 @@ def compiled_bodies(bodies: Sequence[Body], record: bool = False, *, optimize: b
         return CompiledBodies(b"", ())
 
     def made() -> bytes:
-        return compiled(Request(tuple(bodies), record, optimize))
+        return compiled(Request(tuple(bodies), record, optimize, jit.data_layout()))
 
     return msgspec.msgpack.decode(_kept((_compiler(), record, optimize, bodies), made), type=CompiledBodies)
 
@@ -239,8 +243,7 @@ def _compiler() -> tuple[object, ...]:
 
     The same in every copy of the package: of its files the texts count and not the times.
     """
-    package = Path(__file__).parent.parent.parent
-    sources = sorted([*package.glob("common/mlir/*.py"), *package.glob("simulator/**/*.py")])
+    sources = sorted([*_PACKAGE.glob("common/mlir/*.py"), *_PACKAGE.glob("simulator/**/*.py")])
     texts = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
     return _mlir_version(), processor(), texts
 

@@ -7,12 +7,13 @@ between records are absolute addresses. Offsets below are in words.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Count = TypeVar("Count", int, NDArray[np.int64])
+Count = TypeVar("Count", int, "NDArray[np.int64]")
 
 WORD = 8
 """Bytes per word."""

@@ -1,5 +1,0 @@
-from collections.abc import Sequence
-
-from ..ir import OpView, Value
-
-def copy(source: Value, *, outs: Sequence[Value]) -> OpView: ...
