@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -135,19 +136,23 @@ def no_collections() -> Iterator[None]:
 # Python subprocesses import the same modules as this process.
 
 
-def python_running(module: str, *arguments: str, site: bool = True) -> list[str]:
+def python_running(module: str, *arguments: str) -> list[str]:
     """A command that calls `main` of a module, which finds its arguments from `sys.argv[1]` on.
 
     The module path is not passed in PYTHONPATH: tools that the process starts would use it too, perhaps in another
     version of Python.
-
-    Args:
-        site: import the modules that this installation of Python asks for at its start. Without, those of its own
-            library come before others of the same name, as they would have been imported by then.
     """
-    extend, options = ("[:] =", []) if site else (" +=", ["-SP"])
-    code = f"import sys; sys.path{extend} sys.argv[{1 + len(arguments)}:]; from {module} import main; main()"
-    return [sys.executable, *options, "-c", code, *arguments, *(place or os.getcwd() for place in sys.path)]
+    code = f"import sys; sys.path[:] = sys.argv[{1 + len(arguments)}:]; from {module} import main; main()"
+    return [sys.executable, "-c", code, *arguments, *(place or os.getcwd() for place in sys.path)]
+
+
+def limit_memory(amount: int) -> None:
+    """Limit this process, and each that it starts, to `amount` bytes beyond its present memory."""
+    with open("/proc/self/statm") as file:
+        data_pages = int(file.read().split()[5])
+    limit, most = data_pages * os.sysconf("SC_PAGE_SIZE") + amount, resource.getrlimit(resource.RLIMIT_DATA)[1]
+    limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 # A tool's output goes to a file. When it is ended, so is everything that it has started.

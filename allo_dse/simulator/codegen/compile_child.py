@@ -16,7 +16,7 @@ import msgspec
 from msgspec import structs
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.limits import limit_memory
+from allo_dse.common.processes import limit_memory
 from allo_dse.common.records import Frozen
 
 from .signature import Body
@@ -61,7 +61,6 @@ def main() -> None:
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     seconds, gib = map(float, sys.argv[1:3])
-    sys.modules["numpy"] = None  # type: ignore[assignment]  # MLIR's bindings import it, and do without
     from .bodies import compile_bodies
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

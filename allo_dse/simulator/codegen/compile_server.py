@@ -28,7 +28,6 @@ import msgspec
 
 from allo_dse.common.errors import CompileLimit, SimulationError
 from allo_dse.common.mlir import jit
-from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.jit import MachineCode, processor
 from allo_dse.common.processes import python_running
 
@@ -37,7 +36,6 @@ from .signature import Body, CompiledBodies
 
 SECONDS_SETTING, GIB_SETTING = "ALLO_DSE_COMPILE_SECONDS", "ALLO_DSE_COMPILE_GIB"
 _DEFAULTS = {SECONDS_SETTING: 120.0, GIB_SETTING: 4.0}
-_PACKAGE = Path(__file__).parents[2]
 _CLOCK_RATIO = 50
 """The clock's limit, as a multiple of that of processor time: for a process that waits for what never comes."""
 _MOST_BYTES = 1 << 32
@@ -118,9 +116,7 @@ class _Server:
         self.limits = limits
         _refused.clear()
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
-        command = python_running(f"{__package__}.compile_child", *map(str, limits), site=False)
-        # In place of finders that `site` installs:
-        command += [str(Path(ir.__file__).parents[1]), str(_PACKAGE.parent)]
+        command = python_running(f"{__package__}.compile_child", *map(str, limits))
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._messages, bufsize=0)
 
@@ -243,7 +239,8 @@ def _compiler() -> tuple[object, ...]:
 
     The same in every copy of the package: of its files the texts count and not the times.
     """
-    sources = sorted([*_PACKAGE.glob("common/mlir/*.py"), *_PACKAGE.glob("simulator/**/*.py")])
+    package = Path(__file__).parent.parent.parent
+    sources = sorted([*package.glob("common/mlir/*.py"), *package.glob("simulator/**/*.py")])
     texts = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
     return _mlir_version(), processor(), texts
 

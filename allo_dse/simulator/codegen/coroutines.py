@@ -1,6 +1,6 @@
 """Turning a task body into a coroutine that suspends in stream operations.
 
-`stream_ops` lowers the structured part (affine, scf) to blocks while the stream operations survive as opaque
+`stream_ops` lowers the structured part (linalg, affine, scf) to blocks while the stream operations survive as opaque
 operations. `to_coroutine` then cuts each block at each stream operation, so that
 
         ...                               ...

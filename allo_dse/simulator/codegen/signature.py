@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import Frozen
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-IntArray: TypeAlias = "NDArray[np.int64]"
+IntArray = NDArray[np.int64]
 ANY_TOKEN = -1
 """In place of a size: a body that only asks how full a stream is does not know its tokens."""
 
@@ -110,8 +109,6 @@ class Signature(Frozen, dict=True):
             raise SimulationError(
                 f"task body {self.symbol!r} takes {len(self.parameters)} arguments, {len(arguments)} are given"
             )
-        import numpy as np
-
         words = np.empty((count, self.width), np.int64)
         words[:, 0] = cost_site
         argument: Any
@@ -127,8 +124,6 @@ class Signature(Frozen, dict=True):
             raise SimulationError(
                 f"task body {self.symbol!r} needs tiles of shape {parameter.shape}, given {argument!r}"
             )
-        import numpy as np  # the process that compiles does without
-
         base = argument.base
         if base.itemsize != parameter.element_bytes:
             raise SimulationError(

@@ -15,7 +15,9 @@ from allo_dse.common.mlir.jit import run_passes
 
 from ..run_time.records import WORD
 
-TO_BLOCKS = "builtin.module(func.func(lower-affine),canonicalize,func.func(convert-scf-to-cf),cse)"
+TO_BLOCKS = (
+    "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,func.func(convert-scf-to-cf),cse)"
+)
 
 
 def reduce_stream_ops(module: ir.Module) -> None:
@@ -68,29 +70,15 @@ def _reduce(op: ir.Operation) -> None:
             if tries:
                 inside.enter_context(ir.InsertionPoint(scf.IfOp(tried.ok).then_block))
             if is_block:
-                _copy(*(token, value) if gets else (value, token))
+                from allo_dse.common.mlir.bindings import linalg
+
+                op.context.get_dialect_descriptor("linalg")  # takes as long as to load all others: not in each context
+                linalg.copy(token if gets else value, outs=[value if gets else token])
             else:
                 memref.StoreOp(value, token, [])
             if tries:
                 scf.YieldOp([])
     op.erase()
-
-
-def _copy(source: ir.Value, target: ir.Value) -> None:
-    """Copy a block, element by element; the dialect that has an operation for it takes .1 s to import."""
-    zero, one, *sizes = (
-        arith.ConstantOp(ir.IndexType.get(), number).result for number in (0, 1, *ir.MemRefType(source.type).shape)
-    )
-    loops = []
-    with ExitStack() as nest:
-        for size in sizes:
-            loops.append(scf.ForOp(zero, size, one))
-            nest.enter_context(ir.InsertionPoint(loops[-1].body))
-        indices = [loop.induction_variable for loop in loops]
-        memref.StoreOp(memref.LoadOp(source, indices).result, target, indices)
-    for loop in loops:
-        with ir.InsertionPoint(loop.body):
-            scf.YieldOp([])
 
 
 def _zero(type_: ir.Type) -> ir.Value:

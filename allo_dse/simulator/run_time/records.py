@@ -7,13 +7,12 @@ between records are absolute addresses. Offsets below are in words.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-Count = TypeVar("Count", int, "NDArray[np.int64]")
+Count = TypeVar("Count", int, NDArray[np.int64])
 
 WORD = 8
 """Bytes per word."""

@@ -16,8 +16,7 @@ from typing import IO, BinaryIO
 
 import msgspec
 
-from allo_dse.common.limits import limit_memory
-from allo_dse.common.processes import adopt_orphans, end_descendants
+from allo_dse.common.processes import adopt_orphans, end_descendants, limit_memory
 from allo_dse.common.records import JsonObject
 
 from ..declare.pickled_study import PickledStudy

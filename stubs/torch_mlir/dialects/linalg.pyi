@@ -1,0 +1,5 @@
+from collections.abc import Sequence
+
+from ..ir import OpView, Value
+
+def copy(source: Value, *, outs: Sequence[Value]) -> OpView: ...
