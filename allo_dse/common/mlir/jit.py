@@ -27,7 +27,7 @@ _LOCK = threading.Lock()
 
 @cache
 def _llvm() -> Any:
-    """The bindings of LLVM; the process that compiles does without."""
+    """LLVM's bindings, which the compiling process does without."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -38,7 +38,7 @@ def _llvm() -> Any:
 
 
 def processor() -> str:
-    """The processor that machine code is made for: its name and what it can do."""
+    """Name and features of the processor that machine code is made for."""
     return f"{_llvm().get_host_cpu_name()} {_llvm().get_host_cpu_features().flatten()}"
 
 
@@ -50,7 +50,7 @@ def data_layout() -> str:
 
 
 class MachineCode:
-    """The functions of an object file, as `common.mlir.jit.compile_object` makes it for this machine."""
+    """The functions of an object file, as `compile_object` makes it for this machine."""
 
     def __init__(self, object_file: bytes) -> None:
         with _LOCK:

@@ -13,7 +13,6 @@ import sys
 from typing import TypeAlias
 
 import msgspec
-from msgspec import structs
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.processes import limit_memory
@@ -75,7 +74,7 @@ def main() -> None:
         request = msgspec.msgpack.decode(requests.read(int.from_bytes(head, "little")), type=Request)
         _limit_time(seconds)
         try:
-            made = compile_bodies(**structs.asdict(request), started=lambda names: send(Started(names)))
+            made = compile_bodies(**msgspec.structs.asdict(request), started=lambda names: send(Started(names)))
         except SimulationError as error:
             send(Refused(error.message, error.hint))
         else:

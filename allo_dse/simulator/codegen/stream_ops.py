@@ -72,7 +72,7 @@ def _reduce(op: ir.Operation) -> None:
             if is_block:
                 from allo_dse.common.mlir.bindings import linalg
 
-                op.context.get_dialect_descriptor("linalg")  # takes as long as to load all others: not in each context
+                op.context.get_dialect_descriptor("linalg")  # takes as long as all others
                 linalg.copy(token if gets else value, outs=[value if gets else token])
             else:
                 memref.StoreOp(value, token, [])
