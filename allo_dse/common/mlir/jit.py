@@ -149,7 +149,7 @@ def leave_as_it_is(module: ir.Module) -> None:
             pass_through(op, "optnone", "noinline")
 
 
-def compile_object(module: ir.Module, entry: str, layout: str, *, optimize: bool = True) -> bytes:
+def compile_object(module: ir.Module, entry: str, layout: str, *, optimize: bool) -> bytes:
     """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function.
 
     Args:

@@ -228,11 +228,11 @@ class LoweredBody(NamedTuple):
 
 def compile_bodies(
     bodies: Sequence[Body],
-    record: bool = False,
+    record: bool,
     *,
     layout: str,
-    optimize: bool = True,
-    started: Callable[[tuple[str, ...]], object] = lambda symbols: None,
+    optimize: bool,
+    started: Callable[[tuple[str, ...]], object],
 ) -> CompiledBodies:
     """Compile bodies, which the code of `compile_runtime` runs.
 
@@ -331,8 +331,7 @@ def _rename(module: ir.Module, symbol: str, name: str) -> ir.OpView:
     for op in list(module.body.operations):
         old = _symbol(op)
         new = name if old == symbol else f"{name}_{old}"
-        is_external = op.operation.name == "func.func" and not op.operation.regions[0].blocks
-        if is_external:
+        if op.operation.name == "func.func" and not op.operation.regions[0].blocks:  # external
             continue
         ir.SymbolTable.replace_all_symbol_uses(old, new, module.operation)
         ir.SymbolTable.set_symbol_name(op.operation, new)
