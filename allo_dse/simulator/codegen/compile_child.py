@@ -10,7 +10,6 @@ import os
 import resource
 import signal
 import sys
-from typing import TypeAlias
 
 import msgspec
 
@@ -49,7 +48,7 @@ class Refused(Frozen, tag=True):
     hint: str
 
 
-Reply: TypeAlias = Started | Made | Refused
+Reply = Started | Made | Refused
 
 
 def main() -> None:
