@@ -267,7 +267,7 @@ MAX_DEPTH = 16
 
 
 class CompiledPart(Frozen, eq=False):
-    """The kernels that one region contributes to a program."""
+    """The kernels that one region contributes to a program; `handovers` start the tasks of called regions."""
 
     source: RegionSource
     kernels: tuple[Kernel, ...]
@@ -275,11 +275,6 @@ class CompiledPart(Frozen, eq=False):
     handovers: tuple[StreamArray, ...] = ()
     shared: tuple[SharedArray, ...] = ()
     constructs: tuple[Construct, ...] = ()
-
-    @property
-    def streams(self) -> tuple[StreamArray, ...]:
-        """The declared streams, and the streams that start the tasks of called regions."""
-        return (*self.source.streams.values(), *self.handovers)
 
 
 def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: int = 0) -> list[CompiledPart]:
@@ -381,7 +376,7 @@ def _compiled(name: str, source: RegionSource, params: dict[str, object], watch:
     return CompiledProgram(
         name=name,
         tensors=tuple(parts[0].source.tensors.values()),
-        streams=tuple(stream for part in parts for stream in part.streams),
+        streams=tuple(one for part in parts for one in (*part.source.streams.values(), *part.handovers)),
         kernels=kernels,
         params=params,
         warnings=tuple(warning for part in parts for warning in part.warnings),

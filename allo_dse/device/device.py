@@ -195,7 +195,7 @@ def device_error(error: ValidationError, model: type[BaseModel], table: DeviceTa
     """All complaints of a failed validation, one per line, and a hint for the first that has one."""
     lines, hints = [], []
     for detail in error.errors():
-        key = tuple(str(part) for part in detail["loc"])
+        key = tuple(map(str, detail["loc"]))
         lines.append(f"{table.origin(key)}: {'.'.join(key) or 'device'}: {_reason(detail)}")
         hints.append(_hint(detail, key, model))
     return DeviceError("\n".join(lines), hint=next((hint for hint in hints if hint), ""))

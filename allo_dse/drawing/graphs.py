@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -107,13 +107,12 @@ def _finish_order(after: dict[int, list[int]]) -> list[int]:
     return finished[::-1]
 
 
-def _untangled(layers: list[list[int]], edges: set[tuple[int, int]]) -> list[list[int]]:
+def _untangled(layers: list[list[int]], edges: set[tuple[int, int]]) -> Iterator[list[int]]:
     """Each layer in the order of the mean position of its boxes' neighbours above, to cross fewer edges."""
     before: dict[int, list[int]] = {}
     for source, target in edges:
         before.setdefault(target, []).append(source)
     position: dict[int, float] = {}
-    result = []
     for layer in layers:
         place = {box: index / len(layer) for index, box in enumerate(layer)}
 
@@ -123,8 +122,7 @@ def _untangled(layers: list[list[int]], edges: set[tuple[int, int]]) -> list[lis
 
         ordered = sorted(layer, key=middle)
         position.update({box: index / len(ordered) for index, box in enumerate(ordered)})
-        result.append(ordered)
-    return result
+        yield ordered
 
 
 # Placing texts beside lines: clear of boxes and other texts, and across as few lines as possible.

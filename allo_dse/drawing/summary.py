@@ -99,11 +99,7 @@ def _kernels(group: NodeGroup) -> tuple[int, ...]:
 
 def _tasks(tree: Tree) -> list[Task]:
     """The task classes in a tree, each once, in order."""
-    return list(dict.fromkeys(leaf_tasks(tree if isinstance(tree, Task) else _body(tree))))
-
-
-def _body(tree: Tree) -> Tree:
-    return getattr(tree, "child", tree)
+    return list(dict.fromkeys(leaf_tasks(getattr(tree, "child", tree))))
 
 
 def _class(program: CompiledProgram, task: Task) -> TaskClass:

@@ -118,7 +118,6 @@ class Evaluator(Protocol):
 
     def evaluate(self, design: Design) -> Metrics:
         """Measure one design."""
-        ...
 
 
 class Needs(Frozen):
@@ -196,7 +195,6 @@ class Bounding(Protocol):
         Raises:
             AlloDseError: when the design has no bounds.
         """
-        ...
 
 
 class RegionBounding(Bounding, Protocol):
@@ -208,7 +206,6 @@ class RegionBounding(Bounding, Protocol):
         Args:
             layout: number of nodes along each axis; None for any.
         """
-        ...
 
 
 def bounding_of(evaluator: Any) -> Bounding | None:
@@ -266,18 +263,18 @@ class FunctionEvaluator:
 
 def takes_a_design(given: Any) -> bool:
     """Return whether a value is a function of a design, rather than a factory of evaluators."""
-    return inspect.isfunction(given) and _needed(given) == 1
+    return inspect.isfunction(given) and needed_arguments(given) == 1
 
 
 def needs_arguments(given: Any) -> bool:
     """Return whether a value is callable, but not without arguments."""
-    return callable(given) and _needed(given) > 0
+    return callable(given) and needed_arguments(given) > 0
 
 
-def _needed(given: Callable[..., Any]) -> int:
+def needed_arguments(given: Callable[..., Any]) -> int:
     """Return the number of positional arguments that a function requires."""
     try:
         parameters = inspect.signature(given).parameters.values()
-    except ValueError:  # some C functions have no signature
+    except (TypeError, ValueError):  # some C functions have no signature
         return 0
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)

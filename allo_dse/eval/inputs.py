@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -15,6 +14,8 @@ from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.space.params import Assignment
+
+from .evaluator import needed_arguments
 
 if TYPE_CHECKING:
     from allo_dse.mapper.program import Program
@@ -71,17 +72,7 @@ def asked(program: CompiledProgram, reference: Reference | None = None) -> list[
     only = directions(program)[0]
     read = {port.tensor.name for port in program.tensor_ports if port.reads}
     every = [tensor.name for tensor in program.tensors if tensor.name in read or tensor.name in only]
-    return every if reference is None or _arguments(reference) == len(every) else only
-
-
-def _arguments(function: Reference) -> int:
-    """Return the number of positional arguments that a function must have."""
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 0
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(one.kind in positional and one.default is one.empty for one in found)
+    return every if reference is None or needed_arguments(reference) == len(every) else only
 
 
 def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:

@@ -35,7 +35,6 @@ class Rule(Protocol):
 
     def check(self, subject: Any) -> Iterable[Violation]:
         """Yield the violations of this rule by a mapping, as the target's `subject` presents it."""
-        ...
 
 
 class Target(Frozen):

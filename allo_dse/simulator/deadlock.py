@@ -54,7 +54,6 @@ class Trial(Protocol):
 
     def __call__(self, depths: tuple[int, ...]) -> Growth:
         """Return candidates to deepen, one of which lets the network get further; raises NoDepthHelps, OutOfWork."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +126,7 @@ class Search:
 
     def __init__(self, trial: Trial, start: Sequence[int], weight: Sequence[int] | None = None) -> None:
         self._trial = trial
-        self._start = tuple(int(depth) for depth in start)
+        self._start = tuple(map(int, start))
         self._weight = tuple(weight) if weight is not None else (1,) * len(self._start)
         self._runs = 0
 

@@ -81,9 +81,8 @@ def spread_of(task: Task, value: Value) -> Spread:
 def _of_expression(task: Task, expr: TileExpr) -> Spread:
     operands = [spread_of(task, operand) for operand in expr.operands]
     pending = frozenset[int]().union(*(o.pending for o in operands))
-    if pending and expr.op not in LINEAR | PRODUCTS:
-        _nonlinear(task, expr, pending)
-    if sum(bool(o.pending) for o in operands) > 1 and expr.op in PRODUCTS | {"mul"}:
+    several = sum(bool(o.pending) for o in operands) > 1
+    if (pending and expr.op not in LINEAR | PRODUCTS) or (several and expr.op in PRODUCTS | {"mul"}):
         _nonlinear(task, expr, pending)
     if expr.op == "div" and operands[1].pending:
         _nonlinear(task, expr, operands[1].pending)

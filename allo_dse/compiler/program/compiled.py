@@ -611,11 +611,9 @@ class Watch(Protocol):
 
     def tasks(self, count: int) -> None:
         """Receive the least number of tasks."""
-        ...
 
     def ports(self, ports: Sequence[TensorPort]) -> None:
         """Receive the tensor ports of some tasks."""
-        ...
 
 
 # Arrays that two kernels use: a tensor in memory on the chip that one of them writes. Its partition serves both.

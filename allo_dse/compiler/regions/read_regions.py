@@ -210,7 +210,7 @@ def _mesh(source: RegionSource, node: ast.expr) -> Ints:
     for extent in value:
         if isinstance(extent, (bool, float)) or not isinstance(extent, (int, np.integer)) or extent < 1:
             source.file.fail(node, f"the extents of a mapping are positive integers, not {extent!r}")
-    mesh = tuple(int(extent) for extent in value)
+    mesh = tuple(map(int, value))
     try:
         source.rules.allow("tasks", math.prod(mesh), "a kernel")
     except ProgramError as error:

@@ -55,7 +55,7 @@ class Parameter(Frozen):
     def part(self, pid: IntArray) -> Part:
         """The tile that the task with a pid has."""
         linear = int(self.tile.linear(pid[None, :])[0]) if self.tile.grid else 0
-        position = tuple(int(i) for i in np.unravel_index(linear, self.tile.grid)) if self.tile.grid else ()
+        position = tuple(map(int, np.unravel_index(linear, self.tile.grid))) if self.tile.grid else ()
         return Part(self.tensor, self.tile_shape, self.tile.grid, position)
 
 

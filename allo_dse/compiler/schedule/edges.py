@@ -61,8 +61,8 @@ def _edge(kernel: Kernel, port: TensorPort) -> EdgeTensor | None:
     (task_class,) = (one for one in kernel.classes if port in one.tensor_ports)
     with text_context():
         body = Body.of(task_class, ir.Context.current)
-        ops = _uses(body, _argument(kernel, body, port))
-        if not ops or not (port.reads or port.writes):
+        ops = _uses(kernel, body, port)
+        if not ops:
             return None
         _reuse(ops)
         nest = read_nest(body.text())
@@ -75,12 +75,9 @@ def _edge(kernel: Kernel, port: TensorPort) -> EdgeTensor | None:
     return EdgeTensor(port.tensor, kernel.name, name, "put" if write else "get", loops)
 
 
-def _argument(kernel: Kernel, body: Body, port: TensorPort) -> Value:
-    return list(body.block.arguments)[len(kernel.mesh) + port.arg]
-
-
-def _uses(body: Body, argument: Value) -> list[Operation]:
+def _uses(kernel: Kernel, body: Body, port: TensorPort) -> list[Operation]:
     """The loads or stores of an argument, in the order of the text; none where it is used in another way."""
+    argument = list(body.block.arguments)[len(kernel.mesh) + port.arg]
     owners = {use.owner.operation for use in argument.uses}
     ordered = [op for op in nested_ops(body.function, parents_first=True) if op in owners]
     kinds = {op.name for op in ordered}
@@ -140,7 +137,7 @@ def with_edges(program: CompiledProgram, names: frozenset[str]) -> Edged:
         taken.add(unique)
         stream = StreamArray(unique, edge.tensor.dtype, (), EDGE_DEPTH, ())
         streams[name] = stream
-        at = next(number for number, kernel in enumerate(kernels) if kernel.name == edge.kernel)
+        at = [kernel.name for kernel in kernels].index(edge.kernel)
         classes = []
         for task_class in kernels[at].classes:
             port = next((p for p in task_class.used_ports if p.tensor == edge.tensor), None)
@@ -157,7 +154,7 @@ def _replaced(
 ) -> TaskClass:
     with text_context():
         body = Body.of(task_class, ir.Context.current)
-        ops = _uses(body, _argument(kernel, body, port))
+        ops = _uses(kernel, body, port)
         _reuse(ops)
         index = ir.IndexType.get()
         end = body.block.add_argument(index, ir.Location.unknown())

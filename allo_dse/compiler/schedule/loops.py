@@ -338,15 +338,13 @@ def reorder(body: Body, wanted: Sequence[Operation]) -> None:
     check_order(body, chain, order)
     point = ir.InsertionPoint(chain[0])
     mapping: dict[Value, Value] = {}
-    made: list[Operation] = []
     for position in order:
         loop = chain[position]
         with point:
             new = new_loop(loop.attributes[LOOP], *(_copied(value, chain, mapping) for value in bounds(loop)))
         mapping[variable(loop)] = variable(new)
-        made.append(new)
         point = ir.InsertionPoint.at_block_terminator(inner_block(new))
-    _sink(chain, made[-1], mapping)
+    _sink(chain, new, mapping)
 
 
 def _between(wanted: Sequence[Operation]) -> list[Operation]:
@@ -452,11 +450,11 @@ def share_constants(function: Operation) -> None:
     """Write each number once, at the beginning of the function."""
     block = function.regions[0].blocks[0]
     constants = [op for op in nested_ops(function, parents_first=True) if op.name == "arith.constant"]
-    every = [op for op in constants if isinstance(op.results[0].type, ir.IndexType)]
-    shared: dict[int, Operation] = {}
-    for op in every:
+    shared: dict[int | None, Operation] = {}
+    for op in constants:
+        if not isinstance(op.results[0].type, ir.IndexType):
+            continue
         value = known(op.results[0])
-        assert value is not None
         if value in shared:
             op.results[0].replace_all_uses_with(shared[value].results[0])
             op.erase()
@@ -493,13 +491,12 @@ def compute_at(producer: Found, target: Found) -> None:
         raise ProgramError("the two nests are not next to each other")
     check_merged(body, moved, shared)
     at = inner_block(shared[-1]).operations[0]
-    mapping = {variable(old): variable(new) for old, new in zip(moved, shared, strict=True)}
     for outer in moved:
         for op in statements(inner_block(outer)):
             if op not in moved:
                 op.move_before(at)
-    for old, new in mapping.items():
-        old.replace_all_uses_with(new)
+    for old, new in zip(moved, shared, strict=True):
+        variable(old).replace_all_uses_with(variable(new))
     moved[0].erase()
 
 

@@ -179,7 +179,7 @@ class _Part(Frozen):
         for op in self.ops:
             with ir.InsertionPoint(op):
                 where = [self._inside(axis, indices(op)[axis]) for axis in self.kept]
-            _readdress(op, buffer, where)
+            readdress(op, buffer, where)
         return buffer
 
     def _inside(self, axis: int, index: Value) -> Value:
@@ -207,7 +207,7 @@ class _Part(Frozen):
         return memref.LoadOp(self.array, self.element(position)).result
 
 
-def _readdress(op: Operation, memory: Value, where: Sequence[Value]) -> None:
+def readdress(op: Operation, memory: Value, where: Sequence[Value]) -> None:
     """Let a load or store go to an element of other memory."""
     with ir.InsertionPoint(op):
         if op.name == "memref.load":
@@ -340,7 +340,7 @@ def reshape(body: Body, array: Value, name: str, shape: Sequence[int]) -> None:
         if op.name == "memref.dealloc":
             op.erase()
         else:
-            _readdress(op, made, where)
+            readdress(op, made, where)
     if made != array:
         array.owner.erase()
 

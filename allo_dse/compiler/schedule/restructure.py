@@ -40,7 +40,7 @@ from .loops import (
     value_ranges,
     variable,
 )
-from .memories import IndexForms, is_within
+from .memories import IndexForms, is_within, readdress
 
 ALL_ORDERS = 3
 """Most loops of a nest that offers all orders. A deeper nest offers to move each loop to the inside."""
@@ -291,13 +291,7 @@ def _expand(scalar: Operation, loop: Operation, width: int) -> None:
             if str(name) != "operandSegmentSizes":
                 made.attributes[str(name)] = scalar.attributes[str(name)]
     for use in list(scalar.results[0].uses):
-        op = use.owner.operation
-        with ir.InsertionPoint(op):
-            if op.name == "memref.load":
-                op.results[0].replace_all_uses_with(memref.LoadOp(made.result, [variable(loop)]).result)
-            else:
-                memref.StoreOp(op.operands[0], made.result, [variable(loop)])
-        op.erase()
+        readdress(use.owner.operation, made.result, [variable(loop)])
     scalar.erase()
 
 

@@ -66,23 +66,22 @@ def mutable_names(node: ast.FunctionDef) -> frozenset[str]:
     assigned = Counter[str]()
     mutable: set[str] = set()
     for part in _own_parts(node, statements_in):
-        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
-            declared.add(part.target.id)
-            if part.value is None:
-                mutable.add(part.target.id)
-        elif isinstance(part, ast.AugAssign):
-            target = part.target.value if isinstance(part.target, ast.Subscript) else part.target
-            if isinstance(target, ast.Name):
-                mutable.add(target.id)
-        elif isinstance(part, ast.Assign):
-            for target in part.targets:
-                for name in ast.walk(target):
-                    if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
-                        assigned[name.id] += 1
-                    elif isinstance(name, ast.Subscript) and isinstance(name.value, ast.Name):
-                        mutable.add(name.value.id)
-        elif isinstance(part, ast.FunctionDef):
-            mutable.update(_nonlocal_names(part))
+        match part:
+            case ast.AnnAssign(target=ast.Name(name), value=value):
+                declared.add(name)
+                if value is None:
+                    mutable.add(name)
+            case ast.AugAssign(target=ast.Name(name) | ast.Subscript(value=ast.Name(name))):
+                mutable.add(name)
+            case ast.Assign(targets):
+                for node_in_target in (inner for target in targets for inner in ast.walk(target)):
+                    match node_in_target:
+                        case ast.Name(name, ast.Store()):
+                            assigned[name] += 1
+                        case ast.Subscript(value=ast.Name(name)):
+                            mutable.add(name)
+            case ast.FunctionDef():
+                mutable.update(_nonlocal_names(part))
     return frozenset(mutable | {n for n, count in assigned.items() if count > 1 or n in declared})
 
 
@@ -376,7 +375,13 @@ def call_external(task: Task, module: ExternalModule, args: Sequence[Value], nod
         if not isinstance(target, Buffer) or target.constant:
             task.fail(node.args[position], f"argument {position} of `{module.top}` is written and must be a tile")
     operands = tuple((buffer.dtype, buffer.shape) for buffer in buffers)
-    _call(task, buffers)
+    text, words = task.text, []
+    for buffer in buffers:
+        address = text.op(f"memref.extract_aligned_pointer_as_index {buffer.ssa} : {buffer.type} -> index")
+        words.append(text.op(f"arith.index_cast {address} : index to i64"))
+    function = text.op(f"arith.index_cast %external{len(task.externals)} : index to i64")
+    pointer = text.op(f"llvm.inttoptr {function} : i64 to !llvm.ptr")
+    text.line(f"llvm.call {pointer}({', '.join(words)}) : !llvm.ptr, ({', '.join(['i64'] * len(words))}) -> ()")
     task.externals.append(ExternalCall(module.top, operands, inputs, outputs, task.location(node)))
     first = operands[outputs[0]][1] if outputs else ()
     types = [operands[p][0] for p in (*inputs, *outputs)]
@@ -403,18 +408,6 @@ def _operand(task: Task, value: Value, is_read: bool, node: ast.AST, part: ast.A
     if is_read:
         tiles.move(task, value, buffer)
     return buffer
-
-
-def _call(task: Task, buffers: Sequence[Buffer]) -> None:
-    """Call the function whose address is an argument of the body."""
-    text = task.text
-    words = []
-    for buffer in buffers:
-        address = text.op(f"memref.extract_aligned_pointer_as_index {buffer.ssa} : {buffer.type} -> index")
-        words.append(text.op(f"arith.index_cast {address} : index to i64"))
-    function = text.op(f"arith.index_cast %external{len(task.externals)} : index to i64")
-    pointer = text.op(f"llvm.inttoptr {function} : i64 to !llvm.ptr")
-    text.line(f"llvm.call {pointer}({', '.join(words)}) : !llvm.ptr, ({', '.join(['i64'] * len(words))}) -> ()")
 
 
 def call(task: Task, callee: Value, node: ast.Call) -> Value:

@@ -15,7 +15,7 @@ import ast
 import math
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -476,7 +476,7 @@ def _undefined(side: Side, what: str) -> Undecidable:
 def _described(sides: list[Side], position: int, own: IntArray, other: IntArray, field: FieldDomain) -> Difference:
     wrong = own != other
     first = int(np.flatnonzero(wrong)[0])
-    index = tuple(int(i) for i in np.unravel_index(first, wrong.shape))
+    index = tuple(map(int, np.unravel_index(first, wrong.shape)))
     values = (field.number(int(own.ravel()[first])), field.number(int(other.ravel()[first])))
     writers = _writer(sides[0].vmg, position, first), _writer(sides[1].vmg, position, first)
     name = sides[0].vmg.program.tensors[position].name
@@ -553,8 +553,7 @@ def _sees_signed_zeros(mlir: str) -> bool:
 # Variables that are declared without a value, and the places that read them.
 
 
-def _of_function(function: ast.FunctionDef, file: str) -> list[str]:
-    texts: list[str] = []
+def _of_function(function: ast.FunctionDef, file: str) -> Iterator[str]:
     nodes: list[Any] = list(ast.walk(function))
     written = {n.value for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)}
     for node in nodes:
@@ -563,5 +562,4 @@ def _of_function(function: ast.FunctionDef, file: str) -> list[str]:
             used = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n not in written]
             reads = sorted({n.lineno for n in used if n.id == name})
             lines = f", read at line{'s' * (len(reads) > 1)} {', '.join(map(str, reads))}" if reads else ""
-            texts.append(f"`{name}` ({file}:{node.lineno}{lines})")
-    return texts
+            yield f"`{name}` ({file}:{node.lineno}{lines})"

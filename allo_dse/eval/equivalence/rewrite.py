@@ -22,7 +22,7 @@ from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.codegen.stream_ops import constant_of, find
 
-from ..execute.rounding import FLOAT_PREDICATES
+from ..execute.rounding import FLOAT_PREDICATES, replace_op
 from .data_values import HINT, MEMORY, DataValues, Undecidable
 from .domains import WORDS_TYPE, Code
 from .path_comparison import NUMBER_BITS, PathDomain, as_bits, from_bits
@@ -226,7 +226,7 @@ class _Rewriter:
     def _follow(self, plan: _Plan) -> None:
         op = plan.op
         if plan.is_kept:
-            self._replace(op, op.operands[0])
+            replace_op(op, op.operands[0])
         elif plan.result is not None and op.name.startswith(("arith.", "math.")):
             self._compute(op, plan.operands, plan.result)
         else:
@@ -307,10 +307,6 @@ class _Rewriter:
 
     # -- operations --------------------------------------------------------------------------------------------------
 
-    def _replace(self, op: Operation, value: Value) -> None:
-        op.results[0].replace_all_uses_with(value)
-        op.erase()
-
     def _compute(self, op: Operation, before: list[_Operand], target: ir.Type) -> None:
         """Replace an operation on data by a word."""
         if op.name == "arith.select" and not before[0].is_data:
@@ -320,7 +316,7 @@ class _Rewriter:
         if any(isinstance(o.type, ir.IndexType) for o in before):
             raise Undecidable(f"{op.name} has no formula", hint=HINT)
         words = [self._lifted(value, operand) for value, operand in zip(op.operands, before, strict=True)]
-        self._replace(op, self._formula(op, words, before[0].type, target))
+        replace_op(op, self._formula(op, words, before[0].type, target))
 
     def _formula(self, op: Operation, words: list[Value], source: ir.Type, target: ir.Type) -> Value:
         name = op.name
@@ -459,7 +455,7 @@ class _PathRewriter(_Rewriter):
         entry = self._call("entry", formula, as_bits(on_numbers.results[0]))
         for value, operand in zip(own, before, strict=True):
             entry = self._call("computed_from", entry, value) if operand.is_data else entry
-        self._replace(op, entry)
+        replace_op(op, entry)
 
 
 def _stores(block: ir.Block) -> list[Operation]:

@@ -378,15 +378,11 @@ class _FloatWidener:
                 function = f"df_lift_{results[0]}"
                 if function not in self.helpers:
                     self.helpers[function] = _Helper(function, [str(results[0])]).lift(str(results[0]))
-                self._replace(op, self._call(function, [self._word], copy.results[0])[0])
+                replace_op(op, self._call(function, [self._word], copy.results[0])[0])
         elif name == "arith.select":
             self._select(op, before)
         elif name.startswith(("arith.", "math.")) and any(isinstance(t, ir.FloatType) for t in [*before, *results]):
             self._compute(op, before, results[0])
-
-    def _replace(self, op: Operation, value: Value) -> None:
-        op.results[0].replace_all_uses_with(value)
-        op.erase()
 
     def _call(self, name: str, types: list[ir.Type], *arguments: Value) -> list[Value]:
         return list(func.CallOp(types, ir.FlatSymbolRefAttr.get(name), list(arguments)).results)
@@ -398,7 +394,7 @@ class _FloatWidener:
         word = np.array([rounded, exact, difference, difference**2, 0.0]).view(np.uint64)
         number = sum(int(part) << (64 * k) for k, part in enumerate(word))
         attribute = ir.Attribute.parse(f"{number - (1 << 320) if number >> 319 else number} : {_WORD}")
-        self._replace(op, arith.ConstantOp(self._word, attribute).result)
+        replace_op(op, arith.ConstantOp(self._word, attribute).result)
 
     def _select(self, op: Operation, before: list[ir.Type]) -> None:
         if not isinstance(before[1], ir.FloatType):
@@ -409,11 +405,11 @@ class _FloatWidener:
             exact = results[1] if len(results) == _COMPARED else decides
         if "df_select" not in self.helpers:
             self.helpers["df_select"] = _Helper("df_select", ["i1", "i1", _WORD, _WORD]).select()
-        self._replace(op, self._call("df_select", [self._word], decides, exact, op.operands[1], op.operands[2])[0])
+        replace_op(op, self._call("df_select", [self._word], decides, exact, op.operands[1], op.operands[2])[0])
 
     def _compute(self, op: Operation, before: list[ir.Type], result: ir.Type) -> None:
         if op.name == "arith.extf":
-            self._replace(op, op.operands[0])
+            replace_op(op, op.operands[0])
             return
         short = op.name.partition(".")[2]
         predicate = ""
@@ -430,13 +426,13 @@ class _FloatWidener:
             holds, _, differs = self._call(name, [i1, i1, i1], *op.operands, self._by_exact())
             if any(use.owner.name != "arith.select" or use.operand_number for use in op.results[0].uses):
                 self._count(differs)
-            self._replace(op, holds)
+            replace_op(op, holds)
         elif isinstance(result, ir.FloatType):
-            self._replace(op, self._call(name, [self._word], *op.operands)[0])
+            replace_op(op, self._call(name, [self._word], *op.operands)[0])
         else:
             number, differs = self._call(name, [result, i1], *op.operands, self._by_exact())
             self._count(differs)
-            self._replace(op, number)
+            replace_op(op, number)
 
     def _by_exact(self) -> Value:
         """Return the flag of runs that decide with exact values."""
@@ -448,6 +444,12 @@ class _FloatWidener:
         old = memref.LoadOp(self._own, [zero]).result
         one = arith.ExtUIOp(ir.IntegerType.get_signless(64), holds).result
         memref.StoreOp(arith.AddIOp(old, one).result, self._own, [zero])
+
+
+def replace_op(op: Operation, value: Value) -> None:
+    """Put a value in the place of an operation's result."""
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
 
 
 def _index(value: int) -> Value:

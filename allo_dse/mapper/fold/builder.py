@@ -216,7 +216,7 @@ class Builder:
         for row in nodes[1:]:
             found = self._signature(row)
             if found != expected:
-                position = next(i for i, pair in enumerate(zip(expected, found, strict=True)) if pair[0] != pair[1])
+                position = [own != other for own, other in zip(expected, found, strict=True)].index(True)
                 a, b = nodes[0][position], row[position]
                 raise IllegalFold(
                     f"bundle of {self.label[a]} and {self.label[b]}: their streams lead to different nodes, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -235,14 +235,13 @@ class FoldUses:
         """Per group the classes that its nodes execute, each with the pid of its first task."""
         return tuple(tuple(self._classes(group)) for group in self._groups)
 
-    def _classes(self, group: NodeGroup) -> list[Use]:
-        program, result = self._program, []
+    def _classes(self, group: NodeGroup) -> Iterator[Use]:
+        program = self._program
         for leaf, position in first_leaves(group.tree).items():
             first = int(group.first_tasks[position])
             kernel = program.kernels[leaf.kernel]
             pid = program.pids(leaf.kernel, np.array([first]))[0]
-            result.append((kernel, kernel.classes[leaf.cls], tuple(pid.tolist())))
-        return result
+            yield kernel, kernel.classes[leaf.cls], tuple(pid.tolist())
 
     def tiles(self, group: int, task_class: TaskClass, port: TensorPort) -> int:
         """Different tiles that a node of a group uses of the tensor of a port, which is one of the class's."""

@@ -21,7 +21,7 @@ from allo_dse.common.notebooks import Pictured
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
 
-from ..graph.groups import Leaves, NodeGroup, Repeat, node_name, text
+from ..graph.groups import NodeGroup, Repeat, node_name, text
 from ..graph.kernel_graph import precedence_cycle
 from ..graph.program_graph import MOST_TASKS, ProgramGraph
 from .builder import Builder, Primitive
@@ -148,8 +148,6 @@ def _bundle(step: Step, joint: JointFold, own: list[Plan], nodes: dict[int, _Nod
 _LATEST_FOLDS = 256
 _LATEST: deque[VMG] = deque(maxlen=_LATEST_FOLDS)
 """Folds that no design may have at the moment, but others soon, of any programs; at most `MOST_TASKS` together."""
-
-__all__ = ["VMG", "Leaves", "NodeEdges", "NodeGroup"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -204,11 +204,9 @@ def compiled_bodies(bodies: Sequence[Body], record: bool = False, *, optimize: b
     """Compile bodies as `bodies.compile_bodies` does, with the same errors, under the limits of `compile_server`."""
     if not bodies:
         return CompiledBodies(b"", ())
-
-    def made() -> bytes:
-        return compiled(Request(tuple(bodies), record, optimize, jit.data_layout()))
-
-    return msgspec.msgpack.decode(_kept((_compiler(), record, optimize, bodies), made), type=CompiledBodies)
+    request = Request(tuple(bodies), record, optimize, jit.data_layout())
+    made = _kept((_compiler(), record, optimize, bodies), lambda: compiled(request))
+    return msgspec.msgpack.decode(made, type=CompiledBodies)
 
 
 @cache

@@ -128,9 +128,4 @@ def _values_from_outside(inside: list[ir.Operation]) -> list[ir.Value]:
     own |= {
         argument for op in inside for region in op.regions for block in region.blocks for argument in block.arguments
     }
-    outer: dict[ir.Value, None] = {}
-    for op in inside:
-        for operand in op.operands:
-            if operand not in own:
-                outer.setdefault(operand)
-    return list(outer)
+    return list(dict.fromkeys(operand for op in inside for operand in op.operands if operand not in own))

@@ -126,10 +126,7 @@ class _Reader:
 
     def block(self, block: ir.Block, known: dict[ir.Value, int]) -> list[Step]:
         """The steps of a block; `known` are values of indices."""
-        steps: list[Step] = []
-        for op in block.operations:
-            steps += self._operation(op.operation, known)
-        return steps
+        return [step for op in block.operations for step in self._operation(op.operation, known)]
 
     def _operation(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
         if op.name in ("df.get", "df.get_block", "df.put", "df.put_block"):
@@ -220,7 +217,7 @@ def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
         return _value(op.operands[1 if _value(op.operands[0], known) else 2], known)
     if op.name == "scf.if":  # the operations of `and` and `or`
         block = op.regions[0 if _value(op.operands[0], known) else 1].blocks[0]
-        number = next(n for n, result in enumerate(op.results) if result == value)
+        number = [result == value for result in op.results].index(True)
         return _value(block.operations[-1].operands[number], known)
     return _wrapped(_computed(op, known), value.type)
 

@@ -321,9 +321,7 @@ def _spend(code: _Code, arena: Arena, budget: int, sampler: Sampler | None) -> N
 _LOCK = threading.Lock()
 
 
-@lru_cache(maxsize=CACHED_ENGINES)
-def _compiled(bodies: tuple[Body, ...], *, optimize: bool) -> Engine:
-    return Engine(bodies, optimize=optimize)
+_compiled = lru_cache(maxsize=CACHED_ENGINES)(Engine)
 
 
 def compile_bodies(bodies: Iterable[Body], *, elements: int | None = None, record: bool = False) -> Engine:

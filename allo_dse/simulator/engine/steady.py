@@ -451,12 +451,8 @@ def is_long(network: Network) -> bool:
     """Return whether executing a network of tables takes longer than detecting a period."""
     if "rounds" not in network.once:
         network.once["rounds"] = rounds_of(network)
-    return looks_pay(network.once["rounds"], network.node_count + int(network.depth.sum()))
-
-
-def looks_pay(rounds: float, entries: int) -> bool:
-    """Return whether simulating these rounds takes longer than comparing states of this many nodes and tokens."""
-    return rounds > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * entries
+    entries = network.node_count + int(network.depth.sum())
+    return bool(network.once["rounds"] > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * entries)
 
 
 def rounds_of(network: Network) -> float:

@@ -205,11 +205,8 @@ def _from_arrays(arrays: dict[str, Array], stem: str) -> TraceData:
 
 def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> StreamOperations:
     """The events of loops without `ops`."""
-    columns = {name: _integers(arrays[name], name) for name in COLUMNS}
+    columns = {name: _integers(arrays[name], name) for name in (*COLUMNS, "stage") if name in arrays}
     lengths = {name: len(column) for name, column in columns.items()}
-    if "stage" in arrays:
-        columns["stage"] = _integers(arrays["stage"], "stage")
-        lengths["stage"] = len(columns["stage"])
     if len(set(lengths.values())) > 1:
         raise TraceError(f"the event arrays differ in length: {lengths}")
     loop, kind = columns["loop"], columns["kind"]

@@ -52,7 +52,7 @@ class Emitter:
     def __init__(self, block: ir.Block, entry: ir.Block | None = None) -> None:
         self.block = block
         self.entry = entry if entry is not None else block
-        self.i64 = ir.IntegerType.get_signless(64)
+        self.i64 = self.word_type()
         self.ptr = self.pointer_type()
 
     @staticmethod
@@ -160,7 +160,7 @@ class Emitter:
 
     def bit(self, value: bool) -> ir.Value:
         with self.here():
-            return arith.ConstantOp(self.bit_type(), ir.IntegerAttr.get(self.bit_type(), int(value))).result
+            return arith.ConstantOp(self.bit_type(), int(value)).result
 
     def is_below(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """An i1: `0 <= a < b`, for b >= 0 (one unsigned comparison)."""
