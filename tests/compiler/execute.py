@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from allo_dse.common.mlir.bindings import execution_engine, ir, runtime
+from allo_dse.common.mlir.bindings import PACKAGE, execution_engine, ir
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.mlir.jit import leave_as_it_is, round_small_floats, run_passes
 from allo_dse.compiler.program.compiled import CompiledProgram, Kernel, TaskClass
@@ -19,6 +20,7 @@ from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.mapper.fold.vmg import VMG
 
+RUNTIME = import_module(f"{PACKAGE}.runtime")
 PASSES = (
     "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,expand-strided-metadata,lower-affine,"
     "arith-expand{include-bf16=true},convert-math-to-llvm,finalize-memref-to-llvm,convert-math-to-libm,convert-arith-to-llvm,"
@@ -54,7 +56,7 @@ def _run_class(kernel: Kernel, task_class: TaskClass, pids: IntArray, arrays: di
             where = np.unravel_index(port.tile.linear(pid[None, :])[0], port.tile.grid) if tile.ndim else ()
             for position, size in zip(where, port.tile_shape, strict=True):
                 tile = np.moveaxis(tile, 0, -1)[..., position * size : (position + 1) * size]
-            descriptor = runtime.get_ranked_memref_descriptor(tile)
+            descriptor = RUNTIME.get_ranked_memref_descriptor(tile)
             arguments.append(ctypes.pointer(ctypes.pointer(descriptor)))
         engine.invoke(task_class.body.symbol, *arguments)
 

@@ -28,7 +28,6 @@ __all__ = [
     "llvm",
     "memref",
     "passmanager",
-    "runtime",
     "scf",
 ]
 
@@ -54,12 +53,12 @@ for _dialect in ("df", "async"):
 
 
 if TYPE_CHECKING:  # both distributions have these types, which `stubs/` writes down
-    from torch_mlir import execution_engine, ir, passmanager, runtime
+    from torch_mlir import execution_engine, ir, passmanager
     from torch_mlir.dialects import arith, async_dialect, cf, ext, func, linalg, llvm, memref, scf
     from torch_mlir.ir import Operation, Value
 else:
-    ir, passmanager, execution_engine, runtime = (
-        importlib.import_module(f"{PACKAGE}.{name}") for name in ("ir", "passmanager", "execution_engine", "runtime")
+    ir, passmanager, execution_engine = (
+        importlib.import_module(f"{PACKAGE}.{name}") for name in ("ir", "passmanager", "execution_engine")
     )
     Operation, Value = ir.Operation, ir.Value
 

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-
-import llvmlite.binding as llvm
+from typing import Any
 
 from ..errors import SimulationError
 from ..files import write_whole
@@ -27,32 +26,35 @@ _LOCK = threading.Lock()
 
 
 @cache
-def _prepare() -> None:
+def _llvm() -> Any:
+    """LLVM's bindings, which the compiling process does without."""
+    import llvmlite.binding as llvm
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     with suppress(OSError):  # division of 128-bit integers; other systems always have it
         ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
+    return llvm
 
 
 def processor() -> str:
-    """The processor that machine code is made for: its name and what it can do."""
-    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    """Name and features of the processor that machine code is made for."""
+    return f"{_llvm().get_host_cpu_name()} {_llvm().get_host_cpu_features().flatten()}"
 
 
 @cache
 def data_layout() -> str:
     """Sizes and alignments of this machine's types, as LLVM writes them."""
     with _LOCK:
-        _prepare()
-        return str(llvm.Target.from_default_triple().create_target_machine().target_data)
+        return str(_llvm().Target.from_default_triple().create_target_machine().target_data)
 
 
 class MachineCode:
-    """The functions of an object file, as `common.mlir.jit.compile_object` makes it for this machine."""
+    """The functions of an object file, as `compile_object` makes it for this machine."""
 
     def __init__(self, object_file: bytes) -> None:
         with _LOCK:
-            _prepare()
+            llvm = _llvm()
             machine = llvm.Target.from_default_triple().create_target_machine()
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(object_file))
@@ -147,10 +149,11 @@ def leave_as_it_is(module: ir.Module) -> None:
             pass_through(op, "optnone", "noinline")
 
 
-def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> bytes:
+def compile_object(module: ir.Module, entry: str, layout: str, *, optimize: bool) -> bytes:
     """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function.
 
     Args:
+        layout: `data_layout()`.
         optimize: False halves the time of compiling, and gives the same results.
     """
     text = str(module)
@@ -162,7 +165,7 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
         leave_as_it_is(module)
     # Without a layout, sizes are computed before the engine names the machine: an array of 72-bit integers would have
     # 12 bytes an element instead of 16.
-    module.operation.attributes["llvm.data_layout"] = ir.StringAttr.get(data_layout(), module.context)
+    module.operation.attributes["llvm.data_layout"] = ir.StringAttr.get(layout, module.context)
     engine = execution_engine.ExecutionEngine(module, opt_level=2 if optimize else 0, enable_object_dump=True)
     engine.raw_lookup(f"_mlir_ciface_{entry}")  # compiles
     with tempfile.TemporaryDirectory() as directory:

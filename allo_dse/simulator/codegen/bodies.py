@@ -8,7 +8,7 @@ from typing import NamedTuple
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.mlir.bindings import Op, arith, ir, nested_ops, scf
 from allo_dse.common.mlir.dialect import POLLS, Breathe, Fault, text_context
-from allo_dse.common.mlir.jit import TO_LLVM, compile_object, pass_through, round_small_floats, run_passes
+from allo_dse.common.mlir.jit import TO_LLVM, compile_object, data_layout, pass_through, round_small_floats, run_passes
 
 from ..run_time import fifo
 from ..run_time.builder import Emitter, function, make_internal
@@ -228,16 +228,17 @@ class LoweredBody(NamedTuple):
 
 def compile_bodies(
     bodies: Sequence[Body],
-    record: bool = False,
+    record: bool,
     *,
-    optimize: bool = True,
-    started: Callable[[tuple[str, ...]], object] = lambda symbols: None,
+    layout: str,
+    optimize: bool,
+    started: Callable[[tuple[str, ...]], object],
 ) -> CompiledBodies:
     """Compile bodies, which the code of `compile_runtime` runs.
 
     Args:
         record: whether they write an event log; runs without it lose nothing.
-        optimize: see `compile_object`.
+        layout, optimize: see `compile_object`.
         started: is told the symbols of what is next worked on.
 
     Raises:
@@ -252,7 +253,7 @@ def compile_bodies(
             lowered.append(_add(module, body, starts, record))
         started(tuple(body.symbol for body in bodies))
         add_bodies_runtime(module, starts, polls=any(b.signature.polls for b in lowered))
-        code = _machine_code(module, START_BODY, optimize=optimize)
+        code = _machine_code(module, START_BODY, layout, optimize=optimize)
         return CompiledBodies(code, tuple(b.signature for b in lowered))
 
 
@@ -261,10 +262,10 @@ def compile_runtime(record: bool) -> bytes:
     with text_context():
         module = ir.Module.create()
         add_runtime(module, record)
-        return _machine_code(module, RUN)
+        return _machine_code(module, RUN, data_layout())
 
 
-def _machine_code(module: ir.Module, entry: str, *, optimize: bool = True) -> bytes:
+def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool = True) -> bytes:
     run_passes(module, "builtin.module(convert-async-to-llvm)")
     for op in list(module.body.operations):  # declarations of the async run time, which is not used
         if _symbol(op).startswith("mlirAsyncRuntim"):
@@ -278,7 +279,7 @@ def _machine_code(module: ir.Module, entry: str, *, optimize: bool = True) -> by
             pass_through(op, "presplitcoroutine")
         elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
             pass_through(op, "noinline")
-    return compile_object(module, entry, optimize=optimize)
+    return compile_object(module, entry, layout, optimize=optimize)
 
 
 def _add(module: ir.Module, body: Body, starts: list[str], record: bool) -> LoweredBody:
@@ -330,8 +331,7 @@ def _rename(module: ir.Module, symbol: str, name: str) -> ir.OpView:
     for op in list(module.body.operations):
         old = _symbol(op)
         new = name if old == symbol else f"{name}_{old}"
-        is_external = op.operation.name == "func.func" and not op.operation.regions[0].blocks
-        if is_external:
+        if op.operation.name == "func.func" and not op.operation.regions[0].blocks:  # external
             continue
         ir.SymbolTable.replace_all_symbol_uses(old, new, module.operation)
         ir.SymbolTable.set_symbol_name(op.operation, new)

@@ -10,7 +10,6 @@ import os
 import resource
 import signal
 import sys
-from typing import TypeAlias
 
 import msgspec
 
@@ -27,6 +26,7 @@ class Request(Frozen):
     bodies: tuple[Body, ...]
     record: bool
     optimize: bool
+    layout: str
 
 
 class Started(Frozen, tag=True):
@@ -48,7 +48,7 @@ class Refused(Frozen, tag=True):
     hint: str
 
 
-Reply: TypeAlias = Started | Made | Refused
+Reply = Started | Made | Refused
 
 
 def main() -> None:
@@ -73,9 +73,7 @@ def main() -> None:
         request = msgspec.msgpack.decode(requests.read(int.from_bytes(head, "little")), type=Request)
         _limit_time(seconds)
         try:
-            made = compile_bodies(
-                request.bodies, request.record, optimize=request.optimize, started=lambda names: send(Started(names))
-            )
+            made = compile_bodies(**msgspec.structs.asdict(request), started=lambda names: send(Started(names)))
         except SimulationError as error:
             send(Refused(error.message, error.hint))
         else:

@@ -204,7 +204,8 @@ def compiled_bodies(bodies: Sequence[Body], record: bool = False, *, optimize: b
     """Compile bodies as `bodies.compile_bodies` does, with the same errors, under the limits of `compile_server`."""
     if not bodies:
         return CompiledBodies(b"", ())
-    made = _kept((_compiler(), record, optimize, bodies), lambda: compiled(Request(tuple(bodies), record, optimize)))
+    request = Request(tuple(bodies), record, optimize, jit.data_layout())
+    made = _kept((_compiler(), record, optimize, bodies), lambda: compiled(request))
     return msgspec.msgpack.decode(made, type=CompiledBodies)
 
 

@@ -51,8 +51,6 @@ _ACCESS = frozenset(
 
 def _reduce(op: ir.Operation) -> None:
     """Replace an operation by the one that stands for it, and the copy of a value or of a block's elements."""
-    from allo_dse.common.mlir.bindings import linalg
-
     gets, tries, is_block = "get" in op.name, "try" in op.name, "block" in op.name
     stream, number = op.operands[0], op.attributes["op"]
     value = op.operands[1] if is_block or not gets else op.results[0]
@@ -72,7 +70,9 @@ def _reduce(op: ir.Operation) -> None:
             if tries:
                 inside.enter_context(ir.InsertionPoint(scf.IfOp(tried.ok).then_block))
             if is_block:
-                op.context.get_dialect_descriptor("linalg")  # takes as long as to load all others: not in each context
+                from allo_dse.common.mlir.bindings import linalg
+
+                op.context.get_dialect_descriptor("linalg")  # takes as long as all others
                 linalg.copy(token if gets else value, outs=[value if gets else token])
             else:
                 memref.StoreOp(value, token, [])

@@ -10,6 +10,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.common.errors import CompileLimit
+from allo_dse.common.records import replace
 from allo_dse.eval.equivalence.data_values import TooMuchWork
 from allo_dse.lang import install
 from allo_dse.simulator.codegen import compile_server
@@ -77,7 +78,7 @@ def long_where_branches(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
 
     def compiled(request: Request) -> bytes:
         requests.append(request)
-        return real(Request(tuple(map(longer, request.bodies)), request.record, request.optimize))
+        return real(replace(request, bodies=tuple(map(longer, request.bodies))))
 
     monkeypatch.setattr(compile_server, "compiled", compiled)
     monkeypatch.setenv(compile_server.SECONDS_SETTING, "1")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.dialect import new_context
+from allo_dse.common.mlir.jit import data_layout
 from allo_dse.simulator.codegen.bodies import compile_bodies, lower_body
-from allo_dse.simulator.codegen.signature import Body, Parameter, Signature
+from allo_dse.simulator.codegen.signature import Body, CompiledBodies, Parameter, Signature
 from allo_dse.simulator.codegen.stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
 from allo_dse.simulator.run_time import fifo
 
@@ -27,6 +28,10 @@ func.func @forward(%pid: index, %in: index, %out: index) {
   memref.dealloc %local : memref<4xi16>
   return
 }"""
+
+
+def compiled(bodies: Sequence[Body]) -> CompiledBodies:
+    return compile_bodies(bodies, False, layout=data_layout(), optimize=True, started=lambda names: None)
 
 
 def test_structured_control_flow_is_lowered_around_stream_operations(golden: Callable[[str, str], None]) -> None:
@@ -125,7 +130,7 @@ def test_helpers_of_different_bodies_may_have_the_same_name() -> None:
             }}""",
         )
 
-    assert [s.symbol for s in compile_bodies([body("a", 1), body("b", 2)]).signatures] == ["a", "b"]
+    assert [s.symbol for s in compiled([body("a", 1), body("b", 2)]).signatures] == ["a", "b"]
 
 
 def test_bodies_with_parameters_the_engine_cannot_pass_are_refused() -> None:
@@ -134,4 +139,4 @@ def test_bodies_with_parameters_the_engine_cannot_pass_are_refused() -> None:
         ("func.func @f(%x: f32) { return }", "parameter of type f32"),
     ]:
         with pytest.raises(SimulationError, match=message):
-            compile_bodies([Body("f", text)])
+            compiled([Body("f", text)])
