@@ -229,7 +229,11 @@ def _patiently(url: str, action: Callable[[], R]) -> R:
         try:
             return action()
         except Exception as error:  # each database has its own errors
-            being_made = _is_being_made(error) and time.monotonic() < until
+            from sqlalchemy.exc import IntegrityError
+
+            # Another run may be creating the same tables or study.
+            is_being_made = isinstance(error, IntegrityError) or "already exists" in str(error)
+            being_made = is_being_made and time.monotonic() < until
             if "://" not in url or (attempt >= OPEN_ATTEMPTS and not being_made):
                 raise StudyError(
                     f"cannot use the storage {without_password(url)}: {first_line(error)}",
@@ -242,10 +246,3 @@ def _patiently(url: str, action: Callable[[], R]) -> R:
 def _cause(error: BaseException) -> BaseException:
     """Return the first of a chain of errors: Optuna guesses at a reason and hides the database's."""
     return error if error.__cause__ is None else _cause(error.__cause__)
-
-
-def _is_being_made(error: Exception) -> bool:
-    """Return whether an error means that another run is creating the same tables or study."""
-    from sqlalchemy.exc import IntegrityError
-
-    return isinstance(error, IntegrityError) or "already exists" in str(error)
