@@ -180,15 +180,12 @@ def _merge(table: DeviceTable, into: JsonObject, own: JsonObject, prefix: KeyPat
     """Lay the values of a file over those of the file it extends: tables key by key, anything else whole."""
     for key, value in own.items():
         where = (*prefix, key)
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(table, into[key], value, where)
-        elif isinstance(value, dict):
-            into[key] = {}
+        is_table = isinstance(value, dict)
+        if not (is_table and isinstance(into.get(key), dict)):
+            into[key] = {} if is_table else value
             table.origins[where] = table.path
+        if is_table:
             _merge(table, into[key], value, where)
-        else:
-            into[key] = value
-            table.origins[where] = table.path
 
 
 # Turns what the device models reject into a `DeviceError` that names the file, the key, the reason and the way out.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Literal
 
 import numpy as np
@@ -300,17 +301,10 @@ class Number(Frozen, eq=False):
         right = other.scalar if isinstance(other, Number) else other
         return Number(self.task, binary_as(self.task, op, self.scalar, right, self.dtype), self.dtype)
 
-    def __add__(self, other: Number | Scalar) -> Number:
-        return self.apply("+", other)
-
-    def __sub__(self, other: Number | Scalar) -> Number:
-        return self.apply("-", other)
-
-    def __mul__(self, other: Number | Scalar) -> Number:
-        return self.apply("*", other)
-
-    def __truediv__(self, other: Number | Scalar) -> Number:
-        return self.apply("/", other)
+    __add__ = partialmethod(apply, "+")
+    __sub__ = partialmethod(apply, "-")
+    __mul__ = partialmethod(apply, "*")
+    __truediv__ = partialmethod(apply, "/")
 
 
 def shift(task: Task, op: str, value: Scalar, by: Scalar, bounds: tuple[int, int] | None = None) -> Scalar:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
+from itertools import accumulate
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -308,20 +309,6 @@ class CommonTensor(Frozen):
     is_tiled: bool
 
 
-def common_tensors(kernels: Sequence[Kernel]) -> Mapping[str, CommonTensor]:
-    """The tensors that one kernel writes and another one uses, by name."""
-    uses: dict[str, list[tuple[Kernel, TensorPort, IntArray]]] = {}
-    for kernel, port, pids in _ports(kernels):
-        uses.setdefault(port.tensor.name, []).append((kernel, port, pids))
-    found = {}
-    for name, ports in uses.items():
-        if len({kernel.name for kernel, *_ in ports}) > 1 and any(port.writes for _, port, _ in ports):
-            is_tiled = len({(port.tile_shape, port.tile.grid) for _, port, _ in ports}) == 1
-            tiles = np.concatenate([tile_of(port, pids) if is_tiled else 0 * pids[:, 0] for _, port, pids in ports])
-            found[name] = CommonTensor(int(np.bincount(tiles).max(initial=0)), is_tiled)
-    return found
-
-
 def tile_of(port: TensorPort, pids: IntArray) -> IntArray:
     """The number of the tile that each of some tasks has of a tensor."""
     return port.tile.linear(pids) if port.tile.grid else np.zeros(len(pids), np.int64)
@@ -465,10 +452,7 @@ class CompiledProgram:
     @cached_property
     def first_task(self) -> Ints:
         """The first task id of each kernel, and the number of tasks as last entry."""
-        result = [0]
-        for kernel in self.kernels:
-            result.append(result[-1] + kernel.task_count)
-        return tuple(result)
+        return tuple(accumulate((kernel.task_count for kernel in self.kernels), initial=0))
 
     @property
     def task_classes(self) -> Iterator[TaskClass]:
@@ -487,8 +471,17 @@ class CompiledProgram:
 
     @cached_property
     def common_tensors(self) -> Mapping[str, CommonTensor]:
-        """The tensors that one kernel writes and another one uses."""
-        return common_tensors(self.kernels)
+        """The tensors that one kernel writes and another one uses, by name."""
+        uses: dict[str, list[tuple[Kernel, TensorPort, IntArray]]] = {}
+        for kernel, port, pids in _ports(self.kernels):
+            uses.setdefault(port.tensor.name, []).append((kernel, port, pids))
+        found = {}
+        for name, ports in uses.items():
+            if len({kernel.name for kernel, *_ in ports}) > 1 and any(port.writes for _, port, _ in ports):
+                is_tiled = len({(port.tile_shape, port.tile.grid) for _, port, _ in ports}) == 1
+                tiles = np.concatenate([tile_of(port, pids) if is_tiled else 0 * pids[:, 0] for _, port, pids in ports])
+                found[name] = CommonTensor(int(np.bincount(tiles).max(initial=0)), is_tiled)
+        return found
 
     @property
     def compiled_fields(self) -> dict[str, Any]:
