@@ -543,11 +543,8 @@ class FpgaDevice(Device):
 
     def limit(self, resource: str) -> int:
         """Return the amount of a resource ("lut", "ff", "dsp", "bram18", "uram") that designs may use."""
-        return self._limits[resource]
-
-    @functools.cached_property
-    def _limits(self) -> dict[str, int]:
-        return {name: getattr(self.resources, name) - getattr(self.shell, name) for name in RESOURCES}
+        found: int = getattr(self.resources, resource) - getattr(self.shell, resource)
+        return found
 
     def operator(self, element: str, name: str) -> Operator | None:
         """The implementation of a floating-point operator at this clock; None for one without figures."""

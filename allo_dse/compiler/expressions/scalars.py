@@ -137,6 +137,11 @@ def as_scalar(task: Task, value: Value, node: ast.AST, like: DType | None = None
     task.fail(node, "expected a scalar here", "index the tile, or use an operation on whole tiles such as allo.add")
 
 
+def as_index(task: Task, value: Value, node: ast.AST) -> Scalar:
+    """A scalar as a run-time `index`."""
+    return convert(task, as_scalar(task, value, node, like=index), index)
+
+
 # -- conversion ------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
@@ -559,9 +560,9 @@ class CompiledProgram:
                 yield task_class, tasks[own], pids[own]
 
     def task_name(self, task: int) -> str:
-        kernel = next(i for i, end in enumerate(self.first_task[1:]) if task < end)
+        kernel = bisect_right(self.first_task, task) - 1
         pid = np.unravel_index(task - self.first_task[kernel], self.kernels[kernel].mesh)
-        return self.kernels[kernel].task_name(tuple(int(p) for p in pid))
+        return self.kernels[kernel].task_name(tuple(map(int, pid)))
 
     def stream_name(self, stream: int) -> str:
         """The name of a stream, with its index in an array of streams."""
@@ -642,7 +643,7 @@ def kernel_of(scope: str, program: CompiledProgram) -> str | None:
     if scope in names:
         return scope
     tasks = (name for name in names if scope.startswith(f"{name}_"))
-    return next((name for name in tasks if scope[len(name) + 1 :].replace("_", "").isdigit()), None)
+    return next((name for name in tasks if all(map(str.isdigit, scope[len(name) + 1 :].split("_")))), None)
 
 
 def kept_in_common(program: CompiledProgram, directives: Iterable[Directive]) -> Mapping[str, CommonTensor]:

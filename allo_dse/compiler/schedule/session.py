@@ -143,8 +143,8 @@ def _readers(body: Body, memory: Value) -> Iterator[Reader]:
 
 def _copy(body: Body, op: Operation) -> Operation | None:
     """The outermost loop around an operation that belongs to a copy."""
-    loops = (outer for outer in around(op) if LOOP in outer.attributes)
-    return next(reversed([loop for loop in loops if body.source(loop).call in body.copies]), None)
+    copies = [loop for loop in around(op) if LOOP in loop.attributes and body.source(loop).call in body.copies]
+    return copies[-1] if copies else None
 
 
 def _check_same(body: Body, first: Reader, other: Reader) -> None:

@@ -20,7 +20,7 @@ from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.signature import Body
-from allo_dse.simulator.codegen.stream_ops import find
+from allo_dse.simulator.codegen.stream_ops import constant_of, find
 
 from ..execute.rounding import FLOAT_PREDICATES
 from .data_values import HINT, MEMORY, DataValues, Undecidable
@@ -33,16 +33,6 @@ from .path_comparison import NUMBER_BITS, PathDomain, as_bits, from_bits
 Interval = tuple[int, int]
 EXTENSIONS = ("arith.extsi", "arith.extui")
 _SUMS = ("arith.addi", "arith.subi", "arith.muli")
-
-
-def constant_of(value: Value) -> int | None:
-    """Return the value of an integer constant, signed as its type holds it."""
-    if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
-        return None
-    text = str(value.owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value stops at 64 bits
-    if text in ("true", "false"):
-        return int(text == "true")
-    return int(text) if text.lstrip("-").isdigit() else None
 
 
 def width_of(type_: ir.Type) -> int:
