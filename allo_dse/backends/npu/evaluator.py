@@ -216,8 +216,11 @@ def network_key(
     program: CompiledProgram, schedules: Sequence[GroupSchedule], links: Links, transport: Transport, device: NpuDevice
 ) -> bytes:
     """Equal only for designs of one program for which `build_npu_network` makes equal networks."""
-    movement = list(_movement(program, transport, device))
-    parts = (device.array_key, list(_nodes(schedules)), list(_channels(links)), movement)
+    tensors = {tensor.name: tensor for tensor in program.tensors}
+    flows = [(flow.nodes, flow.ports, flow.tile_bytes, flow.run_bytes, flow.depth) for flow in transport.flows]
+    transfers = [(t.flows, t.depth, is_paged(t, tensors[t.tensor], device.board)) for t in transport.transfers]
+    channels = [sorted(links.depth.items()), *((own.channels, [*own.uses.by_leaf.items()]) for own in links.groups)]
+    parts = (device.array_key, list(_nodes(schedules)), channels, flows, transfers)
     return hashlib.blake2b(msgpack.encode(parts), digest_size=16).digest()
 
 
@@ -228,21 +231,6 @@ def _nodes(schedules: Sequence[GroupSchedule]) -> Iterator[object]:
         for port in schedule.ports:
             flags = [flags.tobytes() for flags in (port.first, port.steady, port.last_use)]
             yield port.key, port.port.tile_bytes, flags
-
-
-def _channels(links: Links) -> Iterator[object]:
-    yield sorted(links.depth.items())
-    for own in links.groups:
-        yield own.channels, list(own.uses.by_leaf.items())
-
-
-def _movement(program: CompiledProgram, transport: Transport, device: NpuDevice) -> Iterator[object]:
-    tensors = {tensor.name: tensor for tensor in program.tensors}
-    for flow in transport.flows:
-        yield flow.nodes, flow.ports, flow.tile_bytes, flow.run_bytes, flow.depth
-    for transfer in transport.transfers:
-        paged = is_paged(transfer, tensors[transfer.tensor], device.board)
-        yield transfer.flows, transfer.depth, paged
 
 
 class _Timed(NamedTuple):
@@ -348,7 +336,12 @@ def _metrics(
     waited_us = host_us(design.program, device, transport.host_rewrites)
     latency_us = run_us + waited_us
     macs, cores = macs_of(schedules), design.vmg.node_count
-    bound = {name: ticks / TICKS_PER_CYCLE / cycles_per_us / latency_us for name, ticks in _busy_ticks(blocks).items()}
+    busy = {
+        "compute": sum(b.times * b.periods * b.timed.core for b in blocks),
+        "DRAM": sum(b.times * (b.timed.dram[0] + (b.periods - 1) * b.timed.dram[1]) for b in blocks),
+        "DMA channel": sum(b.times * b.periods * b.timed.channel for b in blocks),
+    }
+    bound = {name: ticks / TICKS_PER_CYCLE / cycles_per_us / latency_us for name, ticks in busy.items()}
     bound["host"] = waited_us / latency_us
     known = accuracy_of(design, latency_us)
     peak = peak_of([cls for group in schedules for cls in group.class_list], device)
@@ -369,14 +362,3 @@ def _metrics(
         },
         evaluator=f"{NpuSimulator.name} {NpuSimulator.version}",
     )
-
-
-def _busy_ticks(blocks: list[_Block]) -> dict[str, float]:
-    """Ticks that the busiest core, DRAM and the busiest DMA channel work over the run."""
-    busy = {"compute": 0.0, "DRAM": 0.0, "DMA channel": 0.0}
-    for block in blocks:
-        busy["compute"] += block.times * block.periods * block.timed.core
-        first, steady = block.timed.dram
-        busy["DRAM"] += block.times * (first + (block.periods - 1) * steady)
-        busy["DMA channel"] += block.times * block.periods * block.timed.channel
-    return busy

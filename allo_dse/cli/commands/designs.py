@@ -32,11 +32,8 @@ from ..output import (
 from ..run_facts import design_facts, print_design, run_status, short
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from allo_dse.dashboard.data.table import RunTable
     from allo_dse.tune.earlier_runs import RunReplay
-    from allo_dse.tune.run.reproposal import Reproposal
 
 
 def show(
@@ -232,17 +229,14 @@ def _print(found: RunReplay) -> None:
         to.print(f"{count:,} left out: {markup(reason)}")
     if found.stopped:
         to.print(f"stopped by {found.stopped} after {found.done:,} of {found.records:,}")
-    _print_proposals(found.proposals, to)
+    again = found.proposals
+    for reason, count in again.skipped.items():
+        to.print(f"{count:,} not proposed again: {markup(reason)}")
+    if again.difference:
+        to.print(f"[bold red]proposed differently[/] after {again.proposed:,}: {markup(again.difference)}")
+    elif again.proposed:
+        to.print(
+            f"{again.proposed:,} proposed again in the same order, and {again.violations:,} that break a device limit"
+        )
     words = "[bold green]the same[/]" if not found.different else f"[bold red]{len(found.different):,} different[/]"
     to.print(f"{markup(str(found.path))}: {found.same + len(found.different):,} replayed, {words}")
-
-
-def _print_proposals(found: Reproposal, to: Console) -> None:
-    for reason, count in found.skipped.items():
-        to.print(f"{count:,} not proposed again: {markup(reason)}")
-    if found.difference:
-        to.print(f"[bold red]proposed differently[/] after {found.proposed:,}: {markup(found.difference)}")
-    elif found.proposed:
-        to.print(
-            f"{found.proposed:,} proposed again in the same order, and {found.violations:,} that break a device limit"
-        )

@@ -245,7 +245,8 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
                 if after["error"]:
                     after["filter"] = state["filter"]
         case "box":
-            after["selection"] = kept(drawn_selection(gesture))
+            spans = ((gesture[axis], gesture["range"][axis]) for axis in "xy")
+            after["selection"] = kept(Selection(tuple({n: ((min(s), max(s)),) for n, s in spans}.items())))
         case "brush":
             after["selection"] = kept(brushed(Selection.from_dict(state["selection"]), gesture["axes"]))
         case "pick":
@@ -327,13 +328,6 @@ def kept(selection: Selection) -> JsonObject | None:
 
 def written(board: Board, ref: Ref | None) -> str | None:
     return None if ref is None else board.text(ref)
-
-
-def drawn_selection(gesture: Gesture) -> Selection:
-    """The selection of a box in the scatter."""
-    x, y = gesture["x"], gesture["y"]
-    spans = {x: gesture["range"]["x"], y: gesture["range"]["y"]}
-    return Selection(tuple((name, ((min(span), max(span)),)) for name, span in spans.items()))
 
 
 def brushed(before: Selection, axes: JsonObject) -> Selection:

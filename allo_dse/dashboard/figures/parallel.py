@@ -85,10 +85,12 @@ def parallel_figure(
     made = (_dimension(board.axis(name), rows, order, brushes.get(name, ())) for name in names)
     dimensions = [d for d in made if d is not None]
     left, right = (round(HALF_LETTER_PX * len(str(dimensions[end]["label"]))) for end in (0, -1))
+    ranks = [[0, _faint(look)], [0.5, look.front], [1, ORANGE]]
+    by_rank: Spec = {"color": packed(rank[order]), "cmin": 0, "cmax": 2, "colorscale": ranks, "showscale": False}
     trace = {
         "type": "parcoords",
         "dimensions": dimensions,
-        "line": _by_column(board.axis(color), rows, order, look) if color else _by_rank(rank[order], look),
+        "line": _by_column(board.axis(color), rows, order, look) if color else by_rank,
         "unselected": {"line": {"color": look.grid, "opacity": 0.25}},
         "labelangle": -18,
         "labelfont": {"size": 12, "color": look.text},
@@ -96,11 +98,6 @@ def parallel_figure(
         "rangefont": {"size": 1, "color": "rgba(0,0,0,0)"},
     }
     return figure_of(look, [trace], margin={"l": max(64, left), "r": max(96, right), "t": 84, "b": 16})
-
-
-def _by_rank(rank: NDArray[np.int64], look: Theme) -> Spec:
-    colors = [[0, _faint(look)], [0.5, look.front], [1, ORANGE]]
-    return {"color": packed(rank), "cmin": 0, "cmax": 2, "colorscale": colors, "showscale": False}
 
 
 def _by_column(axis: ColumnAxis, rows: list[NDArray[np.int64]], order: NDArray[np.int64], look: Theme) -> Spec:

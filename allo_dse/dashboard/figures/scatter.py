@@ -199,10 +199,13 @@ class _Painter:
             if self.view.dominated:
                 self._cloud(number, keep & ok & ~on_front, several)
             if self.view.infeasible:
-                self._infeasible(number, keep & ~ok)
+                kinds = kinds_of(run, dimmed=self.dimmed)
+                for kind in kinds:
+                    rows = np.flatnonzero(keep & ~ok & kind.rows)
+                    self._points(number, rows, kind.name, kind.marker, MAX_POINTS // len(kinds))
         for number, mask in enumerate(selected):
             visible = mask & kept[number] & (self.board.runs[number].ok | self.view.infeasible)
-            self._selected(number, visible)
+            self._crowd(number, visible, SELECTED, (ORANGE, mixed(ORANGE, self.look.text, 0.4)), 0.95, size=7)
         for number, rows in enumerate(fronts):
             shown = rows[kept[number][rows]]
             self._front(number, shown, selected[number][shown], several)
@@ -222,14 +225,6 @@ class _Painter:
             few = mixed(many, self.look.panel, 0.4)
         opacity = 0.25 if self.dimmed else (0.5 if several else 0.75)
         self._crowd(number, mask, name, (few, many), opacity, size=5)
-
-    def _infeasible(self, number: int, mask: Mask) -> None:
-        kinds = kinds_of(self.board.runs[number], dimmed=self.dimmed)
-        for kind in kinds:
-            self._points(number, np.flatnonzero(mask & kind.rows), kind.name, kind.marker, MAX_POINTS // len(kinds))
-
-    def _selected(self, number: int, mask: Mask) -> None:
-        self._crowd(number, mask, SELECTED, (ORANGE, mixed(ORANGE, self.look.text, 0.4)), 0.95, size=7)
 
     def _front(self, number: int, rows: NDArray[np.int64], chosen: Mask, several: bool) -> None:
         """The designs of a front as points; where there are too many to tell apart, one per spot."""
@@ -301,9 +296,7 @@ class _Painter:
         self._trace(ref.run, np.array([ref.row]), name, marker)
 
     def _whole(self, kept: Sequence[Mask]) -> Window:
-        shown = [
-            mask if self.view.infeasible else mask & run.ok for mask, run in zip(kept, self.board.runs, strict=True)
-        ]
+        shown = [mask & (run.ok | self.view.infeasible) for mask, run in zip(kept, self.board.runs, strict=True)]
         x, y = (np.concatenate([v[m] for v, m in zip(axis, shown, strict=True)]) for axis in self.screen)
         return window(x, y)
 
@@ -408,8 +401,9 @@ class _Painter:
             return
         first = all(trace["legendgroup"] != name for trace in self.traces)
         if marker["color"] == COLORED and self.colors is not None:
-            if first:  # in a legend, points of many colours would be black
-                self._in_legend(name, {**marker, "color": self.look.muted})
+            if first:  # in a legend, points of many colours would be black: an entry without points
+                alone = {"x": [None], "y": [None], "uid": _uid(-1, name), "showlegend": True}
+                self.traces.append({**self._markers(name, {**marker, "color": self.look.muted}), **alone})
             marker = {**marker, "color": packed(self.colors.numbers[number][rows]), "coloraxis": "coloraxis"}
             first = False
         trace: dict[str, object] = {
@@ -426,12 +420,6 @@ class _Painter:
             trace["hoverinfo"] = "text"
             trace["text"] = [self._text(number, row) for row in rows.tolist()]
         self.traces.append(trace)
-
-    def _in_legend(self, name: str, marker: Spec) -> None:
-        """An entry of the legend without points."""
-        self.traces.append(
-            {**self._markers(name, marker), "x": [None], "y": [None], "uid": _uid(-1, name), "showlegend": True}
-        )
 
     def _markers(self, name: str, marker: Spec) -> Spec:
         """Return the settings common to all traces of points."""
@@ -455,7 +443,6 @@ def _layout(view: View, look: Theme, axes: list[ColumnAxis], extent: dict[str, S
         f"{key}axis": number_axis(look, label(axis.name), log=key in view.log, ticks=axis.ticks)
         for key, axis in zip("xy", axes, strict=True)
     }
-    revision = f"{view.x}|{view.y}|{sorted(view.log)}"
     for axis, span in zip(("xaxis", "yaxis"), view.zoom or (), strict=False):
         if np.isfinite(span).all():
             made[axis] |= {"range": list(span), "autorange": False}
@@ -467,7 +454,7 @@ def _layout(view: View, look: Theme, axes: list[ColumnAxis], extent: dict[str, S
     drawn = layout(
         look,
         **made,
-        uirevision=revision,
+        uirevision=f"{view.x}|{view.y}|{sorted(view.log)}",
         dragmode="select",
         shapes=_outline(view, look),
         hoverdistance=12,
@@ -489,10 +476,8 @@ def _outline(view: View, look: Theme) -> list[Spec]:
     """Return the outline of the drawn selection, as far as it lies in these axes."""
     line = {"color": look.muted, "width": 1, "dash": "dash"}
     ranges = dict(view.selection.ranges)
-    if view.x in ranges and view.y in ranges:
-        return [
-            {"type": "rect", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": line}
-            for x0, x1 in ranges[view.x]
-            for y0, y1 in ranges[view.y]
-        ]
-    return []
+    return [
+        {"type": "rect", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": line}
+        for x0, x1 in ranges.get(view.x, ())
+        for y0, y1 in ranges.get(view.y, ())
+    ]

@@ -207,7 +207,7 @@ def activity_traces(
         activities: along the last axis of `shares`.
     """
     most = np.where(shares.max(axis=2) > IDLE, shares.argmax(axis=2), -1)
-    known = list(ACTIVITIES)
+    known, count = list(ACTIVITIES), len(ACTIVITIES)
     colour = np.array([known.index(a) for a in activities])
     trace: Spec = {
         "type": "heatmap",
@@ -216,9 +216,9 @@ def activity_traces(
         "z": [[None if value < 0 else int(colour[value]) for value in row] for row in most.tolist()],
         "text": [[_shares_text(bin_, activities) for bin_ in row] for row in shares],
         "hovertemplate": "%{y}<br>%{x:,.0f} cycles<br>%{text}<extra></extra>",
-        "colorscale": _discrete(),
+        "colorscale": [[(i + end) / count, c] for i, (_, c) in enumerate(ACTIVITIES.values()) for end in (0, 1)],
         "zmin": -0.5,
-        "zmax": len(ACTIVITIES) - 0.5,
+        "zmax": count - 0.5,
         "ygap": 1,
         "showscale": False,
     }
@@ -230,12 +230,6 @@ def _key(text: str, color: str) -> Spec:
     """An entry of the legend."""
     marker = {"symbol": "square", "size": 12, "color": color}
     return {**POINTS, "name": text, "x": [None], "y": [None], "marker": marker}
-
-
-def _discrete() -> list[list[float | str]]:
-    """A colour scale of steps."""
-    count = len(ACTIVITIES)
-    return [[(i + end) / count, color] for i, (_, color) in enumerate(ACTIVITIES.values()) for end in (0, 1)]
 
 
 def chosen_rows(timeline: Timeline, found: Explanation) -> list[int]:
@@ -272,8 +266,8 @@ def _done(start: NDArray[np.int64], end: NDArray[np.int64], edges: Floats) -> Fl
 
 
 def _shares_text(shares: Floats, activities: Sequence[Activity]) -> str:
-    parts = [f"{100 * share:.0f} % {ACTIVITIES[a][0]}" for share, a in zip(shares, activities, strict=True)]
-    return ", ".join(p for p, share in zip(parts, shares, strict=True) if share > IDLE) or "idle"
+    pairs = zip(shares, activities, strict=True)
+    return ", ".join(f"{100 * share:.0f} % {ACTIVITIES[a][0]}" for share, a in pairs if share > IDLE) or "idle"
 
 
 def _path(

@@ -12,6 +12,8 @@ import os
 import shutil
 import sys
 import threading
+from contextlib import suppress
+from pathlib import Path
 from typing import IO, BinaryIO
 
 import msgspec
@@ -33,7 +35,8 @@ def main() -> None:
     requests = os.fdopen(os.dup(0), "rb")  # standard input is empty for the evaluator and its children
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     adopt_orphans()
-    _die_first()
+    with suppress(OSError):  # be the first to be killed when memory runs out, not the process that keeps the results
+        Path("/proc/self/oom_score_adj").write_text("1000")
     _serve(requests, replies, files)
 
 
@@ -86,12 +89,3 @@ class _Requests:
     def next(self) -> bytes | None:
         self._ready.acquire()
         return self._line
-
-
-def _die_first() -> None:
-    """Make this process the first to be killed when memory runs out, not the one that keeps the results."""
-    try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")
-    except OSError:
-        pass

@@ -297,7 +297,11 @@ class RayExecutor(Executor):
                 self._found += self._finish(reference)
             elif reference in asked:
                 self._found += self._retry_tasks_of(asked[reference], reference)
-        self._found += self._retry_overdue()
+        # Losses whose node has not answered in time are concluded.
+        late = time.monotonic() - ANSWER_SECONDS
+        for pool in self._pools.values():
+            for reference in [r for r, loss in pool.pending_failures.items() if loss.since < late]:
+                self._found += self._retry_tasks_of(pool, reference)
         self._abandon_failed_pools()
         self._dispatch()
         if ready:
@@ -345,14 +349,6 @@ class RayExecutor(Executor):
         loss = pool.pending_failures.pop(reference)
         ray.kill(loss.actor)  # if only its connection broke, it still holds the CPU that its successor needs
         return self._requeue(pool, loss.tasks, exited_on_live_node(reference), loss.reason)
-
-    def _retry_overdue(self) -> list[Measurement]:
-        """Conclude losses whose node has not answered in time."""
-        late = time.monotonic() - ANSWER_SECONDS
-        overdue = [
-            (pool, r) for pool in self._pools.values() for r, loss in pool.pending_failures.items() if loss.since < late
-        ]
-        return [found for pool, reference in overdue for found in self._retry_tasks_of(pool, reference)]
 
     def _requeue(self, pool: Pool, tasks: tuple[Task, ...], may_be_cause: bool, reason: str) -> list[Measurement]:
         failed = pool.requeue(tasks, may_be_cause)

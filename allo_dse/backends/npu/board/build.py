@@ -139,15 +139,12 @@ def build(design: Mapping[str, Any], options: argparse.Namespace) -> tuple[Any, 
                 raise
             error = failure
     traceback.print_exception(error)
-    said = _front_end_error(log) if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, SystemExit):
+        printed = re.findall(r"^\w+(?:Error|Exception)\b.*", log.read_text(errors="replace"), re.MULTILINE)
+        said = printed[-1] if printed else "its front end exited"
     print(f"Allo refuses the design: {said}", file=sys.stderr)
     raise SystemExit(REFUSED)
-
-
-def _front_end_error(log: Path) -> str:
-    """Return the exception that Allo's front end printed before it exited."""
-    said = re.findall(r"^\w+(?:Error|Exception)\b.*", log.read_text(errors="replace"), re.MULTILINE)
-    return said[-1] if said else "its front end exited"
 
 
 def _own(name: str) -> ModuleType:

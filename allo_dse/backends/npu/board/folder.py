@@ -63,19 +63,14 @@ def _allo_files(design: Design, sources: Sources) -> tuple[Files, JsonObject]:
     if reference is not None and elements <= MOST_GOLDEN_ELEMENTS:
         arrays = build.make_arrays(tensors, 0)
         if not spelled:
-            files[GOLDEN] = _golden(tensors, reference, arrays)
+            expected = map(np.asarray, build.expected_of(reference, tensors, arrays))
+            names = [tensor["name"] for tensor in tensors if tensor["written"]]
+            # NumPy's file format does not support the types of ml_dtypes.
+            plain = [one.astype(np.float32) if one.dtype.kind == "V" else one for one in expected]
+            files[GOLDEN] = _archive(dict(zip(names, plain, strict=True)))
         if limits := limits_of(program, arrays):
             files[LIMITS] = _archive(limits)
     return files, facts
-
-
-def _golden(tensors: build.Tensors, reference: Reference, arrays: Mapping[str, Any]) -> bytes:
-    """Return the results of a reference without its own source, for some inputs."""
-    expected = build.expected_of(reference, tensors, arrays)
-    names = [tensor["name"] for tensor in tensors if tensor["written"]]
-    # NumPy's file format does not support the types of ml_dtypes.
-    plain = [np.asarray(e, np.float32) if np.asarray(e).dtype.kind == "V" else np.asarray(e) for e in expected]
-    return _archive(dict(zip(names, plain, strict=True)))
 
 
 def _archive(arrays: Mapping[str, Any]) -> bytes:
@@ -86,9 +81,10 @@ def _archive(arrays: Mapping[str, Any]) -> bytes:
 
 def _not_taken(design: Design) -> list[str]:
     """Describe the decisions about an NPU design that Allo makes by itself."""
-    notes = []
-    depths = design.buffering
-    for what, depth in (("input", depths.input_depth), ("output", depths.output_depth)):
-        if depth != FIFO_DEPTH:
-            notes.append(f"object FIFOs of {what} tensors of depth {depth}: Allo makes {FIFO_DEPTH}")
+    depths = {"input": design.buffering.input_depth, "output": design.buffering.output_depth}
+    notes = (
+        f"object FIFOs of {what} tensors of depth {depth}: Allo makes {FIFO_DEPTH}"
+        for what, depth in depths.items()
+        if depth != FIFO_DEPTH
+    )
     return [*notes, "the placement in placement.json: Allo places by itself"]

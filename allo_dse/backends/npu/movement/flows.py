@@ -111,7 +111,7 @@ class GroupPorts:
         steps = [factors[a] * s if factors else 0 for a, s in zip(leaves.loop_axes, self._pid_steps, strict=True)]
         first_use, first_side = min(users, key=lambda user: user[0].first_leaf)
         starts = first_side.first_bytes(self._base_pids) + nest_offsets(first_use.first_leaf, leaves.loops, steps)
-        outer = _round_loops(leaves.loops, self.rounds)
+        outer = int(np.searchsorted(np.cumprod((1, *leaves.loops)), self.rounds))  # loops that make up the rounds
         outer_nest: Nest = tuple(zip(leaves.loops[:outer], steps[:outer], strict=True))
         places = np.concatenate([use.in_round for use, _ in users])
         inner: Nest | None
@@ -170,15 +170,6 @@ class GroupPorts:
                 known[relative] = TilePattern(relative if nest is None else nest, nest, len(row), moves)
             result.append((int(row[0]), known[relative]))
         return result
-
-
-def _round_loops(loops: tuple[int, ...], rounds: int) -> int:
-    """Return the number of outermost temporal loops that make up the rounds of a mesh fold."""
-    count, outer = 1, 0
-    while count < rounds:
-        count *= loops[outer]
-        outer += 1
-    return outer
 
 
 class FlowFamily(Frozen, eq=False):

@@ -246,10 +246,10 @@ def _group_schedule(program: CompiledProgram, group: NodeGroup, periods: int) ->
 def _port_schedule(key: PortKey, port: TensorPort, tiles: IntArray, period: int) -> PortSchedule:
     """Moves of one port from the tiles that two periods of leaves use (-1 where a leaf does not use the port)."""
     used = np.flatnonzero(tiles >= 0)
-    fresh = np.zeros(len(tiles), bool)
-    fresh[used] = np.concatenate(([True], tiles[used][1:] != tiles[used][:-1]))
-    done = np.zeros(len(tiles), bool)
-    done[used] = np.concatenate((tiles[used][1:] != tiles[used][:-1], [True]))
+    changes = np.diff(tiles[used]) != 0
+    fresh, done = np.zeros((2, len(tiles)), bool)
+    fresh[used] = np.concatenate(([True], changes))
+    done[used] = np.concatenate((changes, [True]))
     moves = fresh if key[1] == "in" else done
     steady = moves[period:] if len(tiles) > period else moves
     return PortSchedule(key, port, moves[:period], steady, done[:period])

@@ -148,7 +148,8 @@ def group_wirings(group: NodeGroup, graph: ProgramGraph) -> list[tuple[Wiring, I
         return []
     everyone = np.arange(group.count)
     if isinstance(leaves, MeshLeaves) and all(port.index.is_affine for own in streams for port in own):
-        inner = len(leaves.loops) - _inner_loops(leaves.loops, turn.length)
+        # The innermost loops make up a round.
+        inner = len(leaves.loops) - int(np.searchsorted(np.cumprod((1, *leaves.loops[::-1])), turn.length))
         key = (turn, leaves.loops[inner:], leaves.loop_stride[inner:])
         wiring = ports.wirings.get(key)
         if not isinstance(wiring, Wiring):
@@ -156,15 +157,6 @@ def group_wirings(group: NodeGroup, graph: ProgramGraph) -> list[tuple[Wiring, I
             wiring = ports.wirings[key] = _wire(graph, turn, first)[0][0]
         return [(wiring, everyone)]
     return _wire(graph, turn, leaves.tasks(0, turn.length))
-
-
-def _inner_loops(loops: tuple[int, ...], length: int) -> int:
-    """Return the number of innermost loops that make up a round of `length` tasks."""
-    count, inner = 1, 0
-    while count < length:
-        inner += 1
-        count *= loops[-inner]
-    return inner
 
 
 def _wire(graph: ProgramGraph, turn: Round, tasks: IntArray) -> list[tuple[Wiring, IntArray]]:

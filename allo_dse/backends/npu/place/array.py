@@ -7,13 +7,12 @@ row 0      shim tile     south
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
 from allo_dse.common.records import Frozen
 from allo_dse.device.device import NpuDevice
-from allo_dse.device.npu_model import SwitchPorts
 
 SHIM_ROW, MEMORY_ROW, FIRST_CORE_ROW = 0, 1, 2
 
@@ -86,12 +85,16 @@ class ArrayLimits(Frozen, dict=True):
     def of(device: NpuDevice) -> ArrayLimits:
         """The limits of a device."""
         core, memory, shim, wires = device.core, device.memory_tile, device.shim, device.interconnect
-        parts = {"core": (core, core.memory_bytes), "memory": (memory, memory.memory_bytes), "shim": (shim, 0)}
+        parts = {
+            "core": (core, core.memory_bytes, wires.core),
+            "memory": (memory, memory.memory_bytes, wires.memory_tile),
+            "shim": (shim, 0, wires.shim),
+        }
         tiles = {
             kind: TileLimits(t.dma_in, t.dma_out, t.buffer_descriptors, t.descriptor_banks, t.locks, size)
-            for kind, (t, size) in parts.items()
+            for kind, (t, size, _) in parts.items()
         }
-        ports = {"core": _sides(wires.core), "memory": _sides(wires.memory_tile), "shim": _sides(wires.shim)}
+        ports = {kind: {side: getattr(own, side) for side in STEPS} for kind, (_, _, own) in parts.items()}
         return ArrayLimits(device.array.columns, device.array.core_rows, core.neighbours, **tiles, ports=ports)
 
     @property
@@ -134,23 +137,12 @@ class ArrayLimits(Frozen, dict=True):
 
         A circuit-switched stream occupies an out-port on one side and an in-port on the other.
         """
-        return {link: count for link in self._pairs() if (count := self._capacity(link)) > 0}
-
-    def _pairs(self) -> Iterator[Link]:
         rows = range(FIRST_CORE_ROW + self.core_rows)
-        tiles = [Tile(c, r) for c in range(self.columns) for r in rows]
-        inside = set(tiles)
-        for tile in tiles:
-            for side in STEPS:
-                link = Link(tile, side)
-                if link.target in inside:
-                    yield link
-
-    def _capacity(self, link: Link) -> int:
-        outgoing = self.ports[link.source.kind][link.side][0]
-        incoming = self.ports[link.target.kind][OPPOSITE[link.side]][1]
-        return min(outgoing, incoming)
-
-
-def _sides(ports: SwitchPorts) -> Ports:
-    return {side: getattr(ports, side) for side in STEPS}
+        tiles = dict.fromkeys(Tile(c, r) for c in range(self.columns) for r in rows)
+        found = {}
+        for link in (Link(tile, side) for tile in tiles for side in STEPS):
+            if link.target in tiles:
+                outgoing = self.ports[link.source.kind][link.side][0]
+                incoming = self.ports[link.target.kind][OPPOSITE[link.side]][1]
+                found[link] = min(outgoing, incoming)
+        return {link: count for link, count in found.items() if count > 0}

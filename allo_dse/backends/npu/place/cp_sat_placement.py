@@ -17,7 +17,7 @@ from allo_dse.common.records import Frozen
 from allo_dse.mapper.graph.ports import Direction
 from allo_dse.mapper.violation import Violation
 
-from ..movement.movement import LOCKS_PER_END, WORD_BYTES
+from ..movement.movement import LOCKS_PER_END, WORD_BYTES, Flow, StreamFlow
 from .array import FIRST_CORE_ROW, MEMORY_ROW, SHIM_ROW, Link, Tile
 from .placed_design import Infeasible, PlacedDesign
 from .preferences import wire_costs
@@ -146,12 +146,12 @@ class PlacementModel:
     def read(self, solver: cp_model.CpSolver, columns: Sequence[int]) -> Assignment:
         """The solution that a solver found."""
         tiles = tuple(next(tile for tile, here in places.items() if solver.boolean_value(here)) for places in self.on)
-        owners: list[Tile | None] = []
-        for number, stream in enumerate(self.problem.streams):
-            if not solver.boolean_value(self.shared[number]):
-                owners.append(None)
-            else:
-                owners.append(tiles[stream.source if solver.boolean_value(self.at_source[number]) else stream.target])
+        owners = (
+            tiles[stream.source if solver.boolean_value(at_source) else stream.target]
+            if solver.boolean_value(shared)
+            else None
+            for stream, shared, at_source in zip(self.problem.streams, self.shared, self.at_source, strict=True)
+        )
         return Assignment(tiles, tuple(columns), tuple(owners))
 
 
@@ -309,10 +309,9 @@ class JointModel(PlacementModel):
             self.model.add_exactly_one(places)
         for column in columns:
             self._column_limits(column)
-        self.flow_nets = [self._flow(number) for number in range(len(problem.flows))]
-        self.stream_nets = [self._stream(number) for number in range(len(problem.streams))]
+        self.nets = [*map(self._flow, problem.flows), *map(self._stream, problem.streams, self.shared)]
         for number, (link, capacity) in enumerate(problem.limits.links.items()):
-            nets = [net.used[link] for net in (*self.flow_nets, *self.stream_nets) if link in net.used]
+            nets = [net.used[link] for net in self.nets if link in net.used]
             if len(nets) > capacity:
                 self._at_most("switch_ports", problem.limits.columns + number, sum(nets), capacity)
 
@@ -331,8 +330,7 @@ class JointModel(PlacementModel):
         for side, tile, direction in (("north", SHIM_ROW, "in"), ("south", MEMORY_ROW, "out")):
             capacity = problem.limits.links.get(Link(Tile(column, tile), side), 0)
             self._at_most("switch_ports", column, sum(y for t, y in here if t.direction == direction), capacity)
-        held = sum(t.staged_bytes * y for t, y in here)
-        self._at_most("memory_tile_memory", column, held, memory.bytes)
+        self._at_most("memory_tile_memory", column, sum(t.staged_bytes * y for t, y in here), memory.bytes)
         self._at_most("memory_tile_locks", column, sum(t.locks * y for t, y in here), memory.locks)
         loads: list[list[cp_model.LinearExpr]] = [[] for _ in range(memory.banks)]
         channels_of: dict[Direction, int] = {"in": memory.dma_in, "out": memory.dma_out}
@@ -353,10 +351,8 @@ class JointModel(PlacementModel):
 
     # -- routes -------------------------------------------------------------------------------------------------------
 
-    def _flow(self, number: int) -> _Net:
-        problem = self.problem
-        flow = problem.flows[number]
-        memory = {Tile(c, MEMORY_ROW): y for c, y in enumerate(self.column[problem.carriers[number]])}
+    def _flow(self, flow: Flow) -> _Net:
+        memory = {Tile(c, MEMORY_ROW): y for c, y in enumerate(self.column[self.problem.carriers[flow.index]])}
         if flow.direction == "in":
             net = self._net(memory)
             for node in flow.nodes:
@@ -367,9 +363,8 @@ class JointModel(PlacementModel):
             self._ends(net, memory)
         return net
 
-    def _stream(self, number: int) -> _Net:
+    def _stream(self, stream: StreamFlow, shared: Literal) -> _Net:
         """The route of a stream, which is empty when it runs through shared memory."""
-        stream, shared = self.problem.streams[number], self.shared[number]
         sources: dict[Tile, Literal] = {}
         sinks: dict[Tile, Literal] = {}
         for tile in self.cores:
@@ -386,10 +381,10 @@ class JointModel(PlacementModel):
         model, limits = self.model, self.problem.limits
         from_core = all(tile.row >= FIRST_CORE_ROW for tile in sources)
         used = {link: model.new_bool_var("") for link in limits.links if _leads_on(link, from_core)}
-        tiles = {end for link in used for end in (link.source, link.target)} | set(sources)
-        reached = {tile: model.new_bool_var("") for tile in sorted(tiles)}
-        depth = {tile: model.new_int_var(0, len(tiles), "") for tile in sorted(tiles)}
-        for tile in sorted(tiles):
+        tiles = sorted({end for link in used for end in (link.source, link.target)} | set(sources))
+        reached = {tile: model.new_bool_var("") for tile in tiles}
+        depth = {tile: model.new_int_var(0, len(tiles), "") for tile in tiles}
+        for tile in tiles:
             entering = [literal for link, literal in used.items() if link.target == tile]
             start = [sources[tile]] if tile in sources else []
             model.add(sum(entering) + sum(start) == reached[tile])
@@ -424,7 +419,7 @@ class JointModel(PlacementModel):
     def trees(self, solver: cp_model.CpSolver, nets: Sequence[Net]) -> list[Tree]:
         """The routes of the solution for nets (flows, then streams), from their sources; empty where there is none."""
         result = []
-        for variables, net in zip((*self.flow_nets, *self.stream_nets), nets, strict=True):
+        for variables, net in zip(self.nets, nets, strict=True):
             chosen = {link.target: link for link, literal in variables.used.items() if solver.boolean_value(literal)}
             result.append(_ordered(chosen, net))
         return result
@@ -433,9 +428,7 @@ class JointModel(PlacementModel):
 def _leads_on(link: Link, from_core: bool) -> bool:
     """Return whether a route may take a link: between cores, or from or to a memory tile at the route's ends."""
     low, high = sorted((link.source.row, link.target.row))
-    if low >= FIRST_CORE_ROW:
-        return True
-    return low == MEMORY_ROW < high and (link.target if from_core else link.source).row == low
+    return low > MEMORY_ROW or (low == MEMORY_ROW < high and (link.target if from_core else link.source).row == low)
 
 
 def _ordered(arrivals: dict[Tile, Link], net: Net) -> Tree:

@@ -148,9 +148,12 @@ def numbered(problem: Problem, placement: Assignment, trees: Sequence[Tree]) -> 
     Cores and shim tiles have one bank of descriptors, and a switch connects any port with any other: only the channels
     of memory tiles are not alike.
     """
-    memory_channels = _memory_channels(problem, placement.columns)
-    if memory_channels is None:
-        return None
+    memory_channels: dict[_End, int] = {}
+    for column in dict.fromkeys(placement.columns):
+        found = _column_channels(problem, [n for n, own in enumerate(placement.columns) if own == column])
+        if found is None:
+            return None
+        memory_channels |= found
     numbers = _Numbers(count)
     routes: list[Route] = []
     names: list[tuple[RouteKind, int, str]] = [("transfer", i, t.tensor) for i, t in enumerate(problem.transfers)]
@@ -185,14 +188,8 @@ def _hops(source: Tile, start: int, tree: Tree, ports: Mapping[Link, int], ends:
     return tuple(hop for tile in entered for hop in branches[tile])
 
 
-def _memory_channels(problem: Problem, columns: Sequence[int]) -> dict[_End, int] | None:
-    """The channel of each memory-tile end, by number."""
-    here = [[n for n, own in enumerate(columns) if own == column] for column in dict.fromkeys(columns)]
-    found = [_column_channels(problem, transfers) for transfers in here]
-    return None if None in found else {end: channel for own in found if own for end, channel in own.items()}
-
-
 def _column_channels(problem: Problem, transfers: Sequence[int]) -> dict[_End, int] | None:
+    """The channel of each end at a column's memory tile."""
     memory = problem.limits.memory
     ends = [end for number in transfers for end in _ends(number, problem.transfers[number])]
     channels = {"in": memory.dma_in, "out": memory.dma_out}
@@ -216,9 +213,7 @@ def _column_channels(problem: Problem, transfers: Sequence[int]) -> dict[_End, i
             free[direction, bank].insert(0, chosen.pop())
         return False
 
-    if not fits(0):
-        return None
-    return {(d, kind, index): channel for (d, kind, index, _), channel in zip(ends, chosen, strict=True)}
+    return {end[:3]: channel for end, channel in zip(ends, chosen, strict=True)} if fits(0) else None
 
 
 def _ends(number: int, transfer: Transfer) -> list[tuple[str, str, int, int]]:

@@ -86,7 +86,9 @@ def register(app: Dash, context: Context) -> None:
             ref = board.reference(design) if design else board.knee
             if page_of(path) != "design" or ref is None:
                 raise PreventUpdate
-            known = known_of(board, ref)
+            run = board.table(ref)
+            key = run.keys[ref.row]
+            known = f"{key} {len(run.rungs(key))} {run.verified.get(key)}"
         if known == before:
             raise PreventUpdate
         return known
@@ -128,13 +130,6 @@ def register(app: Dash, context: Context) -> None:
         except AlloDseError as error:
             return no_update, error.with_hint
         return version + 1, ""
-
-
-def known_of(board: Board, ref: Ref) -> str:
-    """Return a text that changes whenever there is more to show of a design."""
-    run = board.table(ref)
-    key = run.keys[ref.row]
-    return f"{key} {len(run.rungs(key))} {run.verified.get(key)}"
 
 
 def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) -> list[Component]:
@@ -238,12 +233,18 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Component:
         )
         for n in run.names("objective")
     ]
+    folder, design = project_folder(run.facts.device_name), board.text(ref)
+    project = [("project", f"{folder.upper()} project", "sources and scripts, zipped")] if folder else []
+    buttons = [
+        html.Button(name, id={"type": "export", "kind": kind, "design": design}, className="small", title=tip)
+        for kind, name, tip in (*_EXPORTS, *project)
+    ]
     return html.Section(
         [
             html.Div(_title(board, ref), className="card-head"),
             *message,
             html.Div(objectives, className="numbers"),
-            html.Div(_export_buttons(board, ref), className="buttons"),
+            html.Div(buttons, className="buttons"),
             *note_controls(context, ref),
             html.Div(id="export-error", className="error", role="alert"),
             _against(board, ref, reference),
@@ -273,17 +274,6 @@ def _title(board: Board, ref: Ref) -> list[Component]:
     where = f"{board.names[ref.run]} · trial {run.columns['number'].value(ref.row)} · {run.facts.device_name}"
     badge = html.Span(state, className=f"badge {kind}")
     return [html.H2(["Design ", html.Code(key)]), badge, checked, html.Span(where, className="hint")]
-
-
-def _export_buttons(board: Board, ref: Ref) -> list[Component]:
-    folder = project_folder(board.table(ref).facts.device_name)
-    project = [("project", f"{folder.upper()} project", "sources and scripts, zipped")] if folder else []
-    exports = [*_EXPORTS, *project]
-    design = board.text(ref)
-    return [
-        html.Button(name, id={"type": "export", "kind": kind, "design": design}, className="small", title=hint)
-        for kind, name, hint in exports
-    ]
 
 
 def _against(board: Board, ref: Ref, reference: Ref | None) -> Component:

@@ -79,7 +79,11 @@ def page(context: Context, look: Theme, query: str = "") -> Component:
                 ],
                 id="pages",
             ),
-            _help(),
+            html.Dialog(
+                [html.H2("Keyboard"), facts(_SHORTCUTS), html.Button("Close", id="help-close")],
+                id="help",
+                **labelled("Keyboard shortcuts"),
+            ),
         ],
         id="root",
     )
@@ -339,11 +343,3 @@ def _compare(board: Board, pair: list[str] | None) -> list[Component]:
             height="auto",
         ),
     ]
-
-
-def _help() -> Component:
-    return html.Dialog(
-        [html.H2("Keyboard"), facts(_SHORTCUTS), html.Button("Close", id="help-close")],
-        id="help",
-        **labelled("Keyboard shortcuts"),
-    )

@@ -65,21 +65,17 @@ def _offer(context: Context, ref: Ref) -> Component:
     )
 
 
-def svg_image(svg: str, words: str, look: Theme) -> Component:
-    """A picture in the page's colours."""
-    picture = html.Img(src=svg_uri(svg, look), alt=words)
-    return html.Div(picture, className="svg-box", tabIndex=0, role="group", **labelled(f"{words}, scrollable"))
-
-
 def placement_picture(context: Context, ref: Ref, look: Theme) -> Component:
     """The design on the array, with routes and the use of every tile's ports and memory."""
     placed = context.programs.placement(ref)
     if placed is None or not placed.placed:
         return html.P(f"Not placed: {placed}", className="error")
     head, *rows = placed.table()
+    words = "The placed design"
+    picture = html.Img(src=svg_uri(placed.drawn(), look), alt=words)
     return html.Div(
         [
-            svg_image(placed.drawn(), "The placed design", look),
+            html.Div(picture, className="svg-box", tabIndex=0, role="group", **labelled(f"{words}, scrollable")),
             html.Details([html.Summary("What each tile uses"), table(head, rows)]),
         ]
     )
