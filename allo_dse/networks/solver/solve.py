@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +16,7 @@ from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 
-from .problem import ALLOWED, BANDWIDTH, Problem, Solution, least_of, needs_in_words
+from .problem import ALLOWED, BANDWIDTH, Choice, Problem, Solution, least_of, needs_in_words
 from .shortest_path import by_launches
 
 
@@ -326,16 +327,35 @@ def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
         raise StudyError("no operators of the network fit the device and the tolerance together")
     if problem.launches is not None and problem.launches < problem.steps:
         return None
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        chosen, bound = [o for o, one in runs.items() if solver.value(one)], round(solver.best_objective_bound)
+    else:
+        chosen, bound = _singles(problem, best), least_of(problem)
     launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
     ends, clock = dict[int, int](), 0
-    for _, o in sorted((problem.does[o][-1], o) for o, one in runs.items() if solver.value(one)):  # topological order
+    for o in sorted(chosen, key=lambda o: problem.does[o][-1]):  # topological order
         earliest = [ends[before] + wait for before, wait in problem.after[o].items() if before in ends]
         launch[o], choice[o] = len(ends), problem.designs(o).index(best[o])
         start[o] = max(problem.release[o], clock, *earliest)
         ends[o] = start[o] + best[o].ticks
         clock = ends[o] + problem.between
     length = max(end + problem.tail[o] for o, end in ends.items())
-    return Solution(tuple(launch), tuple(start), tuple(choice), length, round(solver.best_objective_bound))
+    return Solution(tuple(launch), tuple(start), tuple(choice), length, bound)
+
+
+def _singles(problem: Problem, best: Mapping[int, Choice]) -> list[int]:
+    """Return for each step the fastest operator that does it alone, or the most exact where those deviate too much.
+
+    Raises:
+        StudyError: if that is no solution either.
+    """
+    effects = problem.effects or (0,) * len(problem.kinds)
+    singles = [[o for o in best if problem.does[o] == (step,)] for step in range(problem.steps)]
+    for exact in (False, True) if all(singles) else ():
+        chosen = [min(own, key=lambda o: (exact and effects[o], best[o].ticks)) for own in singles]
+        if sum(effects[o] for o in chosen) <= ALLOWED:
+            return chosen
+    raise StudyError("no composition of the network was found within the limit of work", hint="give it more work")
 
 
 @dataclass
