@@ -19,11 +19,8 @@ from .backends.fpga.evaluator import FpgaSimulator as FpgaSimulator
 from .backends.fpga.hls.design_project import hls_project as hls_project
 from .backends.fpga.hls.evaluator import HlsEvaluator as HlsEvaluator, HlsTool as HlsTool, HlsToolError as HlsToolError
 from .backends.fpga.hls.retime import timed_by_report as timed_by_report
-from .backends.fpga.report import (
-    HlsReport as HlsReport,
-    HlsReportError as HlsReportError,
-    read_hls_report as read_hls_report,
-)
+from .backends.fpga.report.report import HlsReport as HlsReport, HlsReportError as HlsReportError
+from .backends.fpga.report.report_files import read_hls_report as read_hls_report
 from .backends.npu.board.run import DeviceWedged as DeviceWedged, NpuRun as NpuRun
 from .backends.npu.evaluator import NpuSimulator as NpuSimulator
 from .backends.npu.place.placed_design import Infeasible as Infeasible, PlacedDesign as PlacedDesign

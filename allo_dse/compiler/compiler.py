@@ -306,12 +306,12 @@ def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: i
     ]
     for kernel, tasks in compiled:
         for task in tasks:
-            for sources in _called(kernel, task, depth):
-                parts.extend(part for one in sources for part in compile_hierarchy(one, watch, depth + 1))
+            for inner in _called(kernel, task, depth):
+                parts += compile_hierarchy(inner, watch, depth + 1)
     return parts
 
 
-def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[list[RegionSource]]:
+def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[RegionSource]:
     """The regions that each task of a class calls."""
     if not task.region_calls:
         return
@@ -319,15 +319,13 @@ def _called(kernel: Kernel, task: Task, depth: int) -> Iterator[list[RegionSourc
     if depth >= MAX_DEPTH:
         task.fail(first.node, f"regions call each other more than {MAX_DEPTH} levels deep")
     for pid in np.argwhere(np.broadcast_to(task.mask, kernel.mesh)):
-        sources = []
+        own = tuple(pid.tolist())
         for number, call in enumerate(task.region_calls):
-            prefix = kernel.task_name(tuple(int(i) for i in pid)) + "_"
+            prefix = kernel.task_name(own) + "_"
             prefix += f"{number}_" if len(task.region_calls) > 1 else ""
             actual = [task.parameter(position).part(pid) for position in call.arguments]
             inner = read_region(call.region, prefix, actual)
-            own = tuple(int(i) for i in pid)
-            sources.append(with_sync(inner, task.handovers[number], own) if task.does_more else inner)
-        yield sources
+            yield with_sync(inner, task.handovers[number], own) if task.does_more else inner
 
 
 def compile_region(

@@ -180,15 +180,12 @@ def _merge(table: DeviceTable, into: JsonObject, own: JsonObject, prefix: KeyPat
     """Lay the values of a file over those of the file it extends: tables key by key, anything else whole."""
     for key, value in own.items():
         where = (*prefix, key)
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(table, into[key], value, where)
-        elif isinstance(value, dict):
-            into[key] = {}
+        is_table = isinstance(value, dict)
+        if not (is_table and isinstance(into.get(key), dict)):
+            into[key] = {} if is_table else value
             table.origins[where] = table.path
+        if is_table:
             _merge(table, into[key], value, where)
-        else:
-            into[key] = value
-            table.origins[where] = table.path
 
 
 # Turns what the device models reject into a `DeviceError` that names the file, the key, the reason and the way out.
@@ -546,11 +543,8 @@ class FpgaDevice(Device):
 
     def limit(self, resource: str) -> int:
         """Return the amount of a resource ("lut", "ff", "dsp", "bram18", "uram") that designs may use."""
-        return self._limits[resource]
-
-    @functools.cached_property
-    def _limits(self) -> dict[str, int]:
-        return {name: getattr(self.resources, name) - getattr(self.shell, name) for name in RESOURCES}
+        found: int = getattr(self.resources, resource) - getattr(self.shell, resource)
+        return found
 
     def operator(self, element: str, name: str) -> Operator | None:
         """The implementation of a floating-point operator at this clock; None for one without figures."""

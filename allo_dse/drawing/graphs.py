@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -323,11 +324,11 @@ class Wires:
         return x2, abs(y2 - y1)
 
     def draw(self) -> None:
-        loops: dict[int, int] = {}
+        loops = Counter[int]()
         for number, flow in enumerate(self.flows):
             if flow.source == flow.target:
-                self._loop(flow, loops.get(flow.source, 0))
-                loops[flow.source] = loops.get(flow.source, 0) + 1
+                self._loop(flow, loops[flow.source])
+                loops[flow.source] += 1
             elif self.layout.corners[flow.target][1] > self.layout.corners[flow.source][1]:
                 self._down(number, flow)
             else:

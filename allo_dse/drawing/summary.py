@@ -72,7 +72,11 @@ def summarise(vmg: VMG) -> Summary:
     groups = vmg.groups
     if vmg.node_count <= MAX_BOXES:
         box_of_node = np.arange(vmg.node_count)
-        boxes = tuple(_node_box(vmg.program, group, n) for group in groups for n in range(group.count))
+        program, numbered = vmg.program, [(group, n) for group in groups for n in range(group.count)]
+        boxes = tuple(
+            Box(short_node_name(program, group, n), 1, tuple(_facts(program, [group], "")), _schedule(program, group))
+            for group, n in numbered
+        )
         return Summary("node", boxes, _flows(vmg, box_of_node), box_of_node)
     keys: list[Hashable] = list(range(len(groups)))
     level = "group"
@@ -104,12 +108,6 @@ def _body(tree: Tree) -> Tree:
 
 def _class(program: CompiledProgram, task: Task) -> TaskClass:
     return program.kernels[task.kernel].classes[task.cls]
-
-
-def _node_box(program: CompiledProgram, group: NodeGroup, position: int) -> Box:
-    return Box(
-        short_node_name(program, group, position), 1, tuple(_facts(program, [group], "")), _schedule(program, group)
-    )
 
 
 def _group_box(program: CompiledProgram, groups: Sequence[NodeGroup], *, rest: bool) -> Box:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allo_dse.common.records import Frozen, Ints
@@ -54,6 +54,7 @@ class Launches:
         between_us: beginning another launch within a call.
         dram_gb_s: bandwidth of the DRAM.
         ports: to the DRAM that known matrices may have together.
+        table_bits: of memory that the bitstream can fill with known operands.
         objectives: of the search for an operator's designs.
         linked: True if the designs of a launch are built together, as one project.
     """
@@ -66,6 +67,7 @@ class Launches:
     between_us: float = 0.0
     dram_gb_s: float = float("inf")
     ports: int = 1
+    table_bits: int = 0
     objectives: tuple[str, ...] = ("latency_us",)
     linked: bool = False
 
@@ -84,8 +86,12 @@ class Launches:
         """Yield numbers of columns, each with a device of that size, to search designs for."""
         yield 1, self.device
 
-    def schedules(self, program: Program) -> Sequence[Any]:
-        """Return the schedules that designs of an operator may choose from."""
+    def schedules(self, program: Program, tables: Collection[str] = ()) -> Sequence[Any]:
+        """Return the schedules that designs of an operator may choose from.
+
+        Args:
+            tables: names of the tensors that the bitstream has.
+        """
         return ()
 
     def bandwidth(self, latency_us: float, dram_bytes: int, bound: Mapping[str, float]) -> float:

@@ -122,9 +122,6 @@ def _obstacle(
     return ""
 
 
-__all__ = ["AxisRule", "How", "axis_rules", "class_varies", "computed_arrays", "kernel_feeds"]
-
-
 class _Endpoint(Frozen):
     """A stream port of one class of one kernel; `computed` if its stream is only one of those a task may use."""
 

@@ -109,12 +109,8 @@ class Arrangement(Frozen):
             raise AlloDseError(f"cannot view {list(self.shape)} as {list(shape)}: the numbers of elements differ")
         dims = _regrouped(_merged(sum(self.dims, ())), shape)
         if dims is None:
-            return self._next(shape)
+            return Arrangement(self.source, self.walks, math.prod(shape), _row_major(shape))  # another walk begins
         return self._settled(replace(self, dims=dims))
-
-    def _next(self, shape: Shape) -> Arrangement:
-        """The result so far becomes the buffer of another walk."""
-        return Arrangement(self.source, self.walks, math.prod(shape), _row_major(shape))
 
     def _settled(self, result: Arrangement) -> Arrangement:
         """Drop the walk in progress if it has become the identity, and resume the one before."""

@@ -145,7 +145,8 @@ class Composition:
             return f"{self.columns} columns"
         limits = zip(limited.resources, limited.limits[1:], strict=True)
         shares = ", ".join(f"{name} {used[name] / limit:.0%}" for name, limit in limits if used[name])
-        return f"{len(self.launches[0].designs)} pieces of hardware: {shares}"
+        pieces = f"{len(self.launches[0].designs)} pieces of hardware: {shares}"
+        return f"{pieces}, {sum(len(run.constants) for run in self.runs)} constants in the bitstream"
 
     @property
     def streamed(self) -> str:

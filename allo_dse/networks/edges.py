@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +14,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.eval.launches import Stream
 
-from .fronts import Fronts, Point
+from .fronts import Fronts
 from .network import Arrange, Network, Shape, Step, arrange
 from .operators.execute import Work, interface, loaded
 from .solver.problem import TICK_US, Edge
@@ -111,10 +111,13 @@ def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
     launches = fronts.launches
     if not launches.linked:
         return ()
-    moved = {
-        key: [launches.passages(point.design.design, point.design.metrics) for point in points]
-        for key, points in fronts.points.items()
-    }
+    moved = defaultdict[str, list[Any]](list)  # of each design, the passages of what it reads, and of what it writes
+    for work, points in fronts.points.items():
+        for point in points:
+            design = point.design.design
+            reads, writes = interface(design.program)
+            passages = launches.passages(design, point.design.metrics)
+            moved[work].append([passages.get(tensor.name) for tensor in (*reads, writes[0])])
     found: list[Edge] = []
     known: dict[tuple[str, str, int], Stream | None] = {}
     written_by: dict[str, list[int]] = {}
@@ -126,8 +129,7 @@ def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
             for other in written_by.get(tensors.get(name, ""), []):
                 key = fronts.candidates[other].key, target.key, position
                 if key not in known:
-                    written = [_port(p, m, None) for p, m in zip(fronts.points[key[0]], moved[key[0]], strict=True)]
-                    read = [_port(p, m, position) for p, m in zip(fronts.points[key[1]], moved[key[1]], strict=True)]
+                    written, read = [own[-1] for own in moved[key[0]]], [own[position] for own in moved[key[1]]]
                     known[key] = launches.stream(written, read, TICK_US)
                 if (stream := known[key]) is not None:
                     found.append(Edge(other, number, (0, *stream.saves), stream.lags))
@@ -161,9 +163,3 @@ def stream_ends(written: Mapping[str, str], source: Step, target: Step) -> tuple
     assert isinstance(target.work, Work)
     position = [written.get(name) for name in target.inputs].index(source.output)
     return interface(loaded(source.work))[1][0].name, interface(loaded(target.work))[0][position].name
-
-
-def _port(point: Point, moved: Mapping[str, Any], position: int | None) -> Any:
-    """Return the transfer of the tensor that a design reads at a position, or of its result if that is None."""
-    reads, writes = interface(point.design.design.program)
-    return moved.get((writes[0] if position is None else reads[position]).name)

@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 
 import msgspec
@@ -32,7 +32,7 @@ from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
 from .network import Host, Network, Operator, fused_operators, single_operators, with_hosts, with_rows
-from .operators.execute import Work, loaded
+from .operators.execute import Work, interface, loaded
 
 TRIALS = 60
 """Designs that are evaluated for each number of columns; less where the tuner has proved that none is better."""
@@ -58,6 +58,7 @@ class Point(Frozen):
         proved: no other design of the operator's space is faster there, as the evaluator times them.
         bound: shares of the time for which resources are busy.
         resources: that it takes of an FPGA, where it counts as one column.
+        tables: positions of the operands that the bitstream has.
     """
 
     columns: int
@@ -68,6 +69,7 @@ class Point(Frozen):
     proved: bool
     design: BestDesign
     resources: Mapping[str, int] = field(default_factory=dict)
+    tables: tuple[int, ...] = ()
 
 
 class Fronts(Frozen):
@@ -130,9 +132,7 @@ def search_fronts(  # noqa: PLR0913 (settings of a search)
     built_by = target_of(target, found)
     options = SearchOptions(Path(cache), trials, built_by.name, seed, narrower)
     points: dict[str, tuple[Point, ...]] = {}
-    candidates = tuple(
-        replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
-    )
+    candidates = tuple(_candidates(network, launches.table_bits))
     failed: dict[str, StudyError] = {}
     left: dict[str, str] = {}
     keys = list(dict.fromkeys(one.key for one in candidates))
@@ -145,7 +145,7 @@ def search_fronts(  # noqa: PLR0913 (settings of a search)
                 dtype = f", {one.step.writes.name}" if len(variants) > 1 else ""
                 say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
             try:
-                points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
+                points[one.key] = tuple(_improving(_points(one, found, options)))
             except RunDirectoryError:  # does not mean that there is no design
                 raise
             except StudyError as error:  # another type may fit; fused steps may run one by one
@@ -159,7 +159,7 @@ def search_fronts(  # noqa: PLR0913 (settings of a search)
             may = _HINTS[bool(built_by.rules)]
             raise StudyError(f"{place}: {last.message}", hint="; ".join(filter(None, [may, last.hint]))) from last
     for one in candidates:
-        if work_key(one.work) != one.key:
+        if not one.key.startswith(work_key(one.work)):
             raise StudyError(
                 f"{network.name}: the source of {one.step.name!r} ({one.work.kind}) changed during the search",
                 hint="run it again: what it changes is searched again",
@@ -194,15 +194,41 @@ def work_key(work: Work) -> str:
     return f"{work.kind}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
+def _candidates(network: Network, bits: int) -> Iterator[Operator]:
+    """Yield all operators, also with constants in the bitstream: of those that fit together, the smallest first.
+
+    Args:
+        bits: of memory that the bitstream can fill.
+    """
+    every = [*single_operators(network), *fused_operators(network)]
+    sizes = {
+        name: 8 * tensor.bytes
+        for one in every
+        for name, tensor in zip(one.step.inputs, interface(loaded(one.work))[0], strict=True)
+        if name in network.constants and tensor.shape
+    }
+    ordered = sorted(sizes, key=sizes.__getitem__)
+    ends = accumulate(map(sizes.__getitem__, ordered))
+    fitting = {name for name, end in zip(ordered, ends, strict=True) if end <= bits}
+    for one in every:
+        key = work_key(one.work)
+        yield replace(one, key=key)
+        if tables := tuple(at for at, name in enumerate(one.step.inputs) if name in fitting):
+            yield replace(one, key="_".join([key, *map(str, tables)]), tables=tables)
+
+
 def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
     """Yield every operator on each piece of hardware that equal operators may have.
 
-    The n-th of them may run on the first n pieces.
+    The n-th of them may run on the first n pieces. Those with the same constants in the bitstream share a piece.
     """
-    alike: dict[str, int] = {}
+    alike: dict[str, list[tuple[str, ...]]] = {}
     for one in candidates:
-        alike[one.key] = alike.get(one.key, 0) + 1
-        yield from (replace(one, copy=copy) for copy in range(min(alike[one.key], MOST_COPIES)))
+        own, known = alike.setdefault(one.key, []), tuple(one.step.inputs[at] for at in one.tables)
+        if not known or known not in own:
+            own.append(known)
+        copies = [own.index(known)] if known else range(min(len(own), MOST_COPIES))
+        yield from (replace(one, copy=copy) for copy in copies)
 
 
 def _improving(points: Iterator[Point]) -> Iterator[Point]:
@@ -214,17 +240,19 @@ def _improving(points: Iterator[Point]) -> Iterator[Point]:
             yield point
 
 
-def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Iterator[Point]:
+def _points(operator: Operator, device: Device, options: SearchOptions) -> Iterator[Point]:
     """Yield the fastest design on each number of columns, or at most `MOST_POINTS` of a front, the smallest first."""
-    launches = launches_of(device)
+    launches, work = launches_of(device), operator.work
+    program = loaded(work)
+    tables = [interface(program)[0][at].name for at in operator.tables]
     evaluator = full_name(backend_of(device).evaluator(device))
     whole = len(launches.objectives) > 1
     own = replace(options, trials=WIDTHS * options.trials) if whole else options
     programs = CompiledPrograms(work.program)
     for columns, part in [*launches.parts()][0 if options.narrower else -1 :]:
-        schedules = launches.schedules(loaded(work))
+        schedules = launches.schedules(program, tables)
         study = Study(
-            key,
+            operator.key,
             program=work.program,
             params=work.params,
             device=part,
@@ -236,7 +264,7 @@ def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Ite
             programs=programs,
         )
         asked = hashlib.sha256(repr((launches.objectives, schedules, evaluator)).encode()).hexdigest()[:12]
-        place = options.cache / f"{key}-{part.key[:12]}-{asked}-{options.target}-{own.trials}-{options.seed}"
+        place = options.cache / f"{operator.key}-{part.key[:12]}-{asked}-{options.target}-{own.trials}-{options.seed}"
         try:
             found, proved = _searched(study, place, own)
         except RunDirectoryError:
@@ -258,6 +286,7 @@ def _points(key: str, work: Work, device: Device, options: SearchOptions) -> Ite
                 proved=proved,
                 design=design,
                 resources={name: int(metrics[name]) for name in launches.resources},
+                tables=operator.tables,
             )
 
 

@@ -47,6 +47,11 @@ class Run(Frozen, dict=True):
         return self.point.design.study.name
 
     @property
+    def constants(self) -> dict[int, str]:
+        """The constants that the bitstream has, by position among the inputs."""
+        return {at: self.step.inputs[at] for at in self.point.tables}
+
+    @property
     def spent(self) -> dict[str, float]:
         """Shares of its time: of the host, while the device waits, and of the busiest resource for the rest."""
         took, own_us = self.end_us - self.start_us, self.point.latency_us

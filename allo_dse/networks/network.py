@@ -542,6 +542,7 @@ class Operator(Frozen):
         names: of the network's steps.
         key: of its work, shared by equal operators.
         copy: number of its hardware, where equal operators may have more than one.
+        tables: positions of the operands that the bitstream may have.
     """
 
     step: Step
@@ -549,6 +550,7 @@ class Operator(Frozen):
     names: tuple[str, ...]
     key: str = ""
     copy: int = 0
+    tables: tuple[int, ...] = ()
 
 
 def single_operators(network: Network) -> tuple[Operator, ...]:

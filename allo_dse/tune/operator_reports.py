@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from allo_dse.backends.fpga.operator_table import Reading, operators_in
-from allo_dse.backends.fpga.report import read_hls_report
+from allo_dse.backends.fpga.report.report_files import read_hls_report
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import Frozen
 from allo_dse.device.device import Device, FpgaDevice

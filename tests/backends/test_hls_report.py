@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.fpga.report import Cycles, HlsFifo, HlsReport, HlsReportError, read_hls_report
+from allo_dse.backends.fpga.report.report import Cycles, HlsFifo, HlsReport, HlsReportError
+from allo_dse.backends.fpga.report.report_files import read_hls_report
 
 from ..support.others_data import SHARED, require
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.backends.fpga.report import HlsReport, read_hls_report
+from allo_dse.backends.fpga.report.report import HlsReport
+from allo_dse.backends.fpga.report.report_files import read_hls_report
 from allo_dse.backends.rtl import tools
 from allo_dse.lang import install
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.fpga.hls import CSimulation, emit_project
+from allo_dse.backends.fpga.hls import emit_project
+from allo_dse.backends.fpga.hls.build_modes import CSimulation
 from allo_dse.compiler.expressions import scalars
 from allo_dse.lang import install
 

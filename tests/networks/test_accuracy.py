@@ -28,9 +28,9 @@ from allo_dse.networks.accuracy import Accuracy, random_inputs
 from allo_dse.networks.compose import Composition, compose, compositions
 from allo_dse.networks.export.export import export, facts_of
 from allo_dse.networks.fronts import Fronts, Point, SearchOptions, search_fronts
-from allo_dse.networks.network import Arrange, Convert, Host
+from allo_dse.networks.network import Arrange, Convert, Host, Operator
 from allo_dse.networks.operators import element_type, gemm_work, rms_norm_work, unary_work
-from allo_dse.networks.operators.execute import Work, difference, moved_result
+from allo_dse.networks.operators.execute import difference, moved_result
 from allo_dse.networks.solver.problem import ticks
 
 from ..support.commands import allo_tune
@@ -271,10 +271,10 @@ def test_a_model_of_two_types_through_the_command(tmp_path: Path) -> None:
 def test_a_step_without_a_design_is_named_where_another_like_it_has_one_in_another_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def narrow_only(key: str, work: Work, device: Device, how: SearchOptions) -> Iterator[Point]:
-        if work.params["Ty"] == F32:
+    def narrow_only(operator: Operator, device: Device, how: SearchOptions) -> Iterator[Point]:
+        if operator.work.params["Ty"] == F32:
             raise StudyError("no room")
-        return points(key, work, device, how)
+        return points(operator, device, how)
 
     points = module._points
     monkeypatch.setattr(module, "_points", narrow_only)

@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused(fronts: Fronts) -> None:
 
 @needs_gcc
 def test_the_project_computes_what_the_network_does(fronts: Fronts, tmp_path: Path) -> None:
-    found = compose(fronts)
+    found = compose(_with_tables(fronts))
     export(found, tmp_path)
     done = subprocess.run(
         [sys.executable, "run.py", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
@@ -104,10 +104,8 @@ def test_the_project_computes_what_the_network_does(fronts: Fronts, tmp_path: Pa
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Fronts:
     """A norm, a product and a sum with what the norm read."""
-    element, rng = element_type("bf16"), np.random.default_rng(0)
-    net = dse.Network("chain")
-    x, up = net.input("x", (32, 64)), net.constant("up", rng.standard_normal((64, 64)).astype(np.float32))
-    weights = net.constant("weights", np.ones(64, np.float32))
+    element, net = element_type("bf16"), dse.Network("chain")
+    x, up, weights = net.input("x", (32, 64)), net.input("up", (64, 64)), net.input("weights", (64,))
     a = net.add(rms_norm_work(32, 64, 1e-5, element), x, weights, name="norm")
     a = net.add(gemm_work(32, 64, 64, element), a, up, name="product")
     net.output(net.add(binary_work("add", 2048, element), a, x, name="sum", shape=(32, 64)))
@@ -223,10 +221,29 @@ def _check_on_card(launch: Launch, folder: Path) -> None:
     assert said["latency_us"] == 5.0 * (len(launch.runs) - len(launch.streams))
 
 
-def test_weights_stay_in_dram(fronts: Fronts) -> None:
-    """Matrices come tile by tile, so that no operator needs memory for a whole one."""
+def test_weights_stay_in_dram_or_are_tables(fronts: Fronts) -> None:
+    """Matrices come tile by tile, so that no operator needs memory for a whole one, or are in the bitstream."""
     for points in fronts.points.values():
         for point in points:
             mapping = FpgaMapping.of(point.design.design)
-            assert set(mapping.streamed) == {tensor.name for tensor in point.design.design.program.tensors}
+            tables = {mapping.vmg.program.tensors[at].name for at in point.tables}
+            assert set(mapping.streamed) == {tensor.name for tensor in mapping.vmg.program.tensors} - tables
             assert point.dram_bytes == mapping.dram_bytes
+
+
+def test_operators_with_other_constants_have_tables_of_their_own(fronts: Fronts) -> None:
+    """Equal operators without tables share hardware; with tables of other constants they do not."""
+    assert any(one.copy == 0 and "by_right" in one.names for one in fronts.candidates if not one.tables)
+    found = compose(_with_tables(fronts))
+    _check(found)
+    assert {name for run in found.runs for name in run.constants.values()} == {"left", "right"}
+    by_left, by_right = (run for run in found.runs if run.constants)
+    assert by_left.design != by_right.design
+    assert "2 constants in the bitstream" in found.where
+
+
+def _with_tables(fronts: Fronts) -> Fronts:
+    """Designs with constants in the bitstream for all operators that have some."""
+    known = {one.names for one in fronts.candidates if one.tables}
+    own = tuple(one for one in fronts.candidates if one.tables or one.names not in known)
+    return replace(fronts, candidates=own)

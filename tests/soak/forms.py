@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import allo_dse as dse
-from allo_dse.backends.fpga.hls import CSimulation, emit_project
+from allo_dse.backends.fpga.hls import emit_project
+from allo_dse.backends.fpga.hls.build_modes import CSimulation
 from allo_dse.common.errors import AlloDseError, ProgramError
 from allo_dse.eval.execute.run import folding_of
 from allo_dse.lang import install

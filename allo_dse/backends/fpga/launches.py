@@ -8,7 +8,7 @@ has written each tile and the target first asks for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from allo_dse.device.device import FpgaDevice
@@ -19,7 +19,7 @@ from allo_dse.space.design import Design
 
 from .bound_times import Passage, passages
 from .choices.schedules import ScheduleParameter, lanes, memory, pack
-from .cost.memory import fifo_resources
+from .cost.memory import BRAM18_BITS, fifo_resources
 from .mapping import FpgaMapping
 
 FLOATS = {("bfloat", 16), ("float", 32)}
@@ -46,11 +46,13 @@ class FpgaLaunches(Launches):
         super().__init__(device)
         self.limits = (UNLIMITED, *(device.limit(name) for name in RESOURCES))
         self.ports = device.external.ports
+        self.table_bits = device.limit("bram18") * BRAM18_BITS
         self.dram_gb_s = self.ports * device.external.port_gb_s
 
-    def schedules(self, program: Program) -> list[ScheduleParameter]:
-        """Leave tensors that tasks cut into tiles in DRAM."""
-        return in_dram(program)
+    def schedules(self, program: Program, tables: Collection[str] = ()) -> list[ScheduleParameter]:
+        """Leave tensors that tasks cut into tiles in DRAM, without those that the bitstream has."""
+        kept = [one for one in in_dram(program) if one.target not in tables]
+        return [*kept, *(ScheduleParameter("place", name, "memory", ("rom",)) for name in tables)]
 
     def passages(self, design: Design, metrics: Mapping[str, Any]) -> Mapping[str, Passage]:
         """Return when the tiles of each tensor in DRAM are written or asked for."""

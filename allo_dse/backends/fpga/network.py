@@ -73,7 +73,15 @@ class TensorCopies:
         self._logged = logged
         self._last_read: dict[str, IntArray] = {}
         self._first_written: dict[str, IntArray] = {}
-        self._find_pieces()
+        # Find the last piece that each node reads, and the first that it writes, in copying order.
+        count, grids = mapping.vmg.node_count, mapping.shared.pieces.grids
+        for port, nodes, pids in self._ports("auto"):
+            name = port.tensor.name
+            first, last = ends_of(port, pids, grids[name])
+            if port.reads or name in partly_written(mapping.vmg.program):
+                np.maximum.at(self._last_read.setdefault(name, np.full(count, -1)), nodes, last)
+            if port.writes:
+                np.minimum.at(self._first_written.setdefault(name, np.full(count, _NO_PIECE)), nodes, first)
         self.arrived = {name: self._streams(last >= 0)[0] for name, last in self._last_read.items()}
         self.done = {name: self._streams(first < _NO_PIECE)[0] for name, first in self._first_written.items()}
         used = defaultdict[tuple[str, str], NDArray[np.bool_]](lambda: np.zeros(mapping.vmg.node_count, bool))
@@ -97,17 +105,6 @@ class TensorCopies:
             for port in task_class.tensor_ports:
                 if port.tensor.name in names:
                     yield port, vmg.node_of_task[tasks], pids
-
-    def _find_pieces(self) -> None:
-        """Find the last piece that each node reads, and the first that it writes, in copying order."""
-        count, grids = self._mapping.vmg.node_count, self._mapping.shared.pieces.grids
-        for port, nodes, pids in self._ports("auto"):
-            name = port.tensor.name
-            first, last = ends_of(port, pids, grids[name])
-            if port.reads or name in partly_written(self._mapping.vmg.program):
-                np.maximum.at(self._last_read.setdefault(name, np.full(count, -1)), nodes, last)
-            if port.writes:
-                np.minimum.at(self._first_written.setdefault(name, np.full(count, _NO_PIECE)), nodes, first)
 
     def _streams(self, used: NDArray[np.bool_], each: int = 1) -> IntArray:
         """New streams for these nodes, which hold one token: (each, nodes)."""

@@ -16,7 +16,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import CLOCK_TOLERANCE, Operator, at_clock
 from allo_dse.eval.calibrate.robust_fit import FOLDS
 
-from .report import HlsOperator, HlsReport
+from .report.report import HlsOperator, HlsReport
 
 _TYPES = {"f": "f32", "d": "f64"}
 _BY_TYPE = {

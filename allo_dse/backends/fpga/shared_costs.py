@@ -112,7 +112,7 @@ class TensorUse(Frozen):
         place: "onchip" in the design's memory already, so that nothing is copied; "dram" if it stays there and tiles
             are copied task by task; "auto" copied as a whole, to the nodes that use it and back; "stream" read or
             written in order through a FIFO, "axis" through an AXI-Stream port; "direct" if tasks access it in DRAM
-            themselves, each node through a port of its own.
+            themselves, each node through a port of its own; "rom" if the bitstream has its elements.
         words_per_cycle: elements that are copied per cycle.
         lanes: elements per word.
         transfers: bursts of a streamed tensor.
@@ -133,7 +133,7 @@ class TensorUse(Frozen):
     @property
     def uses_port(self) -> bool:
         """True if an AXI port moves it between DRAM and the chip."""
-        return self.place not in ("onchip", "axis")
+        return self.place not in ("onchip", "axis", "rom")
 
     @property
     def is_copied(self) -> bool:
@@ -338,7 +338,7 @@ class Scheduled(Frozen, eq=False, dict=True):
         packed = math.gcd(max(1, bits // tensor.dtype.bits), self._shared.rows[tensor.name])
         banks = math.prod(splits.values())
         rate = self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))
-        return (said if said in ("onchip", "dram") else "auto"), rate, packed
+        return (said if said in ("onchip", "dram", "rom") else "auto"), rate, packed
 
     @cached_property
     def streamed(self) -> Mapping[str, TensorUse]:
@@ -433,6 +433,6 @@ class Scheduled(Frozen, eq=False, dict=True):
             return 1
         if port.tensor.name in self.onchip - self.common:
             return 0  # a memory beside the design, which has a port to it
-        copied = port.tensor.name not in self.onchip
+        copied = port.tensor.name not in self.onchip and storage.place != "rom"
         # Results that stay on the chip are in the memory of whoever reads them.
         return (port, copied and port.reads) if copied or port.reads else 0

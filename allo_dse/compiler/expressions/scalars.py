@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Literal
 
 import numpy as np
@@ -134,6 +135,11 @@ def as_scalar(task: Task, value: Value, node: ast.AST, like: DType | None = None
         case Tuple(items):
             task.fail(node, f"expected a scalar here, not {len(items)} values", "take them apart: a, b = ...")
     task.fail(node, "expected a scalar here", "index the tile, or use an operation on whole tiles such as allo.add")
+
+
+def as_index(task: Task, value: Value, node: ast.AST) -> Scalar:
+    """A scalar as a run-time `index`."""
+    return convert(task, as_scalar(task, value, node, like=index), index)
 
 
 # -- conversion ------------------------------------------------------------------------------------------------------
@@ -300,17 +306,10 @@ class Number(Frozen, eq=False):
         right = other.scalar if isinstance(other, Number) else other
         return Number(self.task, binary_as(self.task, op, self.scalar, right, self.dtype), self.dtype)
 
-    def __add__(self, other: Number | Scalar) -> Number:
-        return self.apply("+", other)
-
-    def __sub__(self, other: Number | Scalar) -> Number:
-        return self.apply("-", other)
-
-    def __mul__(self, other: Number | Scalar) -> Number:
-        return self.apply("*", other)
-
-    def __truediv__(self, other: Number | Scalar) -> Number:
-        return self.apply("/", other)
+    __add__ = partialmethod(apply, "+")
+    __sub__ = partialmethod(apply, "-")
+    __mul__ = partialmethod(apply, "*")
+    __truediv__ = partialmethod(apply, "/")
 
 
 def shift(task: Task, op: str, value: Scalar, by: Scalar, bounds: tuple[int, int] | None = None) -> Scalar:

@@ -34,7 +34,7 @@ from ..program.tensors import StreamArray, StreamOp
 from ..regions.task_state import Count, PortUse, Task
 from . import tiles
 from .index_checks import Limit, bounds_of, check_attribute, is_known, wrong_index
-from .scalars import Number, as_scalar, convert
+from .scalars import Number, as_index, as_scalar, convert
 from .subscripts import Range, constant_int, parts_of, subview
 from .tiles import assign, is_tile, materialise, shape_of
 
@@ -105,20 +105,17 @@ def _port(task: Task, ref: StreamRef, direction: Direction, node: ast.AST) -> st
         port.parts[name].certain &= exact
         port.parts[name].add(each, node)
     port.tokens = None
-    linear: Scalar | None = None
-    for value, extent in zip(indices, stream.shape, strict=True):
-        position = convert(task, as_scalar(task, value, node, like=index), index)
-        if linear is not None:
-            position = (Number(task, linear, index) * task.number(extent, index) + position).scalar
-        linear = position
-    assert linear is not None
+    positions = (as_index(task, value, node) for value in indices)
+    linear = Number(task, next(positions), index)
+    for position, extent in zip(positions, stream.shape[1:], strict=True):
+        linear = linear * task.number(extent, index) + position
     check = ""
     if not all(is_known(task, value, extent) for value, extent in zip(indices, stream.shape, strict=True)):
         size = math.prod(stream.shape)
         check = check_attribute(
-            task, [Limit(0, linear, size, ref.node, f"stream array `{stream.name}` of {size} streams")]
+            task, [Limit(0, linear.scalar, size, ref.node, f"stream array `{stream.name}` of {size} streams")]
         )
-    return task.text.op(f"arith.addi {port.ssa}, {linear.ssa}{check} : index")
+    return task.text.op(f"arith.addi {port.ssa}, {linear.scalar.ssa}{check} : index")
 
 
 def _key(index_: Sequence[Meta]) -> tuple[object, ...]:

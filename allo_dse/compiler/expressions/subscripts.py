@@ -19,7 +19,7 @@ from ..model.mlir_text import element_type, memref_type
 from ..model.values import Buffer, Const, Meta, Record, Scalar, StreamRef, Tuple, Value, Variable, integer_of
 from ..regions.task_state import Task
 from .index_checks import Limit, bounds_of, check_attribute, form_of, is_flat, wrong_index
-from .scalars import as_scalar, binary_as, convert, integer, shift
+from .scalars import as_index, as_scalar, binary_as, convert, integer, shift
 
 # Distances of index expressions that move with the same variables: `(i + 1) * 4` and `i * 4`.
 
@@ -92,8 +92,7 @@ def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int | 
         high = part.upper or ast.copy_location(ast.Constant(dtype.bits), node)
         found = constant_difference(task, part.lower, high)
         if found is None:
-            ends = (convert(task, as_scalar(task, v, node, like=index), index) for v in (low, task.lower(high)))
-            first, end = ends
+            first, end = (as_index(task, v, node) for v in (low, task.lower(high)))
             return low, binary_as(task, "-", end, first, index)
         width = found
     known = task.uniform(low) if isinstance(low, Meta) else low.value if isinstance(low, Const) else None
@@ -228,7 +227,7 @@ def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, Positio
 
 def position(task: Task, base: Buffer, values: Sequence[Value], nodes: Sequence[ast.expr]) -> Position:
     """The element of an array at an index per dimension."""
-    indices = tuple(_index(task, value, node) for value, node in zip(values, nodes, strict=True))
+    indices = tuple(as_index(task, value, node).ssa for value, node in zip(values, nodes, strict=True))
     if any(is_flat(task, value, extent) for value, extent in zip(values, base.shape, strict=True)):
         # The element at the row-major position of the indices; checked at run time to be in the array.
         size = math.prod(base.shape)
@@ -249,10 +248,6 @@ def position(task: Task, base: Buffer, values: Sequence[Value], nodes: Sequence[
         for dimension, (value, extent, node) in enumerate(zip(values, base.shape, nodes, strict=True))
     ]
     return Position(indices, check_attribute(task, limits))
-
-
-def _index(task: Task, value: Value, node: ast.AST) -> str:
-    return convert(task, as_scalar(task, value, node, like=index), index).ssa
 
 
 def _check_index(task: Task, value: Value, dimension: int, extent: int, node: ast.AST, flat: bool = False) -> None:
@@ -303,7 +298,7 @@ def subview(task: Task, base: Buffer, ranges: Sequence[Value | Range], node: ast
     strided = memref_type(base.dtype, base.shape, strided=True)
     source = base.ssa if base.type == strided else task.text.op(f"memref.cast {base.ssa} : {base.type} to {strided}")
     starts = [r.start if isinstance(r, Range) else r for r in ranges]
-    offsets = [_index(task, start, node) for start in starts]
+    offsets = [as_index(task, start, node).ssa for start in starts]
     ends = [r.step * (r.size - 1) if isinstance(r, Range) else 0 for r in ranges]
     limits = [
         Limit(dimension, start, extent - end, node, f"dimension {dimension} of size {extent}")

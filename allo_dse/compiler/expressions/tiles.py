@@ -69,12 +69,9 @@ def spread_of(task: Task, value: Value) -> Spread:
     if isinstance(value, PendingGet):
         return Spread((None,) * len(value.shape), complete=True)
     if isinstance(value, Buffer):
-        known = task.spreads.get(value.root)
-        if known is None and value.arg is not None:
-            known = Spread(task.parameter(value.arg).layout)
         unknown: Axes = (None,) * len(value.shape)
-        if known is None:
-            return Spread(unknown)
+        given = unknown if value.arg is None else task.parameter(value.arg).layout
+        known = task.spreads.get(value.root, Spread(given))
         return Spread(known.axes if len(known.axes) == len(unknown) else unknown, known.pending, known.complete)
     if isinstance(value, TileExpr):
         return _of_expression(task, value)
@@ -143,30 +140,25 @@ def note_assignment(task: Task, target: Buffer, value: Value, node: ast.AST) -> 
     """
     spread = spread_of(task, value)
     if target.arg is not None:
-        layout = task.parameter(target.arg).layout
-        missing = spread.pending - {axis for axis in layout if axis is not None}
-        if missing:
-            name = task.parameter(target.arg).name
+        parameter = task.parameter(target.arg)
+        if missing := spread.pending.difference(parameter.layout):
+            name = parameter.name
             task.fail(
                 node,
-                f"`{name}` gets a partial sum: {_parts(task, frozenset(missing))}",
+                f"`{name}` gets a partial sum: {_parts(task, missing)}",
                 f"pass the parts from task to task through a stream and add them, or accumulate: {name}[...] += ...",
             )
         return
     whole = target.ssa == target.root and not task.guards
     known = task.spreads.get(target.root)
-    if whole or known is None:
-        task.spreads[target.root] = spread
-    else:
-        task.spreads[target.root] = Spread(
-            known.axes, known.pending | spread.pending, known.complete or spread.complete
-        )
+    if not whole and known is not None:
+        spread = Spread(known.axes, known.pending | spread.pending, known.complete or spread.complete)
+    task.spreads[target.root] = spread
 
 
 def note_elements(task: Task, target: Buffer) -> None:
     """Note that a tile is written element by element: its distribution is unknown from then on."""
-    rank = len(target.shape)
-    task.spreads[target.root] = Spread((None,) * rank, complete=True)
+    task.spreads[target.root] = Spread((None,) * len(target.shape), complete=True)
 
 
 RING = frozenset({"add", "sub", "mul", "matmul", "bmm", "conv2d", "sumpool", "neg", "fill"})
@@ -449,10 +441,8 @@ def _operand(task: Task, value: Value, work: DType, expr: TileExpr) -> Value:
     if isinstance(value, TileExpr):
         inherits = expr.op in RING and value.op in RING and value.dtype.is_integer and work.is_integer
         return materialise(task, value, dtype=work if inherits else value.dtype)
-    if isinstance(value, PendingGet):
+    if isinstance(value, (Buffer, PendingGet)) and is_tile(value):
         return materialise(task, value)
-    if isinstance(value, Buffer) and value.shape != ():
-        return value
     if isinstance(value, (Const, Meta, Scalar, Variable, Buffer)):
         return element(task, value, work, expr.node)
     task.fail(expr.node, f"{expr.op} needs tiles or numbers")

@@ -115,10 +115,8 @@ def _affine_result(op: str, left: Meta, right: Meta) -> tuple[Ints, int] | None:
     if left.affine is None or right.affine is None:
         return None
     (a, b), (c, d) = left.affine, right.affine
-    if op == "+":
-        return tuple(x + y for x, y in zip(a, c, strict=True)), b + d
-    if op == "-":
-        return tuple(x - y for x, y in zip(a, c, strict=True)), b - d
+    if op in ("+", "-"):
+        return tuple(map(BINARY[op], a, c)), BINARY[op](b, d)
     if op == "*" and not any(c):
         return tuple(x * d for x in a), b * d
     if op == "*" and not any(a):

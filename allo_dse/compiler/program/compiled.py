@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
+from itertools import accumulate
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -308,20 +310,6 @@ class CommonTensor(Frozen):
     is_tiled: bool
 
 
-def common_tensors(kernels: Sequence[Kernel]) -> Mapping[str, CommonTensor]:
-    """The tensors that one kernel writes and another one uses, by name."""
-    uses: dict[str, list[tuple[Kernel, TensorPort, IntArray]]] = {}
-    for kernel, port, pids in _ports(kernels):
-        uses.setdefault(port.tensor.name, []).append((kernel, port, pids))
-    found = {}
-    for name, ports in uses.items():
-        if len({kernel.name for kernel, *_ in ports}) > 1 and any(port.writes for _, port, _ in ports):
-            is_tiled = len({(port.tile_shape, port.tile.grid) for _, port, _ in ports}) == 1
-            tiles = np.concatenate([tile_of(port, pids) if is_tiled else 0 * pids[:, 0] for _, port, pids in ports])
-            found[name] = CommonTensor(int(np.bincount(tiles).max(initial=0)), is_tiled)
-    return found
-
-
 def tile_of(port: TensorPort, pids: IntArray) -> IntArray:
     """The number of the tile that each of some tasks has of a tensor."""
     return port.tile.linear(pids) if port.tile.grid else np.zeros(len(pids), np.int64)
@@ -465,10 +453,7 @@ class CompiledProgram:
     @cached_property
     def first_task(self) -> Ints:
         """The first task id of each kernel, and the number of tasks as last entry."""
-        result = [0]
-        for kernel in self.kernels:
-            result.append(result[-1] + kernel.task_count)
-        return tuple(result)
+        return tuple(accumulate((kernel.task_count for kernel in self.kernels), initial=0))
 
     @property
     def task_classes(self) -> Iterator[TaskClass]:
@@ -487,8 +472,17 @@ class CompiledProgram:
 
     @cached_property
     def common_tensors(self) -> Mapping[str, CommonTensor]:
-        """The tensors that one kernel writes and another one uses."""
-        return common_tensors(self.kernels)
+        """The tensors that one kernel writes and another one uses, by name."""
+        uses: dict[str, list[tuple[Kernel, TensorPort, IntArray]]] = {}
+        for kernel, port, pids in _ports(self.kernels):
+            uses.setdefault(port.tensor.name, []).append((kernel, port, pids))
+        found = {}
+        for name, ports in uses.items():
+            if len({kernel.name for kernel, *_ in ports}) > 1 and any(port.writes for _, port, _ in ports):
+                is_tiled = len({(port.tile_shape, port.tile.grid) for _, port, _ in ports}) == 1
+                tiles = np.concatenate([tile_of(port, pids) if is_tiled else 0 * pids[:, 0] for _, port, pids in ports])
+                found[name] = CommonTensor(int(np.bincount(tiles).max(initial=0)), is_tiled)
+        return found
 
     @property
     def compiled_fields(self) -> dict[str, Any]:
@@ -566,9 +560,9 @@ class CompiledProgram:
                 yield task_class, tasks[own], pids[own]
 
     def task_name(self, task: int) -> str:
-        kernel = next(i for i, end in enumerate(self.first_task[1:]) if task < end)
+        kernel = bisect_right(self.first_task, task) - 1
         pid = np.unravel_index(task - self.first_task[kernel], self.kernels[kernel].mesh)
-        return self.kernels[kernel].task_name(tuple(int(p) for p in pid))
+        return self.kernels[kernel].task_name(tuple(map(int, pid)))
 
     def stream_name(self, stream: int) -> str:
         """The name of a stream, with its index in an array of streams."""
@@ -649,7 +643,7 @@ def kernel_of(scope: str, program: CompiledProgram) -> str | None:
     if scope in names:
         return scope
     tasks = (name for name in names if scope.startswith(f"{name}_"))
-    return next((name for name in tasks if scope[len(name) + 1 :].replace("_", "").isdigit()), None)
+    return next((name for name in tasks if all(map(str.isdigit, scope[len(name) + 1 :].split("_")))), None)
 
 
 def kept_in_common(program: CompiledProgram, directives: Iterable[Directive]) -> Mapping[str, CommonTensor]:

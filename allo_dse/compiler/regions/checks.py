@@ -86,9 +86,9 @@ def check_program(source: RegionSource, kernels: Sequence[Kernel], tasks: Sequen
     for stream in source.streams.values():
         puts, gets = ends.get((stream.name, "put"), []), ends.get((stream.name, "get"), [])
         for group, what in ((puts, "producers"), (gets, "consumers")):
-            _check_single(source, stream, group, what)
+            _check_single(stream, group, what)
         warnings.extend(_balance_warnings(source, stream, puts, gets))
-        warnings.extend(_stream_warnings(source, stream, puts, gets))
+        warnings.extend(_stream_warnings(stream, puts, gets))
     warnings.extend(dict.fromkeys(one for group in tasks for task in group for one in task.warnings))
     warnings.extend(_argument_warnings(source, kernels, tasks))
     return warnings
@@ -98,20 +98,19 @@ def _label(stream: StreamArray, index: Sequence[int]) -> str:
     return f"{stream.name}[{', '.join(map(str, index))}]" if stream.shape else stream.name
 
 
-def _streams_where(stream: StreamArray, condition: np.ndarray[Ints, np.dtype[np.bool_]]) -> Iterator[Ints]:
+def _streams_where(condition: np.ndarray[Ints, np.dtype[np.bool_]]) -> Iterator[Ints]:
     """The streams for which a broadcasting condition holds (the first ones of those that broadcast)."""
-    for index in np.argwhere(condition):
-        yield tuple(int(i) for i in index)
+    return map(tuple, np.argwhere(condition).tolist())
 
 
 def _total(ends: Sequence[Endpoint], rank: int) -> IntArray:
     return sum((end.users for end in ends), np.zeros((1,) * rank, np.int64))
 
 
-def _check_single(source: RegionSource, stream: StreamArray, ends: Sequence[Endpoint], what: str) -> None:
+def _check_single(stream: StreamArray, ends: Sequence[Endpoint], what: str) -> None:
     """A stream connects one task to one task."""
     users = _total([end for end in ends if end.port.certain], len(stream.shape))
-    for index in _streams_where(stream, users > 1):
+    for index in _streams_where(users > 1):
         found: dict[str, Endpoint] = {}
         for end in ends:
             if end.port.certain and at(end.users, index):
@@ -140,7 +139,7 @@ def _balance_warnings(
     produced, consumed = _total(puts, rank), _total(gets, rank)
     put_tokens, gets_tokens = _tokens(puts, rank), _tokens(gets, rank)
     missing = (produced == 0) & ((consumed if gets_tokens is None else gets_tokens) > 0)
-    for index in _streams_where(stream, missing):
+    for index in _streams_where(missing):
         end = next(e for e in gets if at(e.users, index))
         if end.port.certain:
             end.task.fail(end.port.node, f"stream `{_label(stream, index)}` is read but never written")
@@ -150,7 +149,7 @@ def _balance_warnings(
     if not unequal.any():
         return
     fatal = unequal & (source.rules.strict | (put_tokens < gets_tokens))
-    index = next(_streams_where(stream, fatal if fatal.any() else unequal))
+    index = next(_streams_where(fatal if fatal.any() else unequal))
     put = [end for end in puts if at(end.users, index)][-1]
     node = put.port.last or put.port.node  # the put that makes the tokens too many, or leaves them too few
     message = f"stream `{_label(stream, index)}`: {at(put_tokens, index)} puts, {at(gets_tokens, index)} gets"
@@ -166,9 +165,7 @@ def _tokens(ends: Sequence[Endpoint], rank: int) -> IntArray | None:
     return sum(known, np.zeros((1,) * rank, np.int64)) if len(known) == len(ends) else None
 
 
-def _stream_warnings(
-    source: RegionSource, stream: StreamArray, puts: Sequence[Endpoint], gets: Sequence[Endpoint]
-) -> Iterator[str]:
+def _stream_warnings(stream: StreamArray, puts: Sequence[Endpoint], gets: Sequence[Endpoint]) -> Iterator[str]:
     if stream.count == 0:
         return
     if not puts and not gets:
@@ -180,7 +177,7 @@ def _stream_warnings(
     if count == stream.count:
         yield f"{stream.location}: warning: stream `{stream.name}` is never read"
     elif count:
-        first = next(_streams_where(stream, unread))
+        first = next(_streams_where(unread))
         yield (
             f"{stream.location}: warning: {count} of {stream.count} streams of `{stream.name}` are never read, "
             f"such as {_label(stream, first)}"

@@ -44,7 +44,7 @@ def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None 
         type_ = tensor_type(source, argument)
         part = Part.whole(Tensor(argument.arg, type_.dtype, type_.shape))
         if actual is not None:
-            _check_same(file, argument, part.tensor, actual[position])
+            _check_same(file, argument, type_, actual[position])
             part = actual[position]
         source.parts[argument.arg] = part
         source.tensor_nodes[argument.arg] = argument
@@ -55,15 +55,14 @@ def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None 
     return source
 
 
-def _check_same(file: SourceFile, argument: ast.arg, formal: Tensor, actual: Part) -> None:
+def _check_same(file: SourceFile, argument: ast.arg, formal: TensorType, actual: Part) -> None:
     if (formal.dtype, formal.shape) != (actual.tensor.dtype, actual.shape):
         what = (
             f"`{actual.tensor.name}`" if actual.shape == actual.tensor.shape else f"the tile of `{actual.tensor.name}`"
         )
         file.fail(
             argument,
-            f"`{argument.arg}` is declared as {TensorType(formal.dtype, formal.shape)}, "
-            f"but {what} is {TensorType(actual.tensor.dtype, actual.shape)}",
+            f"`{argument.arg}` is declared as {formal}, but {what} is {TensorType(actual.tensor.dtype, actual.shape)}",
         )
 
 
@@ -221,7 +220,7 @@ def _mesh(source: RegionSource, node: ast.expr) -> Ints:
 
 def _parameter(source: RegionSource, argument: ast.arg, part: Part, mesh: Ints) -> Parameter:
     type_ = tensor_type(source, argument)
-    _check_same(source.file, argument, Tensor(argument.arg, type_.dtype, type_.shape), part)
+    _check_same(source.file, argument, type_, part)
     layout = _layout(source, argument, type_.layout, len(part.shape), len(mesh))
     counts = [1 if axis is None else mesh[axis] for axis in layout]
     for dimension, (extent, count, axis) in enumerate(zip(part.shape, counts, layout, strict=True)):

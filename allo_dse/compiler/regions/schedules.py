@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from allo_dse.common.errors import ProgramError
@@ -11,7 +10,7 @@ from allo_dse.common.records import Ints
 from allo_dse.lang.schedule import Primitive
 
 from ..model.source_file import did_you_mean, source_file
-from ..program.compiled import CompiledProgram, Directive, Kernel
+from ..program.compiled import CompiledProgram, Directive, Kernel, kernel_of
 
 PARTITION_TYPES = {
     "complete": "complete",
@@ -98,23 +97,14 @@ def _names(program: CompiledProgram, scope: str, arrays: bool) -> Shapes:
         for kernel in inner:
             whole |= _of_kernel(kernel, arrays)
         return whole
-    found = _kernel(program, scope)
-    if found is not None:
-        return _of_kernel(found, arrays)
+    if (name := kernel_of(scope, program)) is not None:
+        return _of_kernel(program.kernel(name), arrays)
     known = [*_regions(program), *(k.name for k in program.kernels)]
     raise ProgramError(f"schedule: the program has no region or kernel `{scope}`", hint=near_or_known(scope, known))
 
 
 def _regions(program: CompiledProgram) -> list[str]:
     return list(dict.fromkeys([program.name, "top"]))
-
-
-def _kernel(program: CompiledProgram, scope: str) -> Kernel | None:
-    """A kernel by its name, or by that of one of its tasks."""
-    for kernel in program.kernels:
-        if scope == kernel.name or re.fullmatch(re.escape(kernel.name) + r"(_\d+)+", scope):
-            return kernel
-    return None
 
 
 def _of_kernel(kernel: Kernel, arrays: bool) -> Shapes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
-from typing import Literal
+from typing import Literal, get_args
 
 from allo_dse.common.errors import ProgramError, warn
 from allo_dse.common.mlir.bindings import Operation, Value, arith, ir, nested_ops, scf
@@ -99,8 +99,7 @@ def value_ranges(loops: Sequence[Loop], known: Ranges) -> dict[int, tuple[int, i
     """The values of the variables of loops, outermost first; wider where bounds depend on each other."""
     ranges = dict(known)
     for loop in loops:
-        low = extent(loop.lower, ranges) if loop.lower is not None else UNKNOWN
-        high = extent(loop.upper, ranges) if loop.upper is not None else UNKNOWN
+        low, high = (UNKNOWN if end is None else extent(end, ranges) for end in (loop.lower, loop.upper))
         ranges[loop.variable] = (low[0], max(low[0], high[1] - 1))
     return ranges
 
@@ -122,12 +121,9 @@ class Pairing(Frozen):
         if one.access.array != other.access.array or not (one.access.write or other.access.write):
             return
         vectors: list[tuple[Direction, ...]] = [()]
-        for depth in range(len(self.left)):
-            longer = [(*vector, direction) for vector, direction in product(vectors, _ALL)]
+        for _ in self.left:
+            longer = [(*vector, direction) for vector, direction in product(vectors, get_args(Direction))]
             vectors = [vector for vector in longer if self._meet(one, other, vector)]
-            if not vectors:
-                return
-            assert len(vectors[0]) == depth + 1
         yield from (vector for vector in vectors if vector or self._meet(one, other, vector))
 
     def _meet(self, one: Reference, other: Reference, vector: tuple[Direction, ...]) -> bool:
@@ -162,25 +158,21 @@ class Pairing(Frozen):
         return low <= 0 <= high and (constant % divisor == 0 if divisor else constant == 0)
 
 
-_ALL: tuple[Direction, ...] = ("<", "=", ">")
-
-
 def _span(
     factors: tuple[int, int], left: tuple[int, int], right: tuple[int, int], direction: Direction | None
 ) -> tuple[int, int] | None:
     """The smallest and largest value of `a * x - b * y` for `x` and `y` in their ranges, in a direction to each other;
     None where there are no such values."""
     a, b = factors
-    (x0, x1), (y0, y1) = left, right
     if direction is None:
-        corners = [(x, y) for x in (x0, x1) for y in (y0, y1)]
+        corners = list(product(left, right))
     elif direction == "=":
-        low, high = max(x0, y0), min(x1, y1)
+        low, high = max(left[0], right[0]), min(left[1], right[1])
         corners = [(low, low), (high, high)] if low <= high else []
     elif direction == "<":
-        corners = _below((x0, x1), (y0, y1))
+        corners = _below(left, right)
     else:
-        corners = [(x, y) for y, x in _below((y0, y1), (x0, x1))]
+        corners = [(x, y) for y, x in _below(right, left)]
     values = [a * x - b * y for x, y in corners]
     return (min(values), max(values)) if values else None
 
@@ -332,11 +324,11 @@ def reorder(body: Body, wanted: Sequence[Operation]) -> None:
         ProgramError: where results could differ, and where other statements stand between the loops.
     """
     chain = perfect(list(_between(wanted)))
-    places = [position for position, loop in enumerate(chain) if any(loop == one for one in wanted)]
+    places = [position for position, loop in enumerate(chain) if loop in wanted]
     order = list(range(len(chain)))
     for place, loop in zip(places, wanted, strict=True):
-        order[place] = next(position for position, other in enumerate(chain) if other == loop)
-    if order == list(range(len(chain))):
+        order[place] = chain.index(loop)
+    if order == sorted(order):
         return
     for place, position in enumerate(order):  # no loop may leave one that its bounds depend on
         for loop in (chain[later] for later in order[place + 1 :]):
@@ -344,8 +336,7 @@ def reorder(body: Body, wanted: Sequence[Operation]) -> None:
                 inner, outer = body.source(chain[position]).name, body.source(loop).name
                 raise ProgramError(f"the bounds of loop `{inner}` depend on `{outer}`, which must stay outside")
     check_order(body, chain, order)
-    with ir.InsertionPoint(chain[0]):
-        point = ir.InsertionPoint(chain[0])
+    point = ir.InsertionPoint(chain[0])
     mapping: dict[Value, Value] = {}
     made: list[Operation] = []
     for position in order:
@@ -362,9 +353,8 @@ def _between(wanted: Sequence[Operation]) -> list[Operation]:
     """All loops from the outermost to the innermost of some that stand in each other."""
     for innermost in wanted:
         chain = nest_down_to(innermost)
-        places = [next((n for n, loop in enumerate(chain) if loop == one), -1) for one in wanted]
-        if min(places) >= 0:
-            return chain[min(places) :]
+        if all(one in chain for one in wanted):
+            return chain[min(map(chain.index, wanted)) :]
     raise ProgramError("these loops are not nested in each other", hint="name loops of one nest")
 
 
@@ -402,10 +392,9 @@ def check_order(body: Body, chain: Sequence[Operation], order: Sequence[int]) ->
     inner = loops[-1].body
     own = private(inner)
     outer = next(outer for node, outer in with_loops(nest.body) if node is loops[0])
-    pairing = Pairing(tuple(loops), tuple(loops), value_ranges([*outer, *loops], {}))
     found = [reference for reference in references(inner) if reference.access.array not in own]
     inside = [loop for reference in found for loop in reference.loops]
-    pairing = Pairing(pairing.left, pairing.right, value_ranges(inside, pairing.ranges))
+    pairing = Pairing(tuple(loops), tuple(loops), value_ranges([*outer, *loops, *inside], {}))
     for one in found:
         for other in found:
             if one.update == other.update >= 0:  # two terms of one sum, which may come in any order
@@ -507,7 +496,7 @@ def compute_at(producer: Found, target: Found) -> None:
     mapping = {variable(old): variable(new) for old, new in zip(moved, shared, strict=True)}
     for outer in moved:
         for op in statements(inner_block(outer)):
-            if not any(op == inner for inner in moved):
+            if op not in moved:
                 op.move_before(at)
     for old, new in mapping.items():
         old.replace_all_uses_with(new)

@@ -164,7 +164,7 @@ def _sums(body: Body, chain: list[Operation]) -> bool:
         if LOOP in op.attributes and op.name == "scf.for" and any(one.name in _FLOATS for one in nested_ops(op)):
             inner = _perfect_below(op)
             stored = {one.operands[1] for one in nested_ops(op) if one.name == "memref.store"}
-            if stored & own or _carries(body, [*chain, *inner], len(chain) + len(inner) - 1):
+            if stored & own or _carries(body, [*chain, *inner]):
                 return True
     return False
 
@@ -202,7 +202,7 @@ def _strip(body: Body, chain: Sequence[Operation], width: int) -> None:
         op.name == "memref.store" and not ir.MemRefType(op.operands[1].type).rank and op.operands[1] not in own
         for op in nested_ops(loop)
     )
-    if shared or _carries(body, chain, len(chain) - 1):
+    if shared or _carries(body, chain):
         raise ProgramError("rounds of this loop depend on each other")
     if not all(op.name.startswith(_MOVABLE) for op in nested_ops(loop)):
         raise ProgramError("a loop that uses streams or parts of arrays cannot become strips")
@@ -253,7 +253,7 @@ def _enclose(loop: Operation, chain: Sequence[Operation]) -> None:
         ProgramError: where the nest uses values of it that are in no variable.
     """
     ops = statements(inner_block(loop))
-    place = next(n for n, op in enumerate(ops) if op == chain[0])
+    place = ops.index(chain[0])
     inside = inner_block(chain[-1])
     first, last = inside.operations[0], inside.operations[len(inside.operations) - 1]
     for beside, end, at in ((ops[:place], 0, first), (ops[place + 1 :], -1, last)):
@@ -307,7 +307,7 @@ def _frees_a_part(kernel: Kernel, nest: int, cut: int) -> bool:
             parts = _distribute(body, list(_nests(body))[nest], cut)
         except ProgramError:
             return False
-        return not all(_carries(body, part, len(part) - 1) for part in parts)
+        return not all(_carries(body, part) for part in parts)
 
 
 @contextmanager
@@ -321,7 +321,7 @@ def _opened(kernel: Kernel) -> Iterator[Body]:
 def _serial(body: Body) -> Iterator[tuple[int, list[Operation]]]:
     """Nests of several loops whose innermost one carries a value from round to round, with their positions."""
     for number, chain in enumerate(_nests(body)):
-        if len(chain) > 1 and _carries(body, chain, len(chain) - 1):
+        if len(chain) > 1 and _carries(body, chain):
             yield number, chain
 
 
@@ -431,11 +431,11 @@ def _distribute(body: Body, chain: Sequence[Operation], cut: int) -> tuple[list[
     while len(copied) < len(chain):
         copied.append(next(op for op in statements(inner_block(copied[-1])) if op.name == "scf.for"))
     _rename(body, first, cut)
-    place = next(n for n, op in enumerate(statements(inner_block(chain[-1]))) if op == last) + 1
-    count = len(statements(inner_block(chain[-1]))) - place
+    ops = statements(inner_block(chain[-1]))
+    place = ops.index(last) + 1
     _erase(statements(inner_block(copied[-1]))[place:])
-    _erase(statements(inner_block(chain[-1]))[:place])
-    loads = sum(op.name == "memref.load" for op in statements(inner_block(chain[-1]))[: -count or None])
+    _erase(ops[:place])
+    loads = sum(op.name == "memref.load" for op in statements(inner_block(chain[-1]))[: place - len(ops) or None])
     check_merged(body, copied, chain)
     nest = body.nest()
     stored, used = (references([numbered(nest, number_of(loop))]) for loop in (first, chain[0]))
@@ -467,10 +467,8 @@ def _nests(body: Body) -> Iterator[list[Operation]]:
         if LOOP not in op.attributes or op.name != "scf.for":
             continue
         chain = _perfect_below(op)
-        if all(trips_of(loop) is not None and not list(loop.results) for loop in chain):
-            yield chain
-        else:
-            yield chain[:1]
+        are_counted = all(trips_of(loop) is not None and not list(loop.results) for loop in chain)
+        yield chain if are_counted else chain[:1]
 
 
 def _perfect_below(loop: Operation) -> list[Operation]:
@@ -506,7 +504,7 @@ def _is_legal(check: Callable[..., None], *args: object) -> bool:
     return True
 
 
-def _carries(body: Body, chain: Sequence[Operation], position: int) -> bool:
+def _carries(body: Body, chain: Sequence[Operation], position: int = -1) -> bool:
     """Return whether rounds of a loop, those around it being equal, hand values on to each other."""
     nest = body.nest()
     if nest.unsupported is not None:
@@ -515,7 +513,7 @@ def _carries(body: Body, chain: Sequence[Operation], position: int) -> bool:
     found = references(loops[-1].body)
     inside = [loop for reference in found for loop in reference.loops]
     pairing = Pairing(tuple(loops), tuple(loops), value_ranges([*loops, *inside], {}))
-    wanted = tuple("<" if number == position else "=" for number in range(len(chain)))
+    wanted = tuple("<" if loop is loops[position] else "=" for loop in loops)
     return any(
         vector == wanted
         for one in found

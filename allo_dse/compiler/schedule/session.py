@@ -143,8 +143,8 @@ def _readers(body: Body, memory: Value) -> Iterator[Reader]:
 
 def _copy(body: Body, op: Operation) -> Operation | None:
     """The outermost loop around an operation that belongs to a copy."""
-    loops = (outer for outer in around(op) if LOOP in outer.attributes)
-    return next(reversed([loop for loop in loops if body.source(loop).call in body.copies]), None)
+    copies = [loop for loop in around(op) if LOOP in loop.attributes and body.source(loop).call in body.copies]
+    return copies[-1] if copies else None
 
 
 def _check_same(body: Body, first: Reader, other: Reader) -> None:
@@ -290,13 +290,11 @@ class Session:
             reorder(chain[0].body, [one.op for one in chain])
 
     def _apply_fuse(self, *axes: object) -> Axis:
-        name = ""
-        source = None
+        made = []
         for chain in self._together(axes):
             source = chain[0].body.source(chain[0].op)
-            name = fuse(chain)
-        assert source is not None
-        return Axis(source.function, source.band, name)
+            made.append(Axis(source.function, source.band, fuse(chain)))
+        return made[-1]
 
     def _apply_tile(self, *given: object) -> None:
         axes, factors = given[: len(given) // 2], given[len(given) // 2 :]
@@ -323,14 +321,12 @@ class Session:
     def _beside(self, make: Callable[[Found, Value, str], str], target: object, axis: object) -> Array:
         """A small memory beside an array, for each call of the function of the loop; its name in that function."""
         array = lookup.array(target, self.top)
-        made: Array | None = None
+        made = []
         for found in self._find(axis):
             source = found.body.source(found.op)
             value = lookup.array_of(found.body, array, source.call)
-            name = make(found, value, array.name)
-            made = made or Array(source.function, name)
-        assert made is not None
-        return made
+            made.append(Array(source.function, make(found, value, array.name)))
+        return made[0]
 
     _apply_buffer_at = partialmethod(_beside, buffer_at)
     _apply_reuse_at = partialmethod(_beside, reuse_at)

@@ -6,6 +6,7 @@ The bodies of helper functions are compiled in place.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, reduce
@@ -62,7 +63,7 @@ def mutable_names(node: ast.FunctionDef) -> frozenset[str]:
     Parameters count as declared: a scalar that a function changes is its own copy.
     """
     declared: set[str] = {argument.arg for argument in node.args.args}
-    assigned: dict[str, int] = {}
+    assigned = Counter[str]()
     mutable: set[str] = set()
     for part in _own_parts(node, statements_in):
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
@@ -77,7 +78,7 @@ def mutable_names(node: ast.FunctionDef) -> frozenset[str]:
             for target in part.targets:
                 for name in ast.walk(target):
                     if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
-                        assigned[name.id] = assigned.get(name.id, 0) + 1
+                        assigned[name.id] += 1
                     elif isinstance(name, ast.Subscript) and isinstance(name.value, ast.Name):
                         mutable.add(name.value.id)
         elif isinstance(part, ast.FunctionDef):
@@ -112,13 +113,10 @@ def is_helper(task: Task, function: FunctionType) -> bool:
     """Return whether a function is written in the language: a parameter or its result has a type of ours."""
     if getattr(function, "__type_params__", ()):
         return True
-    annotations = function.__annotations__
-    names: dict[str, object] | None = None
-    for annotation in annotations.values():
+    for annotation in function.__annotations__.values():
         if isinstance(annotation, str):
-            names = task.source.names_of(function) if names is None else names
             try:
-                annotation = eval(annotation, names)
+                annotation = eval(annotation, task.source.names_of(function))
             except Exception:
                 return True  # reported when the function is compiled
         if isinstance(annotation, (DType, TensorType, ConstExprType)):
@@ -554,11 +552,9 @@ def _intrinsic(task: Task, name: str, args: list[Value], options: dict[str, Valu
         task.notice(name, node)
     if (expected := _EXACTLY.get(name)) is not None and len(args) != expected:
         task.fail(node, f"{name}() takes {expected} arguments, {len(args)} are given")
-    if name in BINARY or name == "power":
-        if not tiles.is_tile(args[0]) and tiles.is_tile(args[1]):
+    if name in (*BINARY, *UNARY):
+        if not tiles.is_tile(args[0]) and tiles.is_tile(args[-1]):
             task.notice("number first", node)
-        return tile_or_scalar(task, name, args, node)
-    if name in UNARY:
         return tile_or_scalar(task, name, args, node)
     if name in LIBRARY:
         if len(args) < _AT_LEAST.get(name, 1):

@@ -53,10 +53,7 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
 
 def lower(task: Task, node: ast.expr) -> Value:
     """The value of an expression; run-time parts are written to the task's text."""
-    handler = _HANDLERS.get(type(node))
-    if handler is None:
-        return _by_python(task, node)
-    return handler(task, node)
+    return _HANDLERS.get(type(node), _by_python)(task, node)
 
 
 _INSTEAD: dict[type[ast.expr], str] = {

@@ -29,7 +29,7 @@ from allo_dse.lang.types import bool as bool_
 
 from ..expressions import scalars, tiles
 from ..expressions.index_checks import form_of
-from ..expressions.scalars import as_scalar, binary_as, const_type, convert
+from ..expressions.scalars import as_index, as_scalar, binary_as, const_type
 from ..expressions.subscripts import constant_int
 from ..model import values as meta
 from ..model.index_forms import variable
@@ -339,7 +339,7 @@ def _range(task: Task, call: ast.Call) -> Bounds:
         _check_bound(task, value, part, "a bound of range()")
     step: int | Scalar = 1
     if len(values) == 3 and not isinstance(values[2], (Const, meta.Meta)):  # data must give a positive one
-        step = convert(task, as_scalar(task, values[2], call.args[2], like=index), index)
+        step = as_index(task, values[2], call.args[2])
     elif len(values) == 3:
         step = constant_int(task, values[2], call.args[2], "the step of range()")
     if step == 0:
@@ -391,7 +391,7 @@ def _nest(
     walk = None if frame.stop is not None else _walk(task, bounds[0], trips, name)
     form = variable(names[0], form_of(start), form_of(stop), step if isinstance(step, int) else None)
     inner = Scalar(name, index, form, walk)
-    low, high = (_index(task, v, node) for v in (start, stop))
+    low, high = (as_index(task, v, node).ssa for v in (start, stop))
     down = step if isinstance(step, int) and step < 0 else None
     if down is not None:  # scf.for only counts up: count the iterations
         zero, distance = text.constant(0, index), text.op(f"arith.subi {low}, {high} : index")
@@ -401,7 +401,7 @@ def _nest(
     marked = _marked(task, node, names[0], grid)
     with _counting(task, frame, name, (low, high, stride), trips, marked), task.scope(), task.loop() as loop:
         if down is not None:
-            first = _index(task, start, node)
+            first = as_index(task, start, node).ssa
             product = text.op(f"arith.muli {name}, {text.constant(down, index)} : index")
             inner = replace(inner, ssa=text.op(f"arith.addi {first}, {product} : index"))
         task.declare_loop(names[0], inner, node.target)
@@ -476,10 +476,6 @@ def _price(task: Task, loop: LoopWork, node: ast.AST) -> None:
     """One iteration of an innermost loop of scalar work, or of one that looks at streams, which must take time."""
     if loop.polls or (loop.has_scalar_work and not loop.has_loops):
         task.price("loop", (), (), node)
-
-
-def _index(task: Task, value: Value, node: ast.AST) -> str:
-    return convert(task, as_scalar(task, value, node, like=index), index).ssa
 
 
 def _walk(task: Task, bounds: Bounds, trips: Count, loop: str) -> Walk | None:

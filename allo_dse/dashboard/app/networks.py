@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from urllib.parse import quote
 
 import flask
+import jinja2
 from dash import Dash
 
-from allo_dse.common.quoting import html_text
 from allo_dse.common.records import Frozen
 
 from ..data.runs import Board
@@ -23,9 +21,16 @@ _HTML = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>net
 document.documentElement.dataset.theme =
   localStorage.alloTheme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 </script></head><body><header class="top"><div class="title"><span class="brand">allo-dse</span><h1>Networks</h1></div>
-{back}</header><main id="pages"><div class="card"><div class="table-box"><table><thead><tr>
+{% if runs %}<nav class="tabs"><a class="tab" href="/front">Front</a></nav>{% endif %}</header>
+<main id="pages"><div class="card"><div class="table-box"><table><thead><tr>
 <th>network</th><th>device</th><th>runtime</th><th>latency (us)</th><th>launches</th><th>mapped</th><th>proved</th>
-</tr></thead><tbody>{rows}</tbody></table></div></div></main></body></html>
+</tr></thead><tbody>
+{% for name, one in kept.items() %}
+<tr><td><a href="/networks/{{ name | urlencode }}">{{ one.words[0] }}</a></td>
+{% for word in one.words[1:-1] %}<td>{{ word }}</td>{% endfor %}
+<td style="white-space: normal">{{ one.words[-1] }}</td></tr>
+{% endfor %}
+</tbody></table></div></div></main></body></html>
 """
 
 
@@ -62,9 +67,7 @@ def register(app: Dash, board: Board) -> None:
 
     @app.server.route("/networks")
     def networks() -> str:
-        rows = "".join(_row(name, one.words) for name, one in kept_networks(board).items())
-        back = '<nav class="tabs"><a class="tab" href="/front">Front</a></nav>' if board.runs else ""
-        return _HTML.format(back=back, rows=rows)
+        return str(jinja2.Template(_HTML, autoescape=True).render(kept=kept_networks(board), runs=board.runs))
 
     @app.server.route("/networks/<name>")
     def network(name: str) -> str:
@@ -78,9 +81,3 @@ def register(app: Dash, board: Board) -> None:
     def first() -> flask.Response | None:
         at_home = flask.request.path == "/" and not board.runs
         return flask.redirect("/networks") if at_home else None  # type: ignore[return-value]  # werkzeug's
-
-
-def _row(name: str, words: Sequence[str]) -> str:
-    first, *rest, proved = map(html_text, words)
-    cells = "".join(f"<td>{one}</td>" for one in rest) + f'<td style="white-space: normal">{proved}</td>'
-    return f'<tr><td><a href="/networks/{quote(name)}">{first}</a></td>{cells}</tr>'

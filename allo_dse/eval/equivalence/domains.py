@@ -186,16 +186,16 @@ def _degree_lines(name: str, arguments: list[str]) -> str:
     is_ring, operation = name in ("add", "sub", "mul"), "addi" if name == "mul" else "maxui"
     degrees = arguments if is_ring or name == "choose" else arguments[1:]
     # Memory that was never written is a variable of its own, which does not collide with hashes.
-    lines = [
-        f"  %degree0 = arith.constant {int(not is_ring)} : i64",
-        f"  %hashes = arith.constant {int(not is_ring and name != 'undefined')} : i64",
-        f"  func.call @count(%w, %hashes) : ({WORDS_TYPE}, i64) -> ()",
-        *(f"  %degree{k + 1} = arith.{operation} %degree{k}, {degree} : i64" for k, degree in enumerate(degrees)),
-        f"  %most_degree = arith.constant {MAX_DEGREE} : i64",
-        f"  %degree = arith.minui %degree{len(degrees)}, %most_degree : i64",
-        "  scf.yield %degree : i64\n",
-    ]
-    return "\n".join(lines)
+    steps = (f"  %degree{k + 1} = arith.{operation} %degree{k}, {degree} : i64\n" for k, degree in enumerate(degrees))
+    all_steps = "".join(steps)
+    return f"""\
+  %degree0 = arith.constant {int(not is_ring)} : i64
+  %hashes = arith.constant {int(not is_ring and name != "undefined")} : i64
+  func.call @count(%w, %hashes) : ({WORDS_TYPE}, i64) -> ()
+{all_steps}  %most_degree = arith.constant {MAX_DEGREE} : i64
+  %degree = arith.minui %degree{len(degrees)}, %most_degree : i64
+  scf.yield %degree : i64
+"""
 
 
 _FIELD = """
@@ -353,44 +353,45 @@ func.func private @integer(%%w: %(words)s, %%x: i64) -> i64 {
 
 def _real(field: FieldDomain) -> str:
     """Return the function `real`: mantissa times a power of two, by the exponent's bits; other values are hashed."""
-    call = f"func.call @mul(%w, {{}}, {{}}) : ({WORDS_TYPE}, i64, i64) -> i64"
+    product = f"({WORDS_TYPE}, i64, i64) -> i64"
     bits = (_EXPONENTS + 1024).bit_length()
-    lines = [
-        "  %bits = arith.bitcast %x : f64 to i64",
-        "  %c52 = arith.constant 52 : i64",
-        "  %c2047 = arith.constant 2047 : i64",
-        "  %c1 = arith.constant 1 : i64",
-        "  %zero = arith.constant 0 : i64",
-        f"  %fraction = arith.constant {(1 << 52) - 1} : i64",
-        f"  %leading = arith.constant {1 << 52} : i64",
-        "  %shifted = arith.shrui %bits, %c52 : i64",
-        "  %biased = arith.andi %shifted, %c2047 : i64",
-        "  %low = arith.andi %bits, %fraction : i64",
-        "  %tiny = arith.cmpi eq, %biased, %zero : i64",
-        "  %implied = arith.select %tiny, %zero, %leading : i64",
-        "  %mantissa = arith.ori %low, %implied : i64",
-        "  %exponent = arith.maxui %biased, %c1 : i64",
-        "  %negated = arith.subi %zero, %mantissa : i64",
-        "  %minus = arith.cmpi slt, %bits, %zero : i64",
-        "  %signed = arith.select %minus, %negated, %mantissa : i64",
-        f"  %m = func.call @integer(%w, %signed) : ({WORDS_TYPE}, i64) -> i64",
-        # With an integer mantissa, biased exponents count from 2**-1075.
-        f"  %scale = arith.constant {field.constant(Fraction(1, 1 << _EXPONENTS))} : i64",
-        "  %r0 = " + call.format("%m", "%scale"),
-    ]
-    for k in range(bits):
-        lines += [
-            f"  %power{k} = arith.constant {field.constant(Fraction(1 << (1 << k)))} : i64",
-            f"  %bit{k} = arith.constant {1 << k} : i64",
-            f"  %and{k} = arith.andi %exponent, %bit{k} : i64",
-            f"  %has{k} = arith.cmpi ne, %and{k}, %zero : i64",
-            f"  %more{k} = " + call.format(f"%r{k}", f"%power{k}"),
-            f"  %r{k + 1} = arith.select %has{k}, %more{k}, %r{k} : i64",
-        ]
-    lines += [
-        "  %infinite = arith.cmpi eq, %biased, %c2047 : i64",
-        f"  %hash = func.call @apply1(%w, %c2047, %bits) : ({WORDS_TYPE}, i64, i64) -> i64",
-        f"  %r = arith.select %infinite, %hash, %r{bits} : i64",
-        "  return %r : i64",
-    ]
-    return f"func.func private @real(%w: {WORDS_TYPE}, %x: f64) -> i64 {{\n" + "\n".join(lines) + "\n}\n"
+    powers = "".join(
+        f"""\
+  %power{k} = arith.constant {field.constant(Fraction(1 << (1 << k)))} : i64
+  %bit{k} = arith.constant {1 << k} : i64
+  %and{k} = arith.andi %exponent, %bit{k} : i64
+  %has{k} = arith.cmpi ne, %and{k}, %zero : i64
+  %more{k} = func.call @mul(%w, %r{k}, %power{k}) : {product}
+  %r{k + 1} = arith.select %has{k}, %more{k}, %r{k} : i64
+"""
+        for k in range(bits)
+    )
+    # With an integer mantissa, biased exponents count from 2**-1075.
+    return f"""\
+func.func private @real(%w: {WORDS_TYPE}, %x: f64) -> i64 {{
+  %bits = arith.bitcast %x : f64 to i64
+  %c52 = arith.constant 52 : i64
+  %c2047 = arith.constant 2047 : i64
+  %c1 = arith.constant 1 : i64
+  %zero = arith.constant 0 : i64
+  %fraction = arith.constant {(1 << 52) - 1} : i64
+  %leading = arith.constant {1 << 52} : i64
+  %shifted = arith.shrui %bits, %c52 : i64
+  %biased = arith.andi %shifted, %c2047 : i64
+  %low = arith.andi %bits, %fraction : i64
+  %tiny = arith.cmpi eq, %biased, %zero : i64
+  %implied = arith.select %tiny, %zero, %leading : i64
+  %mantissa = arith.ori %low, %implied : i64
+  %exponent = arith.maxui %biased, %c1 : i64
+  %negated = arith.subi %zero, %mantissa : i64
+  %minus = arith.cmpi slt, %bits, %zero : i64
+  %signed = arith.select %minus, %negated, %mantissa : i64
+  %m = func.call @integer(%w, %signed) : ({WORDS_TYPE}, i64) -> i64
+  %scale = arith.constant {field.constant(Fraction(1, 1 << _EXPONENTS))} : i64
+  %r0 = func.call @mul(%w, %m, %scale) : {product}
+{powers}  %infinite = arith.cmpi eq, %biased, %c2047 : i64
+  %hash = func.call @apply1(%w, %c2047, %bits) : {product}
+  %r = arith.select %infinite, %hash, %r{bits} : i64
+  return %r : i64
+}}
+"""

@@ -57,22 +57,21 @@ class FormulaDomain(Frozen, eq=False):
 
     @property
     def functions(self) -> str:
-        lines = [
-            FUNCTIONS,
-            f"func.func private @entry(%w: {WORDS_TYPE}, %a0: i64, %a1: i64, %a2: i64, %a3: i64) -> i64 {{\n",
-        ]
-        lines.append(f"  %n = func.call @new_entry(%w) : ({WORDS_TYPE}) -> i64\n")
-        for k in range(ENTRY_WORDS):
-            lines.append(f"  %k{k} = arith.constant {k} : i64\n")
-            lines.append(f"  %p{k} = func.call @place(%w, %n, %k{k}) : ({WORDS_TYPE}, i64, i64) -> !llvm.ptr\n")
-            lines.append(f"  llvm.store %a{k}, %p{k} : i64, !llvm.ptr\n")
-        lines.append("  return %n : i64\n}\n")
-        lines += [_logged(name, words) for name, words in SIGNATURES.items() if name not in ("integer", "constant")]
-        lines.append(f"func.func private @constant(%w: {WORDS_TYPE}, %a: i64) -> i64 {{\n  return %a : i64\n}}\n")
-        lines.append(_logged("integer", 1, _INTEGER))
+        stores = "".join(
+            f"  %k{k} = arith.constant {k} : i64\n"
+            f"  %p{k} = func.call @place(%w, %n, %k{k}) : ({WORDS_TYPE}, i64, i64) -> !llvm.ptr\n"
+            f"  llvm.store %a{k}, %p{k} : i64, !llvm.ptr\n"
+            for k in range(ENTRY_WORDS)
+        )
+        entry = (
+            f"func.func private @entry(%w: {WORDS_TYPE}, %a0: i64, %a1: i64, %a2: i64, %a3: i64) -> i64 {{\n"
+            f"  %n = func.call @new_entry(%w) : ({WORDS_TYPE}) -> i64\n{stores}  return %n : i64\n}}\n"
+        )
+        logged = [_logged(name, words) for name, words in SIGNATURES.items() if name not in ("integer", "constant")]
+        constant = f"func.func private @constant(%w: {WORDS_TYPE}, %a: i64) -> i64 {{\n  return %a : i64\n}}\n"
         bits = "  %a0 = arith.bitcast %x : f64 to i64\n"
-        lines.append(_logged("real", 1, _REAL).replace("%a0: i64", "%x: f64").replace("{\n", "{\n" + bits, 1))
-        return "".join(lines)
+        real = _logged("real", 1, _REAL).replace("%a0: i64", "%x: f64").replace("{\n", "{\n" + bits, 1)
+        return "".join([FUNCTIONS, entry, *logged, constant, _logged("integer", 1, _INTEGER), real])
 
 
 def _logged(name: str, words: int, code: int | None = None) -> str:

@@ -20,7 +20,7 @@ from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import Frozen
 from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.signature import Body
-from allo_dse.simulator.codegen.stream_ops import find
+from allo_dse.simulator.codegen.stream_ops import constant_of, find
 
 from ..execute.rounding import FLOAT_PREDICATES
 from .data_values import HINT, MEMORY, DataValues, Undecidable
@@ -33,16 +33,6 @@ from .path_comparison import NUMBER_BITS, PathDomain, as_bits, from_bits
 Interval = tuple[int, int]
 EXTENSIONS = ("arith.extsi", "arith.extui")
 _SUMS = ("arith.addi", "arith.subi", "arith.muli")
-
-
-def constant_of(value: Value) -> int | None:
-    """Return the value of an integer constant, signed as its type holds it."""
-    if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
-        return None
-    text = str(value.owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value stops at 64 bits
-    if text in ("true", "false"):
-        return int(text == "true")
-    return int(text) if text.lstrip("-").isdigit() else None
 
 
 def width_of(type_: ir.Type) -> int:
@@ -79,15 +69,12 @@ class Widths:
         return self._needed[value]
 
     def _needed_by(self, use: ir.OpOperand) -> int:
-        op, value = use.owner.operation, use.owner.operands[use.operand_number]
-        shifted = op.name == "arith.shli" and use.operand_number == 0
-        if (
-            op.name in (*_SUMS, *EXTENSIONS, "arith.trunci")
-            or shifted
-            or (op.name == "arith.select" and use.operand_number)
-        ):
-            return min(width_of(value.type), self.needed_bits(op.results[0]))
-        return width_of(value.type)
+        op, position = use.owner.operation, use.operand_number
+        width = width_of(op.operands[position].type)
+        passes_on = {"arith.shli": position == 0, "arith.select": position > 0}
+        if passes_on.get(op.name, op.name in (*_SUMS, *EXTENSIONS, "arith.trunci")):
+            return min(width, self.needed_bits(op.results[0]))
+        return width
 
     def interval(self, value: Value) -> Interval | None:
         """Bounds of the polynomial itself, where they are known."""
@@ -250,14 +237,13 @@ class _Rewriter:
     def _leave_undefined(self, memory: Operation) -> None:
         """Fill new memory with distinct unknown values."""
         array = memory.results[0]
-        body = memory.block
-        after = list(body.operations)[[op.operation for op in body.operations].index(memory) + 1]
-        with memory.location, ir.InsertionPoint(after):
-            zero, one = (arith.ConstantOp(ir.IndexType.get(), k).result for k in (0, 1))
-            sizes = [arith.ConstantOp(ir.IndexType.get(), size).result for size in ir.MemRefType(array.type).shape]
+        at: ir.InsertionPoint = ir.InsertionPoint.after(memory)  # type: ignore[attr-defined]  # newer than its stubs
+        with memory.location, at:
+            numbers = (0, 1, *ir.MemRefType(array.type).shape)
+            zero, one, *sizes = (arith.ConstantOp(ir.IndexType.get(), number).result for number in numbers)
         name = ir.StringAttr(memory.attributes["df.name"]).value if "df.name" in memory.attributes else ""
         code = self._code(f"uninitialised {name}")
-        at, index = ir.InsertionPoint(after), []
+        index = []
         for size in sizes:
             with memory.location, at:
                 loop = scf.ForOp(zero, size, one)

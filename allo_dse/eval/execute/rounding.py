@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import lru_cache, partial, partialmethod
 from typing import Any
 
 import numpy as np
@@ -403,11 +403,10 @@ class _FloatWidener:
     def _select(self, op: Operation, before: list[ir.Type]) -> None:
         if not isinstance(before[1], ir.FloatType):
             return
-        decides = op.operands[0]
-        made = None if isinstance(decides, ir.BlockArgument) else decides.owner
-        exact = decides
-        if made is not None and made.name == "func.call" and len(made.results) == _COMPARED:
-            exact = made.results[1]
+        decides = exact = op.operands[0]
+        if not isinstance(decides, ir.BlockArgument) and decides.owner.name == "func.call":
+            results = decides.owner.results
+            exact = results[1] if len(results) == _COMPARED else decides
         if "df_select" not in self.helpers:
             self.helpers["df_select"] = _Helper("df_select", ["i1", "i1", _WORD, _WORD]).select()
         self._replace(op, self._call("df_select", [self._word], decides, exact, op.operands[1], op.operands[2])[0])
@@ -480,17 +479,13 @@ class _Double(Frozen, eq=False):
     def __str__(self) -> str:
         return self.name
 
-    def __add__(self, other: _Double) -> _Double:
-        return self.helper.double(f"arith.addf {self}, {other}")
+    def _combined(self, op: str, other: _Double) -> _Double:
+        return self.helper.double(f"{op} {self}, {other}")
 
-    def __sub__(self, other: _Double) -> _Double:
-        return self.helper.double(f"arith.subf {self}, {other}")
-
-    def __mul__(self, other: _Double) -> _Double:
-        return self.helper.double(f"arith.mulf {self}, {other}")
-
-    def __truediv__(self, other: _Double) -> _Double:
-        return self.helper.double(f"arith.divf {self}, {other}")
+    __add__ = partialmethod(_combined, "arith.addf")
+    __sub__ = partialmethod(_combined, "arith.subf")
+    __mul__ = partialmethod(_combined, "arith.mulf")
+    __truediv__ = partialmethod(_combined, "arith.divf")
 
     def __abs__(self) -> _Double:
         return self.helper.double(f"math.absf {self}")

@@ -55,13 +55,16 @@ class Folding(Frozen):
     turn: Ints
 
 
-def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | None:
+def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None, *, whole: bool = False) -> Folding | None:
     """Return the groups of tasks that share a process; None if each task has its own.
+
+    Args:
+        whole: return groups of single tasks as well.
 
     Raises:
         SimulationError: for a stream that the program does not have, or a depth below 1.
     """
-    if vmg.node_count == vmg.task_count:
+    if vmg.node_count == vmg.task_count and not whole:
         return None
     wiring = wiring_of(vmg, depths or {})
     nodes = tuple(tuple(row) for group in vmg.groups for row in group.leaves.tasks().tolist())

@@ -69,13 +69,9 @@ def _search(
 
     A node is visited for at most two labels: whatever a target's label is, one of two different ones differs from it.
     """
-    came_from: dict[tuple[int, int], int | None] = {}
-    labels: dict[int, int] = {}
-    queue: deque[tuple[int, int]] = deque()
-    for source, label in sources.items():
-        came_from[source, label] = None
-        labels[source] = 1
-        queue.append((source, label))
+    came_from: dict[tuple[int, int], int | None] = dict.fromkeys(sources.items())
+    labels = dict.fromkeys(sources, 1)
+    queue = deque(sources.items())
     while queue:
         node, label = queue.popleft()
         for key in neighbours.get(node, ()):

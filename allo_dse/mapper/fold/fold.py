@@ -243,11 +243,6 @@ Loop = tuple[int | None, int]
 """A temporal loop of a kernel: its link, and its mesh axis."""
 
 
-def loops_of(fold: KernelFold, rules: Sequence[AxisRule]) -> list[Loop]:
-    """The bundled loops of a normalised fold, outermost first; one that follows a chain counts as the kernel's own."""
-    return [(None if rules[axis].follows else rules[axis].link, axis) for axis in fold.order]
-
-
 def grid_of(fold: KernelFold, rules: Sequence[AxisRule]) -> tuple[tuple[int, AxisFold], ...] | None:
     """The linked axes with several nodes and their folds; None when another axis has several, too.
 
@@ -280,8 +275,11 @@ class JointFold(Frozen, dict=True):
 
     @cached_property
     def loops(self) -> list[list[Loop]]:
-        """Per kernel its bundled loops, outermost first."""
-        return [loops_of(fold, rules) for fold, rules in zip(self.fold.kernels, self.graph.rules, strict=True)]
+        """Per kernel its bundled loops, outermost first; one that follows a chain counts as the kernel's own."""
+        return [
+            [(None if rules[axis].follows else rules[axis].link, axis) for axis in fold.order]
+            for fold, rules in zip(self.fold.kernels, self.graph.rules, strict=True)
+        ]
 
     @property
     def is_joint(self) -> bool:

@@ -427,7 +427,7 @@ class FoldSpace(Frozen, eq=False, dict=True):
 
     def _counts_by_chains(self) -> Iterator[Counter[int]]:
         """For each choice of chains, the number of folds onto each number of nodes."""
-        return map(self._counts, self._units_of_chains())
+        return (self._counts(self._parts(chains)) for chains in self.graph.partitions())
 
     def _counts(self, units: Sequence[FoldUnit]) -> Counter[int]:
         totals: Counter[Needs] = Counter({no_needs(self.bounds): 1})
@@ -451,10 +451,6 @@ class FoldSpace(Frozen, eq=False, dict=True):
 
     def _fits(self, needs: Needs) -> bool:
         return (self.max_nodes is None or needs[0] <= self.max_nodes) and (not self.bounds or self.bounds.fits(needs))
-
-    def _units_of_chains(self) -> Iterator[list[FoldUnit]]:
-        """For each choice of chains, the kernels in parts that fold independently of each other."""
-        return map(self._parts, self.graph.partitions())
 
     def _parts(self, chains: Chains) -> list[FoldUnit]:
         """Kernels in parts that fold independently of each other, with the chains of each part."""
@@ -480,7 +476,8 @@ class FoldSpace(Frozen, eq=False, dict=True):
 
     def layouts(self, nodes: int | None = None) -> Iterator[Layout]:
         """Yield all folds by their nodes along each axis, in the order of iteration."""
-        for chains, units in zip(self.graph.partitions(), self._units_of_chains(), strict=True):
+        for chains in self.graph.partitions():
+            units = self._parts(chains)
             names = tuple(tuple(self.kernels[k].kernel for k in members) for members in chains)
             for sizes in self._sizes(units, no_needs(self.bounds), nodes):
                 yield Layout(names, chains, tuple(sizes[k] for k in range(len(self.kernels))), tuple(units))

@@ -241,7 +241,7 @@ class FoldUses:
             first = int(group.first_tasks[position])
             kernel = program.kernels[leaf.kernel]
             pid = program.pids(leaf.kernel, np.array([first]))[0]
-            result.append((kernel, kernel.classes[leaf.cls], tuple(int(p) for p in pid)))
+            result.append((kernel, kernel.classes[leaf.cls], tuple(pid.tolist())))
         return result
 
     def tiles(self, group: int, task_class: TaskClass, port: TensorPort) -> int:
@@ -346,8 +346,7 @@ class FoldUses:
     def _fifo_kinds(self) -> list[tuple[str, int, int]]:
         """Stream array, tokens held inside a node, and number of the FIFOs that are alike in that."""
         fifos, program = self.fifos, self._program
-        starts = np.array([program.first_stream[array.name] for array in program.streams], np.int64)
-        array = np.searchsorted(starts, fifos.stream[fifos.used], side="right") - 1
+        array = program.arrays_of(fifos.stream[fifos.used])
         kinds, counts = np.unique(np.stack([array, fifos.held[fifos.used]], axis=1), axis=0, return_counts=True)
         return [
             (program.streams[number].name, held, count)

@@ -224,16 +224,11 @@ def _sums(loads: np.ndarray) -> Callable[[list[int]], float]:
 def _merges(state: Sets, load_of: Callable[[list[int]], float], fits: Fits) -> Iterator[Sets]:
     """The states after merging one of the least busy nodes with another."""
     busy = sorted(range(len(state)), key=lambda node: load_of(state[node]))
-    seen: set[tuple[int, int]] = set()
-    for first in busy[:PARTNERS]:
-        for second in range(len(state)):
-            a, b = min(first, second), max(first, second)
-            if a == b or (a, b) in seen:
-                continue
-            seen.add((a, b))
-            joined = state[a] + state[b]
-            if fits(joined):
-                yield [*state[:a], joined, *state[a + 1 : b], *state[b + 1 :]]
+    pairs = (sorted((first, other)) for first in busy[:PARTNERS] for other in range(len(state)) if first != other)
+    for a, b in dict.fromkeys(map(tuple, pairs)):
+        joined = state[a] + state[b]
+        if fits(joined):
+            yield [*state[:a], joined, *state[a + 1 : b], *state[b + 1 :]]
 
 
 def _score(state: Sets, count: int, load_of: Callable[[list[int]], float], streams: np.ndarray) -> tuple[float, int]:

@@ -352,7 +352,7 @@ def _in_order(values: Coordinate, order: Sequence[int]) -> Coordinate:
 def mesh_source(program: CompiledProgram, fold: MeshFold, rules: Rules) -> str:
     """Python text of a function `mapping_primitives()` that returns the same list as `mesh_primitives`."""
     lines = ["def mapping_primitives():", f'    """Fold {program.name} onto {fold.node_count} nodes."""']
-    lines.append("    primitives = []")
+    lines += ["    primitives = []"]
     for plan in plans(program, fold, rules):
         if plan.chained:
             lines += _chain_source(plan)
@@ -398,12 +398,7 @@ def _bundle_source(plan: Plan) -> list[str]:
         if plan.fold.axes[axis].spatial > 1:
             lines.append(f"{' ' * indent}for u{axis} in range({plan.fold.axes[axis].spatial}):")
             indent += 4
-    index = []
-    for axis in range(len(mesh)):
-        if axis in plan.bundled:
-            index.append(plan.pid_text(axis))
-        else:
-            index.append(_chained_key(plan, axis))
+    index = [plan.pid_text(a) if a in plan.bundled else _chained_key(plan, a) for a in range(len(mesh))]
     if plan.chained:
         node = f"{name}_nodes[{', '.join(index)}{',' if len(mesh) == 1 else ''}]"
     else:

@@ -121,7 +121,7 @@ def _bundle(step: Step, joint: JointFold, own: list[Plan], nodes: dict[int, _Nod
     assert link is not None
     taking = [kernel for kernel, loops in enumerate(joint.loops) if link in [other for other, _ in loops]]
     plan = own[taking[0]]
-    axis = next(axis for axis, rule in enumerate(plan.rules) if rule.link == link)
+    axis = [rule.link for rule in plan.rules].index(link)
     heads = [plan.pid(axis, u, 0) for u in range(plan.fold.axes[axis].spatial)]
     trips = plan.trips(axis)
     new_names: dict[str, str] = {}
@@ -137,12 +137,12 @@ def _bundle(step: Step, joint: JointFold, own: list[Plan], nodes: dict[int, _Nod
         rows = [tuple(dict.fromkeys(name for own in positions for name in nodes_at(*own, pid))) for pid in pids]
         new_names |= zip(rows[0], made.bundle(rows, trips), strict=True)
     for mine, position in positions:
-        kept = {}
-        for u, first in enumerate(heads):
-            for place, row in mine.at.items():
-                if place[position] == first:
-                    kept[*place[:position], u, *place[position + 1 :]] = tuple(new_names[name] for name in row)
-        mine.at = kept
+        mine.at = {
+            (*place[:position], u, *place[position + 1 :]): tuple(new_names[name] for name in row)
+            for u, first in enumerate(heads)
+            for place, row in mine.at.items()
+            if place[position] == first
+        }
 
 
 _LATEST_FOLDS = 256

@@ -84,12 +84,7 @@ Tree: TypeAlias = Task | Seq | Repeat
 
 def seq(children: Iterable[Tree]) -> Tree:
     """The children one after the other; a `Seq` among them is spliced in, a single child is itself."""
-    flat: list[Tree] = []
-    for child in children:
-        if isinstance(child, Seq):
-            flat.extend(child.children)
-        else:
-            flat.append(child)
+    flat = [part for child in children for part in (child.children if isinstance(child, Seq) else (child,))]
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 

@@ -308,10 +308,9 @@ def _find_cycle(before: IntArray, after: IntArray, left: IntArray) -> list[int]:
     inside = np.isin(before, left) & np.isin(after, left)
     predecessor = dict(zip(after[inside].tolist(), before[inside].tolist(), strict=True))
     node = int(left[0])
-    place: dict[int, int] = {}
-    walk: list[int] = []
-    while node not in place:
-        place[node] = len(walk)
-        walk.append(node)
+    seen: dict[int, None] = {}
+    while node not in seen:
+        seen[node] = None
         node = predecessor[node]
-    return walk[place[node] :][::-1]
+    walk = list(seen)
+    return walk[walk.index(node) :][::-1]

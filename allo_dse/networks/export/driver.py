@@ -237,7 +237,11 @@ def main() -> int:
     folders = {run["folder"]: HERE / run["folder"] for launch in network["launches"] for run in launch["runs"]}
     tools = next(iter(folders.values()), HERE) / "build.py"
     parse = _module(tools).options_of if tools.exists() else _options
-    options = parse("Run this network.", [_own_options()])
+    own = argparse.ArgumentParser(add_help=False)  # which every device has
+    own.add_argument("--inputs", metavar="FILE", type=Path, help="inputs of your own, by name")
+    own.add_argument("--outputs", metavar="FILE", type=Path, help="where outputs are written, by name")
+    own.add_argument("--check", action="store_true", help="compare programs with their references on --inputs too")
+    options = parse("Run this network.", [own])
     if options.inputs and not options.inputs.exists():
         raise SystemExit(f"{options.inputs}: no such file")
     if options.check and options.inputs and not tools.exists():
@@ -267,15 +271,6 @@ def main() -> int:
             return WRONG
     print(json.dumps(found) if options.json else "\n".join(_said(found)))
     return 0
-
-
-def _own_options() -> argparse.ArgumentParser:
-    """Return the options for inputs and outputs, which every device has."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--inputs", metavar="FILE", type=Path, help="inputs of your own, by name")
-    parser.add_argument("--outputs", metavar="FILE", type=Path, help="where outputs are written, by name")
-    parser.add_argument("--check", action="store_true", help="compare programs with their references on --inputs too")
-    return parser
 
 
 def _options(description: str, parents: Sequence[argparse.ArgumentParser]) -> argparse.Namespace:
@@ -329,8 +324,14 @@ def _run(
             started, given = time.perf_counter(), [known[one] for one in step["inputs"]]
             if "dtype" in step:
                 made = _converted(step, given[0])
-            else:
-                made = _moved(given, orders[name]) if name in orders else _on_host(step, given)
+            elif name in orders:
+                made = _moved(given, orders[name])
+            else:  # the host gets narrow floats as float32
+                wide = [
+                    one.astype(np.float32) if one.dtype.kind in "fV" and one.dtype.itemsize < 4 else one
+                    for one in given
+                ]
+                made = np.asarray(_module(HERE / step["host"]).function(*wide))
             host_us[name] = round((time.perf_counter() - started) * 1e6, 1)
         if run:
             times[number].append({"step": name, "latency_us": us, "predicted_us": run["latency_us"]})
@@ -411,13 +412,6 @@ def _converted(step: Facts, array: Array) -> Array:
     if not (apart <= (step["rounding"] * largest if step["rounding"] else 1)).all():
         raise WrongResults(f"{step['name']}: {apart.max():.2g} off, where the largest element is {largest:.2g}")
     return made
-
-
-def _on_host(step: Facts, given: Sequence[Array]) -> Array:
-    """Compute a step on the host, which gets narrow floats as float32."""
-    function = _module(HERE / step["host"]).function
-    wide = [one.astype(np.float32) if one.dtype.kind in "fV" and one.dtype.itemsize < 4 else one for one in given]
-    return np.asarray(function(*wide))
 
 
 def _apart(found: Array, wanted: Array) -> tuple[Array, float]:

@@ -20,6 +20,7 @@ from allo_dse.backends.npu.board.program_source import NotCut, function_source
 from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import file_name
 from allo_dse.common.records import JsonObject, replace
+from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.backend import Artifacts
 from allo_dse.eval.design_folder import MOST_GOLDEN_ELEMENTS, design_files, tensor_facts, write_files
@@ -76,7 +77,8 @@ def write_project(composition: Composition, device: FpgaDevice, folder: Path) ->
     sent: dict[str, tuple[str, Arrival]] = {}
     for name, run in runs.items():  # senders start before their receivers
         received = {own: sent[tensor] for own, tensor in run.streams.items() if tensor != run.step.output}
-        project = _kernel(run, {own: arrival for own, (_, arrival) in received.items()}, device)
+        arrivals = {own: arrival for own, (_, arrival) in received.items()}
+        project = _kernel(run, arrivals, composition.network.constants, device)
         place = folder / "launch_0" / name
         facts = {
             "tensors": [
@@ -102,12 +104,20 @@ def write_project(composition: Composition, device: FpgaDevice, folder: Path) ->
     return [*written, *write_files({"Makefile": makefile, "network.cfg": "\n".join(linked) + "\n"}, folder)]
 
 
-def _kernel(run: Run, received: Mapping[str, Arrival], device: FpgaDevice) -> HlsProject:
+def _kernel(
+    run: Run, received: Mapping[str, Arrival], constants: Mapping[str, Array], device: FpgaDevice
+) -> HlsProject:
     best, study = run.point.design, run.point.design.study
     design = replace(best.design, program=replace(best.design.program, name=run.design))
     depths = best.metrics.get("stream_depths")
     sent = frozenset(run.streams) - frozenset(received)
-    streams = KernelStreams(sent, received, "uram" if device.limit("uram") else "bram") if run.streams else None
+    reads = interface(design.program)[0]
+    tables = {
+        reads[at].name: constants[name].reshape(reads[at].shape).astype(numpy_dtype(reads[at].dtype))
+        for at, name in run.constants.items()
+    }
+    memory = "uram" if device.limit("uram") else "bram"
+    streams = KernelStreams(sent, received, memory, tables) if run.streams or tables else None
     return board_project(design, depths, reference=study.reference, verify_with=study.verify_with, streams=streams)
 
 
@@ -186,6 +196,7 @@ def _launch(launch: Launch) -> JsonObject:
                 "end_us": round(run.end_us, 1),
                 "dram_bytes": run.dram_bytes,
                 **({"resources": dict(run.point.resources)} if run.point.resources else {}),
+                "on_chip": list(run.constants.values()),
                 "bound": dict(run.point.bound),
             }
             for run in launch.runs

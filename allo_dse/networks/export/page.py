@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle, groupby
+from pathlib import Path
 
-from allo_dse.common.notebooks import columns_html
-from allo_dse.common.quoting import html_text
+import jinja2
+
 from allo_dse.drawing.svg import COLORS, GREY, Canvas, fit, points_svg, text_width
 
 from ..compose import WAITING, Composition
@@ -17,14 +18,6 @@ _BOX, _HIGH, _GAP, _LEFT = 210.0, 40.0, 26.0, 16.0
 _LANE, _LANES = 9.0, 8  # width and number of lanes for edges beside the boxes
 _WIDE, _ROW = 900.0, 26.0
 _MORE_COLORS = ("#2f4b7c", "#8c2d19", "#4a7023", "#7b1fa2", "#00696b", "#5d4037")  # dark enough for white letters
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 14px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 1200px; padding: 12px 16px 40px; }
-h1 { font-size: 20px; } h2 { font-size: 16px; margin: 28px 0 6px; }
-.wide { overflow-x: auto; } p { max-width: 80ch; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 2px 14px 2px 0; white-space: nowrap; }
-"""
 
 
 def page_html(composition: Composition, front: Sequence[Composition] = ()) -> str:
@@ -33,71 +26,27 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     Args:
         front: compositions on less of the device, to compare with.
     """
-    network, device = composition.network, composition.fronts.device
-    title = html_text(f"{network.name} on {device.name}")
-    streams = "; streams: " + composition.streamed if composition.streamed else ""
-    runs_as = f"{composition.runtime}{'' if composition.exported else ', NOT exported'}"
-    where = f"{composition.where} (host program: {runs_as})"
-    said = f"{composition.latency_us:,.0f} us on {where}; {composition.certificate}{streams}."
-    if composition.widened:
-        said += f" Narrower in the model: operands of {', '.join(composition.widened)}."
-    if composition.accuracy is not None:
-        said += f" Accuracy: {composition.in_words}."
-    parts = {
-        "Launches": _wide(graph_svg(composition)),
-        "Timeline": _wide(timeline_svg(composition)),
-        "Where time goes": _wide(time_svg(composition.time_us)),
-        "What the front trades": _front(front),
-        "Operators": _wide(columns_html([_row(run, n.number) for n in composition.launches for run in n.runs])),
-    }
-    body = "".join(f"<section><h2>{html_text(name)}</h2>{html}</section>" for name, html in parts.items())
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
-    return (
-        f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head>'
-        f"<body><h1>{title}</h1><p>{html_text(said)}</p>{body}</body></html>\n"
+    share = "LUTs" if composition.resources else "columns"
+    points = [(one.resources.get("lut", one.columns), one.latency_us) for one in front]
+    tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
+    return str(
+        jinja2.Template(
+            Path(__file__).with_name("network.html.j2").read_text(), autoescape=True, trim_blocks=True
+        ).render(
+            composition=composition,
+            front=front,
+            busiest=_busiest,
+            graph=graph_svg(composition),
+            timeline=timeline_svg(composition),
+            times=sorted(composition.time_us.items(), key=lambda one: -one[1]),
+            trade=points_svg(points, share, "latency (us)", tips) if len(front) > 1 else "",
+        )
     )
-
-
-def _wide(html: str) -> str:
-    return f'<div class="wide" tabindex="0">{html}</div>'
-
-
-def _row(run: Run, launch: int) -> dict[str, object]:
-    return {
-        "launch": launch,
-        "operator": run.step.title,
-        "kind": run.step.work.kind,
-        "type": run.step.writes.name,
-        "from us": round(run.start_us, 1),
-        "to us": round(run.end_us, 1),
-        "busiest": _busiest(run),
-        "DRAM bytes": f"{run.dram_bytes:,}",
-    }
 
 
 def _busiest(run: Run) -> str:
     name = max(run.point.bound, key=lambda name: run.point.bound[name], default="")
     return f"{name} {run.point.bound[name]:.0%}" if name else ""
-
-
-def _front(front: Sequence[Composition]) -> str:
-    if len(front) < 2:
-        return "<p>Only this composition was looked for, or none on less of the device is as good; see --front.</p>"
-    share = "columns" if not front[0].resources else "LUTs"
-    used = [one.columns if share == "columns" else one.resources["lut"] for one in front]
-    points = [(float(x), one.latency_us) for x, one in zip(used, front, strict=True)]
-    tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
-    rows = [
-        {
-            "on": one.where,
-            "latency (us)": f"{one.latency_us:,.0f}",
-            "launches": len(one.launches),
-            "inputs/s": f"{one.inputs_per_s():,.1f}",
-            "at most faster": f"{one.gap:.1%}",
-        }
-        for one in front
-    ]
-    return _wide(points_svg(points, share, "latency (us)", tips)) + _wide(columns_html(rows))
 
 
 def sources_of(network: Network) -> dict[str, list[tuple[str, bool]]]:
@@ -203,15 +152,4 @@ def timeline_svg(composition: Composition) -> str:
     canvas.text(left + _WIDE, bottom + 16, f"{composition.latency_us:,.0f} us", size=10, anchor="end")
     shown = {**kinds, **({WAITING: GREY} if between else {})}
     canvas.legend(left, bottom + 36, [(kind, color, "") for kind, color in shown.items()])
-    return str(canvas)
-
-
-def time_svg(time_us: Mapping[str, float]) -> str:
-    """A bar for each thing that takes time, the longest first."""
-    canvas, total = Canvas("where time goes"), sum(time_us.values()) or 1.0
-    for at, (name, us) in enumerate(sorted(time_us.items(), key=lambda one: -one[1])):
-        y = 8 + at * _ROW
-        canvas.text(130, y + 15, name, anchor="end")
-        canvas.fill(138, y + 3, max(1.0, 420 * us / total), _ROW - 8, COLORS[0], f"{us:,.1f} us")
-        canvas.text(146 + 420 * us / total, y + 15, f"{us:,.0f} us, {us / total:.0%}")
     return str(canvas)

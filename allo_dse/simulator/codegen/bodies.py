@@ -15,10 +15,10 @@ from ..run_time.builder import Emitter, function, make_internal
 from ..run_time.records import Header, Node
 from ..run_time.scheduler import RUN, START_BODY, add_bodies_runtime, add_runtime
 from .coroutines import to_coroutine
-from .outline import COSTS, NEST, outline_nests
+from .outline import COSTS, NEST, outline_nests, site
 from .signature import ANY_TOKEN, Body, CompiledBodies, Parameter, Signature
 from .static_steps import Unknown, bounds
-from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
+from .stream_ops import constant_of, find, reduce_stream_ops, storage_bytes, to_blocks
 
 # Loops that go on for long let compiled code return to Python now and then, for Ctrl-C and time limits.
 #
@@ -137,7 +137,7 @@ def guard_divisions(root: ir.Module) -> None:
     """Divide by one wherever a division below `root` could trap."""
     for op in find(root, lambda name: name in _SIGNED + _UNSIGNED):
         dividend, divisor = op.operands
-        known = _constant(divisor)
+        known = constant_of(divisor)
         signed = op.name in _SIGNED
         if known is None or known == 0 or (signed and known == -1):
             with ir.InsertionPoint(op):
@@ -181,14 +181,6 @@ def _literal(value: int, type_: ir.Type) -> ir.Value:
 
 def _width(type_: ir.Type) -> int:
     return 64 if isinstance(type_, ir.IndexType) else ir.IntegerType(type_).width
-
-
-def _constant(value: ir.Value) -> int | None:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    text = str(owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value is limited to 64 bits
-    return {"true": 1, "false": 0}.get(text) if not text.lstrip("-").isdigit() else int(text)
 
 
 # The attribute `df.check = array<i64: number, position, limit, ...>` of an operation lists indices to check at run
@@ -319,7 +311,7 @@ def lower_body(body: Body, name: str, record: bool = False) -> LoweredBody:
     to_blocks(module)
     round_small_floats(module, body.mlir)
     parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
-    sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name in COSTS)]
+    sites = [site(op, "site") for op in find(main, lambda name: name in COSTS)]
     polls = bool(find(main, lambda name: name in POLLS))
     streams = [i for i, p in enumerate(parameters) if p.is_stream]
     suspends = to_coroutine(module, main.operation, streams, record)

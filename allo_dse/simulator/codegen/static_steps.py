@@ -229,8 +229,8 @@ def _computed(op: ir.Operation, known: dict[ir.Value, int]) -> int:
     """The result of an operation on numbers, before it is cut to the bits of its type."""
     if op.name in _CASTS:
         return _value(op.operands[0], known)
-    if op.name == "arith.cmpi" and int(ir.IntegerAttr(op.attributes["predicate"]).value) in _SIGNED:
-        compare = _SIGNED[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
+    if op.name == "arith.cmpi" and site(op, "predicate") in _SIGNED:
+        compare = _SIGNED[site(op, "predicate")]
         return int(compare(*(_value(operand, known) for operand in op.operands)))
     if op.name not in _ARITHMETIC and op.name not in _DIVISIONS:
         raise Unknown

@@ -36,6 +36,14 @@ def find(root: ir.Module | Op, wanted: Callable[[str], bool]) -> list[ir.Operati
     return [op for op in nested_ops(root) if wanted(op.name)]
 
 
+def constant_of(value: ir.Value) -> int | None:
+    """Return the value of an integer constant, signed as its type holds it."""
+    if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
+        return None
+    text = str(value.owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value stops at 64 bits
+    return {"true": 1, "false": 0}.get(text) if not text.lstrip("-").isdigit() else int(text)
+
+
 _ACCESS = frozenset(
     f"df.{tries}{does}{block}" for tries in ("", "try_") for does in ("get", "put") for block in ("", "_block")
 )

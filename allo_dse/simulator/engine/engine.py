@@ -130,10 +130,8 @@ class Engine:
         if extrapolate:
             network = without_logs(network)
         code = self._code(watch.max_events is not None)
-        if watch.over is not None:
-            arena = watch.over.restarted(network)
-        else:
-            arena = Arena(network, network.body_numbers(self.signatures))
+        over = watch.over
+        arena = over.restarted(network) if over else Arena(network, network.body_numbers(self.signatures))
         arena.header[Header.START_BODY] = code.start_body
         recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
         until = None if watch.window is None else watch.window[0] - 1  # operations that end at its start count

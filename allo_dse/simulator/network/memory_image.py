@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partialmethod
 
 import numpy as np
 
@@ -155,25 +156,18 @@ class Arena:
             return np.zeros(0, np.int64)
         return (self.processes[:, Process.LOG] - self._at["log"]) // WORD - np.concatenate(self.log_first)
 
-    def stream_number(self, address: IntArray) -> IntArray:
-        return (address - self._at["streams"]) // (WORD * Stream.SIZE)
-
-    def resource_number(self, address: IntArray) -> IntArray:
-        return (address - self._at["resources"]) // (WORD * Resource.SIZE)
-
     def node_address(self, node: int) -> int:
         return int(self._at["nodes"] + WORD * Node.SIZE * node)
 
-    def node_number(self, address: IntArray) -> IntArray:
-        return (address - self._at["nodes"]) // (WORD * Node.SIZE)
+    def _number(self, part: str, size: int, address: IntArray) -> IntArray:
+        """Positions of the records of a part, from their addresses."""
+        return (address - self._at[part]) // (WORD * size)
 
-    def process_number(self, address: IntArray) -> IntArray:
-        """Positions in `processes`, from the addresses of their arguments."""
-        return (address - self._at["processes"]) // (WORD * Process.SIZE)
-
-    def slot_number(self, address: IntArray) -> IntArray:
-        """Positions of slots in order of execution."""
-        return (address - self._at["slots"]) // (WORD * Slot.SIZE)
+    stream_number = partialmethod(_number, "streams", Stream.SIZE)
+    resource_number = partialmethod(_number, "resources", Resource.SIZE)
+    node_number = partialmethod(_number, "nodes", Node.SIZE)
+    process_number = partialmethod(_number, "processes", Process.SIZE)
+    slot_number = partialmethod(_number, "slots", Slot.SIZE)
 
     def runnable_clocks(self) -> IntArray:
         """Clocks of the nodes that can go on: those in the queue, and those that have asked for a resource."""

@@ -359,14 +359,16 @@ class NetworkBuilder:
         self._close_processes()
         self._close_streams()
         streams = np.concatenate([np.zeros((4, 0), np.int64), *self._stream_columns], axis=1)
+        one_each = np.arange(self._tasks), np.ones(self._tasks, np.int64)
+        orders, counts = zip(*self._nodes or [one_each], strict=True)
         network = Network(
             depth=streams[0],
             fixed_latency=streams[1],
             token_bytes=streams[2],
             initial=streams[3],
             groups=tuple(self._groups),
-            order=_join([o for o, _ in self._nodes]) if self._nodes else np.arange(self._tasks),
-            first=self._first(),
+            order=_join(orders),
+            first=np.concatenate(([0], np.cumsum(_join(counts)))),
             rows=np.frombuffer(self._rows, np.int64).copy() if self._rows else np.zeros(0, np.int64),
             stream_ports=np.array(self._stream_ports, np.int64),
             resource_ports=np.array(self._resource_ports, np.int64),
@@ -377,11 +379,6 @@ class NetworkBuilder:
         )
         _check(network, self._tasks)
         return network
-
-    def _first(self) -> IntArray:
-        if not self._nodes:
-            return np.arange(self._tasks + 1)
-        return np.concatenate(([0], np.cumsum(_join([c for _, c in self._nodes]))))
 
     def _close_streams(self) -> None:
         if self._open_streams:

@@ -103,7 +103,9 @@ def replay_regular(data: TraceData, depths: IntArray, alike: Callable[[], AlikeS
         result.stall_put,
         result.occupancy,
         deadlock,
-        "" if deadlock is None else deadlock.describe(_labels(data, deadlock, result)),
+        ""
+        if deadlock is None
+        else deadlock.describe(PlaceLabels(data, {b.task: _place(data, b, result) for b in deadlock.blocked})),
         result.operations - result.skipped,
     )
 
@@ -158,10 +160,6 @@ def _write(table: Table, loop: TraceLoop, ports: dict[int, int], *, is_last: boo
         for op in ops:
             port = ports.setdefault(op.stream, len(ports))
             (round_.put if op.kind == PUT else round_.get)(port, stage=op.stage)
-
-
-def _labels(data: TraceData, deadlock: Deadlock, result: RunResult) -> PlaceLabels:
-    return PlaceLabels(data, {b.task: _place(data, b, result) for b in deadlock.blocked})
 
 
 def _place(data: TraceData, blocked: Blocked, result: RunResult) -> str:

@@ -12,6 +12,7 @@ Trace.build(
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -303,9 +304,8 @@ def _places(timeline: Timeline, labels: Labels, event: IntArray) -> tuple[tuple[
 
 def _unique(names: list[str]) -> tuple[str, ...]:
     """The names, numbered where several are equal."""
-    counts: dict[str, int] = {}
-    result = []
+    counts, result = Counter[str](), []
     for name in names:
-        counts[name] = counts.get(name, 0) + 1
+        counts[name] += 1
         result.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
     return tuple(result)

@@ -94,20 +94,14 @@ def _stop(frame: _Frame) -> None:
     frame.e.branch(frame.leave)
 
 
-def _wait_for_log(frame: _Frame) -> None:
-    """Stop before an operation that the event log has no room for; the node goes on when Python has emptied it."""
-    e = frame.e
-    with e.when(fifo.is_full(e, frame.header), rare=True):
-        fifo.push_ready(e, frame.header, frame.node)
-        _stop(frame)
-
-
 def _stream_op(frame: _Frame, row: ir.Value, state: State) -> None:
     e = frame.e
     stream = _bound(frame, row, Process.STREAMS)
     getting = state is State.GET
-    if frame.record:
-        _wait_for_log(frame)
+    if frame.record:  # the node goes on when Python has emptied a full event log
+        with e.when(fifo.is_full(e, frame.header), rare=True):
+            fifo.push_ready(e, frame.header, frame.node)
+            _stop(frame)
     blocked, free = e.new_block(), e.new_block()
     e.branch_if(fifo.may_move(e, stream, getting=getting), free, blocked)
     e.go(blocked)

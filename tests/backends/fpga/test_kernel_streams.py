@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.backends.fpga.bound_times import passages
-from allo_dse.backends.fpga.hls import Arrival, HlsProject, KernelStreams
+from allo_dse.backends.fpga.hls.dataflow.movers import Arrival, KernelStreams
 from allo_dse.backends.fpga.hls.design_project import hls_project
+from allo_dse.backends.fpga.hls.project import HlsProject
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import replace
 from allo_dse.lang import install

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.backends.fpga.operator_table import Reading, calibrate_operators, operators_in
-from allo_dse.backends.fpga.report import HlsOperator, HlsReport, read_hls_report
-from allo_dse.backends.fpga.report.report import Resources
+from allo_dse.backends.fpga.report.report import HlsOperator, HlsReport, Resources
+from allo_dse.backends.fpga.report.report_files import read_hls_report
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.writing import fpga_text, write_device

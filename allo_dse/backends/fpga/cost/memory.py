@@ -95,7 +95,7 @@ class Storage:
 
     Attributes:
         splits: per dimension, None where it is whole.
-        place: "auto", "lutram", "bram", "uram" or "register".
+        place: "auto", "lutram", "bram", "uram" or "register"; "rom" for elements that the bitstream has.
         buffers: 2 for one that nests which run at once hand on to each other.
         users: tasks that use it at once and share its ports.
         strides: of a tensor that the task accesses in DRAM, in elements; empty for arrays on the chip.
@@ -130,10 +130,10 @@ class Storage:
         """True if every element is a register of its own, which any number of operations can use at once."""
         return self.place == "register" or (self.bank_words == 1 and not self.strides)
 
-    def in_lutram(self, device: FpgaDevice) -> bool:
-        """Return whether its banks are LUTRAM."""
-        small = self.bank_words * self.array.bits <= device.arrays.lutram_bits
-        return (small and self.place in ("auto", "onchip")) or self.place == "lutram"
+    def in_lutram(self, device: FpgaDevice, copies: int = 1) -> bool:
+        """Return whether its banks are LUTRAM, if there is room for `copies` of the array in one memory."""
+        small = self.bank_words * self.array.bits * copies <= device.arrays.lutram_bits
+        return (small and self.place in ("auto", "onchip", "rom")) or self.place == "lutram"
 
     def in_uram(self, device: FpgaDevice) -> bool:
         """Return whether its banks are UltraRAM."""
@@ -155,11 +155,14 @@ class Storage:
         if self.fifo_depth:
             return fifo_resources(device, bits, self.fifo_depth) * banks
         copies *= self.buffers
-        if self.in_registers:
+        deep = 1
+        if self.place == "rom":  # all copies are one table
+            words, deep, copies = words * copies, copies, 1
+        elif self.in_registers:
             total = bits * words * banks * copies
             return Resources(ff=total, lut=total // 8)
         rules = device.arrays
-        if self.in_lutram(device):
+        if self.in_lutram(device, deep):
             lut = math.ceil(rules.lut_per_bit * bits * math.ceil(words / 64))
             return Resources(lut=(lut + 1) * banks * copies, ff=bits * banks * copies)
         if self.in_uram(device):

@@ -11,8 +11,7 @@ Imported by: backends.fpga, networks.
 
 from __future__ import annotations
 
-from .build_modes import CSimulation, csim
-from .dataflow.movers import Arrival, KernelStreams
-from .project import HlsProject, emit_project
+from .build_modes import csim
+from .project import emit_project
 
-__all__ = ["Arrival", "CSimulation", "HlsProject", "KernelStreams", "csim", "emit_project"]
+__all__ = ["csim", "emit_project"]

@@ -40,7 +40,7 @@ def hls_project(
 
     Args:
         depths: of streams by name, where they differ from the design's; without any, those that it is evaluated with.
-        streams: tensors that pass from kernel to kernel.
+        streams: tensors that are not in DRAM.
         verify_with: as for `verify_design`; tolerances of large programs come from that instance.
     """
     own = dict(design.as_built.depths) if depths is None else {**dict(design.depths), **depths}
@@ -50,7 +50,7 @@ def hls_project(
         schedule=design.schedule,
         depths=own,
         device=device,
-        folding=folding_of(design.vmg, own),
+        folding=folding_of(design.vmg, own, whole=bool(streams and streams.tables)),
         streams=streams,
         tolerances={n: (one.largest, one.rms) for n, one in tolerances_of(design.program, verify_with).items()},
     )
@@ -77,8 +77,8 @@ def board_project(
         reference, verify_with: as for `verify_design`. Without a reference the program is run for golden outputs; of
             a large instance only where there is no smaller one.
         inputs: the sets of inputs of a program; random ones without.
-        streams: tensors that pass from kernel to kernel. Such a kernel has inputs in any order, no golden outputs;
-            its smaller instance has no streams.
+        streams: tensors that are not in DRAM. Such a kernel has inputs in any order, no golden outputs; its smaller
+            instance has all in DRAM.
     """
     sets = inputs or (lambda _: ())
     if depths and not design.depths:

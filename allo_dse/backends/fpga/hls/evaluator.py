@@ -27,7 +27,8 @@ from ..evaluator import throughput
 from ..mapping import FpgaMapping
 from ..network import fpga_network
 from ..operator_table import operators_in
-from ..report import HlsReport, HlsReportError, read_hls_report
+from ..report.report import HlsReport, HlsReportError
+from ..report.report_files import read_hls_report
 from .design_project import hls_project
 from .prediction import comparison
 from .project import HlsProject

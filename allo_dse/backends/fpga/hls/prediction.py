@@ -17,7 +17,7 @@ from allo_dse.device.fpga_model import RESOURCES
 from ..depths.solver import run
 from ..mapping import FpgaMapping
 from ..network import NAME, VERSION
-from ..report import HlsReport
+from ..report.report import HlsReport
 from .project import HlsProject, PredictedLoop, Prediction
 from .retime import Timings, labelled
 

@@ -29,7 +29,7 @@ from .dataflow.edge_movers import Edges, edge_movers
 from .dataflow.folding import emit_nodes, with_streams
 from .dataflow.functions import TaskFunction, task_function
 from .dataflow.movers import Arrival, Copiers, KernelStreams
-from .dataflow.tensor_plan import ClassPlan, class_plans, groups_of, tensor_options, tensors_of
+from .dataflow.tensor_plan import ClassPlan, class_plans, groups_of, tensors_of
 from .dataflow.top import (
     Argument,
     Top,
@@ -83,7 +83,7 @@ def emit_kernel(
         schedule: directives beside those of the program.
         depths: of streams by name, where they differ from the declared ones.
         folding: which tasks share a process; each has one of its own by default.
-        streams: tensors that pass from kernel to kernel, of a folded program.
+        streams: tensors that are not in DRAM, of a folded program.
         port_bits: width of the device's AXI ports.
 
     Raises:
@@ -103,8 +103,8 @@ def emit_kernel(
         buffered = buffered_streams(program, directives)
         built = carriers(program, edged.program.depths_with(depths or {}), buffered)
         regions = frozenset((program.name, "top")) - {kernel.name for kernel in program.kernels}
-        options = tensor_options(program, directives, regions)
-        plans = class_plans(program, symbols, options, folded=folding is not None)
+        streams = streams or KernelStreams()
+        plans = class_plans(program, symbols, directives, regions, streams.tables, folded=folding is not None)
         tables: dict[tuple[str, str], str] = {}  # names of constant arrays, each defined once
         positions = {tensor.name: position for position, tensor in enumerate(tensors_of(program))}
         functions: dict[str, TaskFunction] = {}
@@ -116,7 +116,7 @@ def emit_kernel(
                 own = {symbol: once(tables, table, partial(names.new, symbol)) for symbol, table in constants}
                 functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions, copiers)
         pragmas = partial(LoopPragmas, directives=directives, regions=regions)
-        top = Top(program, functions, built, names, pragmas, streams or KernelStreams(), copiers)
+        top = Top(program, functions, built, names, pragmas, streams, copiers)
         used = [plan for plan in plans if plan.symbol in functions]
         edges = partial(edge_movers, top, edged, directives)
         if folding is None:
@@ -127,7 +127,7 @@ def emit_kernel(
         return Kernel(
             name,
             arguments,
-            tuple(_definition(name, *table) for table, name in tables.items()),
+            (*(_definition(name, *table) for table, name in tables.items()), *top.tables),
             tuple(dict.fromkeys(e for f in functions.values() for e in f.externals)),
             (*copiers.texts, *(f.text for f in functions.values()), *nodes),
             tuple(interface_pragmas(arguments, top.transfers, port_bits)),
@@ -311,7 +311,7 @@ def emit_project(
         depths: of streams by name, where they differ from the declared ones.
         device: an FPGA; its part and clock go into the scripts (a U280 at 3.33 ns by default).
         folding: which tasks share a process; each has one of its own by default.
-        streams: tensors that pass from kernel to kernel, of a folded program.
+        streams: tensors that are not in DRAM, of a folded program.
         tolerances: of results, see `Buffer`; none by default, so that floats are compared bit by bit.
 
     Raises:

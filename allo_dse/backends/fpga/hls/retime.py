@@ -22,7 +22,7 @@ from allo_dse.simulator.replay.trace_data import IntArray, TraceData, TraceLoop,
 
 from ..cost.task_cost import Measured
 from ..mapping import FpgaMapping
-from ..report import HlsLoop, HlsReport
+from ..report.report import HlsLoop, HlsReport
 from .project import HlsProject
 
 _OTHER_DESIGN = "give the report of the design that the trace is of"

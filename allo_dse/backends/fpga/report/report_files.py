@@ -88,7 +88,16 @@ def read_xml_report(path: Path, data: bytes) -> HlsReport:
     if root.tag != "profile" or user is None:
         raise HlsReportError(f"{path}: not an HLS synthesis report (its root is <{root.tag}>)", hint="give csynth.xml")
     top = text(user, "TopModelName")
-    modules, violations = _modules(root, top)
+    instances = _instances(root)
+    modules, violations = [], []
+    for element in root.iterfind("ModuleInformation/Module"):
+        name = text(element, "Name")
+        found = _violations(element.find("PerformanceEstimates/SummaryOfViolations"), name)
+        violations += [v for v in found if v.kind not in _NO_VIOLATION]
+        sources = {v.loop: v.source for v in found if v.loop}
+        modules.append(_module(element, name, sources, instances.get(name, ())))
+    if not modules:  # before 2020: the top function is all there is
+        modules.append(_module(root, top, {}, instances.get(top, ())))
     fifos, tool_fifos = _fifos(root)
     performance = root.find("PerformanceEstimates")
     notes = () if root.find("ModuleInformation") is not None else ("the report has no modules but the top function",)
@@ -106,27 +115,13 @@ def read_xml_report(path: Path, data: bytes) -> HlsReport:
         interval=_range(performance, f"{_OVERALL}/Interval-"),
         resources=_resources(root.find("AreaEstimates/Resources")),
         available=_resources(root.find("AreaEstimates/AvailableResources")),
-        modules=modules,
+        modules=tuple(modules),
         fifos=fifos,
         operators=tuple(bound_operators(_nodes(root))),
         tool_fifos=tool_fifos,
-        violations=violations,
+        violations=tuple(violations),
         notes=notes,
     )
-
-
-def _modules(root: Element, top: str) -> tuple[tuple[Module, ...], tuple[Violation, ...]]:
-    instances = _instances(root)
-    modules, violations = [], []
-    for element in root.iterfind("ModuleInformation/Module"):
-        name = text(element, "Name")
-        found = _violations(element.find("PerformanceEstimates/SummaryOfViolations"), name)
-        violations += [v for v in found if v.kind not in _NO_VIOLATION]
-        sources = {v.loop: v.source for v in found if v.loop}
-        modules.append(_module(element, name, sources, instances.get(name, ())))
-    if not modules:  # before 2020: the top function is all there is
-        modules.append(_module(root, top, {}, instances.get(top, ())))
-    return tuple(modules), tuple(violations)
 
 
 def _module(element: Element, name: str, sources: dict[str, str], instances: tuple[Instance, ...]) -> Module:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.backends.fpga.hls import HlsProject
 from allo_dse.backends.fpga.hls.build_modes import FLAGS, load_results, save_arguments
+from allo_dse.backends.fpga.hls.project import HlsProject
 
 HEADERS = "#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n#include <allo_hls.h>\n#include <allo_check.h>\n"
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.fpga.hls import CSimulation, csim, emit_project
+from allo_dse.backends.fpga.hls import csim, emit_project
+from allo_dse.backends.fpga.hls.build_modes import CSimulation
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import numpy_dtype

@@ -18,7 +18,7 @@ from allo_dse.backends.fpga.hls import emit_project
 from allo_dse.backends.fpga.hls.evaluator import HlsTool, HlsToolError
 from allo_dse.backends.fpga.hls.retime import retiming
 from allo_dse.backends.fpga.recording import recorded
-from allo_dse.backends.fpga.report import read_hls_report
+from allo_dse.backends.fpga.report.report_files import read_hls_report
 from allo_dse.common.errors import SimulationError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.dashboard.app.pages.design import model_against_tool

@@ -6,7 +6,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.fpga.hls.retime import _function, timed_by_report
-from allo_dse.backends.fpga.report import Cycles, HlsLoop, HlsReport, Module
+from allo_dse.backends.fpga.report.report import Cycles, HlsLoop, HlsReport, Module
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import replace
 from allo_dse.simulator.replay.trace_build import Get, Loop, Put

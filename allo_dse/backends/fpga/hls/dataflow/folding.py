@@ -120,7 +120,15 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: Ed
     tasks = _tasks(top, plans)
     used = {id(task.plan): task.plan for task in tasks.values()}.values()
     written = frozenset(port.port.tensor.name for plan in used for port in plan.ports if port.copies_out)
-    folded = _Folded(top, folding, tasks, {}, written, _tile_movers(folding, tasks))
+    movers: dict[tuple[str, str], TileMover] = {}  # of tensors that stay in DRAM, "in" and "out"
+    for number, members in enumerate(folding.nodes):
+        for member in (m for m in members if m in tasks):
+            for port, place, does in tasks[member].moves:
+                tensor = port.port.tensor
+                mover = movers.setdefault((tensor.name, does), TileMover(tensor, load=does == "in"))
+                # Kept parts are loaded before all tasks of the node and stored after them, whatever their turns.
+                mover.add(0 if port.is_kept else folding.turn[member], port, place, number)
+    folded = _Folded(top, folding, tasks, {}, written, movers)
     _declare(folded)
     for mover in folded.tiles.values():
         mover.declare(top)
@@ -147,20 +155,6 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: Ed
         top.lines.append(f"  ALLO_PROCESS({', '.join([name, *node.arguments])});")
     texts += [mover.emit(top, name) for name, mover in stored.items()]
     return [*streamed, *edges("put"), *texts]
-
-
-def _tile_movers(folding: Folding, tasks: Mapping[int, _UnfoldedTask]) -> dict[tuple[str, str], TileMover]:
-    """Return the movers of tiles of tensors that stay in DRAM, by tensor and "in" or "out"."""
-    movers: dict[tuple[str, str], TileMover] = {}
-    for number, members in enumerate(folding.nodes):
-        for member in (m for m in members if m in tasks):
-            task = tasks[member]
-            for port, place, does in task.moves:
-                tensor = port.port.tensor
-                mover = movers.setdefault((tensor.name, does), TileMover(tensor, load=does == "in"))
-                # Kept parts are loaded before all tasks of the node and stored after them, whatever their turns.
-                mover.add(0 if port.is_kept else folding.turn[member], port, place, number)
-    return movers
 
 
 def _tasks(top: Top, plans: Sequence[ClassPlan]) -> dict[int, _UnfoldedTask]:
@@ -280,7 +274,7 @@ def _function(name: str, node: _Node, streams: Mapping[tuple[str, str], str], ta
     shared = [f for f in dict.fromkeys(functions) if functions.count(f) > 1 and "<" not in f]
     # Tasks of a node run in turn: one instance of a function serves all of its calls, as the fold intends.
     lines += [f"#pragma HLS allocation function instances={function} limit=1" for function in shared]
-    lines += [*node.local, *node.tiles.filled(streams)]
+    lines += [*node.local, *node.tiles.declared(), *node.tiles.moved(streams, load=True)]
     position = 0
     while position < len(node.calls):
         length, steps = _run(node.calls[position:])
@@ -293,7 +287,7 @@ def _function(name: str, node: _Node, streams: Mapping[tuple[str, str], str], ta
             lines.append(f"    {function}({', '.join(moving)});")
             lines.append("  }")
         position += length
-    return "\n".join([*lines, *node.tiles.sent(streams), "}"])
+    return "\n".join([*lines, *node.tiles.moved(streams, load=False), "}"])
 
 
 def _run(calls: Sequence[_Call]) -> tuple[int, tuple[int, ...]]:

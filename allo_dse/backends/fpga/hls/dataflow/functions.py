@@ -60,7 +60,8 @@ def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> lis
     if port.is_moved:
         body.line(f"{element} {name}{port.dims};")
     else:
-        parameters.append(Parameter("array", position, by_reference(element, name, port.dims)))
+        const = "const " * (port.access == "table")
+        parameters.append(Parameter("array", position, const + by_reference(element, name, port.dims)))
     for text in array_pragmas_of(body.pragmas, frame.plan, port, name, kept):
         body.pragma(text)
     if port.is_moved and port.copies_in:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec import field as struct_field
+from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import Frozen
@@ -280,7 +281,7 @@ class Arrival(Frozen):
     @property
     def elements(self) -> IntArray:
         """Places of all elements as they come: (tiles, elements of a tile)."""
-        return np.array(self.places)[:, None] + _inside(self.extents, self.strides)
+        return np.array(self.places)[:, None] + inside(self.extents, self.strides)
 
     @property
     def words(self) -> int:
@@ -303,7 +304,7 @@ class Arrival(Frozen):
         came, first = np.empty(self.words * self.lanes, np.int64), np.full(len(self.places), len(moves))
         came[self.elements] = np.arange(len(self.places))[:, None]
         for (extents, place), number in {move: number for number, move in reversed([*enumerate(moves)])}.items():
-            np.minimum.at(first, came[place + _inside(extents, strides)], number)
+            np.minimum.at(first, came[place + inside(extents, strides)], number)
         return [int(number) for number in np.minimum.accumulate(first[::-1])[::-1]]
 
     def receiver(self, function: str, name: str) -> str:
@@ -323,18 +324,20 @@ class Arrival(Frozen):
 
 
 class KernelStreams(Frozen):
-    """Tensors of a kernel that are AXI streams, by name: the sent ones, and the arrivals of received ones.
+    """Tensors of a kernel that are not in DRAM, by name: streams that it sends, and the arrivals of received ones.
 
     Attributes:
         memory: what holds those, "uram" or "bram".
+        tables: elements of the tensors that the bitstream has.
     """
 
     sent: frozenset[str] = frozenset()
     received: Mapping[str, Arrival] = struct_field(default_factory=dict)
     memory: str = "bram"
+    tables: Mapping[str, NDArray[np.generic]] = struct_field(default_factory=dict)
 
 
-def _inside(extents: Sequence[int], strides: Sequence[int]) -> IntArray:
+def inside(extents: Sequence[int], strides: Sequence[int]) -> IntArray:
     """Places of a tile's elements, row-major, from its first."""
     inside = np.zeros((), np.int64)
     for extent, stride in zip(extents, strides, strict=True):

@@ -10,7 +10,7 @@ the two processes hold the next part instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import numpy as np
@@ -26,10 +26,10 @@ from ...footprint import Box, Part, overlap, parts_of
 from ..cpp.expressions import element_of_dtype
 from ..task.tokens import TAKE
 
-Access = Literal["unused", "value", "stream", "tiles", "kept", "shared", "onchip"]
+Access = Literal["unused", "value", "stream", "tiles", "kept", "table", "shared", "onchip"]
 """Access of a task to a tensor, in this order: none; a scalar by value; through load and store processes; through
-those, and streams that hold the whole part; in an array of its process, which is copied through them; element by
-element in DRAM; in on-chip memory outside of the kernel."""
+those, and streams that hold the whole part; in an array of its process, which is copied through them; in a table of
+constants; element by element in DRAM; in on-chip memory outside of the kernel."""
 NAME = "df.name"
 TILE_STREAM_DEPTH = 2
 
@@ -53,7 +53,11 @@ class PortPlan(Part):
     @property
     def is_kept(self) -> bool:
         """True if the process that runs the task keeps it for all of its tasks."""
-        return self.access == "kept"
+        return self.access in ("kept", "table")
+
+    @property
+    def copies_in(self) -> bool:
+        return self.access != "table" and super().copies_in
 
     @property
     def stream_depth(self) -> int:
@@ -121,51 +125,37 @@ def tensors_of(program: CompiledProgram) -> tuple[Tensor, ...]:
     return (*program.tensors, *(one.tensor for one in program.shared))
 
 
-class TensorOptions(Frozen):
-    """Decisions of a schedule about the region's tensors.
-
-    Attributes:
-        onchip: those that are in memory on the chip and are not copied.
-        dram: those that stay in DRAM but for the tiles of the tasks at work.
-        word_bits: width of the words in which tensors are moved, by name.
-        fifos: tasks' own arrays that are FIFOs, by name.
-    """
-
-    onchip: frozenset[str]
-    dram: frozenset[str]
-    word_bits: Mapping[str, int]
-    fifos: frozenset[str]
-
-
-def tensor_options(program: CompiledProgram, directives: Sequence[Directive], regions: frozenset[str]) -> TensorOptions:
-    """Return the directives on the place and the transfer of tensors."""
-    names = {tensor.name for tensor in program.tensors}
-    own = [d for d in directives if d.scope in regions and d.name in names]
-    places = {d.name: d.options["memory"] for d in own if d.kind == "place"}
-    onchip, dram = (frozenset(n for n, said in places.items() if said == place) for place in ("onchip", "dram"))
-    words = {d.name: int(d.options["bits"]) for d in own if d.kind == "pack"}
-    return TensorOptions(onchip, dram, words, frozenset(d.name for d in directives if d.kind == STREAM))
-
-
 def class_plans(
-    program: CompiledProgram, symbols: dict[str, str], options: TensorOptions, *, folded: bool
+    program: CompiledProgram,
+    symbols: dict[str, str],
+    directives: Sequence[Directive],
+    regions: frozenset[str],
+    tables: Collection[str],
+    *,
+    folded: bool,
 ) -> list[ClassPlan]:
     """All task classes, within the current MLIR context.
 
     Args:
         symbols: C++ names of bodies, by symbol.
-        options: what the schedule says about tensors.
+        directives: of the schedule, some about the tensors of `regions`.
+        tables: names of the tensors that are tables of constants.
         folded: whether nodes execute several tasks.
     """
     found = []
+    fifos = frozenset(d.name for d in directives if d.kind == STREAM)  # tasks' own arrays
     for kernel in program.kernels:
         pids = np.argwhere(np.ones(kernel.mesh, bool)).astype(np.int64)
         numbers = kernel.class_of(pids)
         for position, task_class in enumerate(kernel.classes):
-            found.append(_lowered(kernel, task_class, symbols, pids[numbers == position], options.fifos))
-    access = {tensor.name: _access(tensor, found, options, folded) for tensor in program.tensors}
+            found.append(_lowered(kernel, task_class, symbols, pids[numbers == position], fifos))
+    said = {(d.name, d.kind): d.options for d in directives if d.scope in regions}
+    access, lanes = dict[str, Access](), dict[str, int]()
+    for tensor in program.tensors:
+        place = said.get((tensor.name, "place"), {}).get("memory")
+        access[tensor.name] = "table" if tensor.name in tables else _access(tensor, found, place, folded)
+        lanes[tensor.name] = _lanes(tensor, found, int(said.get((tensor.name, "pack"), {}).get("bits", 0)))
     access |= {one.tensor.name: "shared" for one in program.shared}
-    lanes = {tensor.name: _lanes(tensor, found, options.word_bits.get(tensor.name, 0)) for tensor in program.tensors}
     planned = []
     for plan in found:
         ports = []
@@ -218,8 +208,8 @@ def _lanes(tensor: Tensor, plans: Sequence[ClassPlan], word_bits: int) -> int:
     return math.gcd(lanes, *(box.extents[-1] for box in boxes if box and box.extents)) if lanes and not rest else 1
 
 
-def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, folded: bool) -> Access:
-    if tensor.name in options.onchip:
+def _access(tensor: Tensor, plans: Sequence[ClassPlan], place: object, folded: bool) -> Access:
+    if place == "onchip":
         return "onchip"
     users = [
         (plan.kernel.name, plan.members, port) for plan in plans for port in plan.ports if port.port.tensor == tensor
@@ -228,7 +218,7 @@ def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, 
         return "shared" if any(part.footprint.writes for *_, part in users) else "value"
     if overlap(users):
         return "shared"
-    if tensor.name in options.dram:
+    if place == "dram":
         return "tiles"
     return "kept" if folded else "stream"
 

@@ -11,15 +11,19 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.compiler.program.tensors import Tensor
 
 from ..cpp.expressions import Names, element_of_dtype, interface_type
+from ..cpp.operations import nested
 from .functions import array_pragmas_of, by_reference
-from .movers import Arrival, loaded, loop, over_part, over_tile, stored, table, tensor_name
+from .movers import Arrival, inside, loaded, loop, over_part, over_tile, stored, table, tensor_name
 from .tensor_plan import ClassPlan, PortPlan
 from .top import Top
 
@@ -196,6 +200,7 @@ class _Array:
         ports: of the task classes that use it.
         number: of each part, by the place of its first element in the tensor; in ascending order.
         loaded, stored: places of those that come, and that go.
+        table: elements of the tensor, if they are constants.
     """
 
     name: str
@@ -204,6 +209,7 @@ class _Array:
     number: dict[int, int] = field(default_factory=dict)
     loaded: set[int] = field(default_factory=set)
     stored: set[int] = field(default_factory=set)
+    table: NDArray[np.generic] | None = None
 
     @property
     def port(self) -> PortPlan:
@@ -226,7 +232,14 @@ class _Array:
 
     def declared(self, top: Top) -> Iterator[str]:
         """Its declaration with its pragmas."""
-        yield f"  {element_of_dtype(self.tensor.dtype)} {self.name}{self.dims};"
+        element, extents = element_of_dtype(self.tensor.dtype), self.port.box.extents
+        if self.table is None:
+            yield f"  {element} {self.name}{self.dims};"
+        else:
+            places = np.array([*self.number])[:, None] + inside(extents, self.tensor.strides)
+            values = self.table.ravel()[places].reshape(-1, *(n for n in extents if n > 1))
+            text = nested(values if self.has_several else values[0], element)
+            top.tables.append(f"static const {element} {self.name}{self.dims} = {text};")
         own = (-1, *self.port.kept) if self.has_several else self.port.kept
         said = (array_pragmas_of(top.pragmas(plan.task_class), plan, p, self.name, own) for plan, p in self.ports)
         yield from dict.fromkeys(f"#pragma HLS {text}" for texts in said for text in texts)
@@ -254,7 +267,9 @@ class KeptTiles:
         for plan, port, place in sorted(used, key=lambda one: (position[one[1].port.tensor.name], one[2])):
             key = port.port.tensor.name, port.box.extents
             if key not in self._arrays:
-                self._arrays[key] = _Array(names.new(key[0]), port.port.tensor)
+                table = top.streams.tables.get(key[0])
+                name = names.new(key[0] if table is None else top.names.new(key[0]))
+                self._arrays[key] = _Array(name, port.port.tensor, table=table)
             array = self._arrays[key]
             array.number.setdefault(place, len(array.number))
             if (plan, port) not in array.ports:
@@ -266,20 +281,16 @@ class KeptTiles:
         """A part as the argument of a task's call."""
         return self._arrays[port.port.tensor.name, port.box.extents].argument(place)
 
-    def filled(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
-        """The arrays, and the statements that fill them.
+    def declared(self) -> Iterator[str]:
+        """The declarations of the arrays."""
+        return chain.from_iterable(array.declared(self._top) for array in self._arrays.values())
+
+    def moved(self, streams: Mapping[tuple[str, str], str], *, load: bool) -> list[str]:
+        """Return the statements that fill the arrays, or send the parts that tasks have written.
 
         Args:
             streams: by tensor and "in" or "out".
         """
-        declared = [line for array in self._arrays.values() for line in array.declared(self._top)]
-        return [*declared, *self._moved(streams, load=True)]
-
-    def sent(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
-        """Return the code that sends the parts that tasks have written."""
-        return self._moved(streams, load=False)
-
-    def _moved(self, streams: Mapping[tuple[str, str], str], *, load: bool) -> list[str]:
         calls = []
         for name, group in groupby(self._arrays.values(), key=lambda array: array.tensor.name):
             arrays = list(group)

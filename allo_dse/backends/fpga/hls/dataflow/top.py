@@ -67,10 +67,11 @@ class Top:
 
     Attributes:
         pragmas: what a schedule says of the loops and arrays of a task class.
-        streams: tensors that pass from kernel to kernel.
+        streams: tensors that are not in DRAM.
         transfers: options of the AXI adapters of arguments, where a schedule says some.
         memories: names of arguments that are memory on the chip which several kernels use, by tensor and tile.
         pointers: those through which tasks access a tensor in DRAM, by tensor and task.
+        tables: definitions of tensors that are constants.
     """
 
     program: CompiledProgram
@@ -88,6 +89,7 @@ class Top:
     tiles: dict[tuple[int, str, str], TileStream] = field(default_factory=dict)
     stream_names: dict[str, str] = field(default_factory=dict)
     transfers: dict[str, str] = field(default_factory=dict)
+    tables: list[str] = field(default_factory=list)
 
     # -- arguments ---------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ struct bfloat16 {
   uint16_t bits;
 
   bfloat16() = default;
+  constexpr bfloat16(uint16_t bits, int) : bits(bits) {}
   bfloat16(float value) {
     const uint32_t word = bit_cast<uint32_t>(value);
     const bool nan = (word & 0x7fffffff) > 0x7f800000;
