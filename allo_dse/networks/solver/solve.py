@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +15,7 @@ from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 
-from .problem import ALLOWED, BANDWIDTH, Choice, Problem, Solution, least_of, needs_in_words
+from .problem import ALLOWED, BANDWIDTH, Problem, Solution, least_of, needs_in_words
 from .shortest_path import by_launches
 
 
@@ -135,17 +134,15 @@ class Model:
     def _streamed(self) -> None:
         """Keep streaming operators on hardware of their own, and start each late enough never to wait for a stream."""
         kinds, choices = self.problem.kinds, self.problem.choices
-        alike: dict[int, list[int]] = {}
-        for o, kind in enumerate(kinds):
-            alike.setdefault(kind, []).append(o)
         for o in range(len(kinds) if self.problem.edges else 0):
             self.model.add(self.start[o] >= self.called[o]).only_enforce_if(self.present[o])
         for edge in self.problem.edges:
             streams, ends = self.streams[edge.source, edge.target], (edge.source, edge.target)
             if kinds[edge.source] == kinds[edge.target]:
                 self.model.add(streams == 0)
-            for o in sorted({*alike[kinds[edge.source]], *alike[kinds[edge.target]]}):
-                self.model.add_implication(streams, self.present[o] if o in ends else ~self.present[o])
+            for o, kind in enumerate(kinds):
+                if kind in (kinds[edge.source], kinds[edge.target]):
+                    self.model.add_implication(streams, self.present[o] if o in ends else ~self.present[o])
             self.model.add(self.called[edge.target] == self.called[edge.source]).only_enforce_if(streams)
             # A redundant bound that holds with and without the stream: without it the solver's bound is loose.
             least = [
@@ -170,11 +167,7 @@ class Model:
         for own in self.alike:
             o = own[0]
             for at in self.launches:
-                here = [
-                    self.runs[one, c, at]
-                    for one in own
-                    for c in range(len(self.problem.choices[self.problem.kinds[one]]))
-                ]
+                here = [self.runs[one, c, at] for one in own for c in range(len(self.problem.designs(one)))]
                 inside = self.model.new_bool_var(f"in_{o}_{at}")
                 self.model.add(inside == sum(here))
                 self.model.add(self.start[o] >= self.begin[at]).only_enforce_if(inside)
@@ -295,7 +288,8 @@ def solve(problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = Fa
 def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
     """Return the operators whose times add up to the least, each with its fastest design in a launch of its own.
 
-    Conversions of what another operator wrote in another type count. None if fewer launches are allowed.
+    Conversions of what another operator wrote in another type count. At the limit of work: the most exact operators of
+    one step. None if fewer launches are allowed.
 
     Raises:
         StudyError: if no designs fit the device, or keep the outputs within the limit.
@@ -330,7 +324,11 @@ def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         chosen, bound = [o for o, one in runs.items() if solver.value(one)], round(solver.best_objective_bound)
     else:
-        chosen, bound = _singles(problem, best), least_of(problem)
+        effects, bound = problem.effects or (0,) * len(problem.kinds), least_of(problem)
+        singles = [[o for o in best if problem.does[o] == (step,)] for step in range(problem.steps)]
+        chosen = [min(own, key=lambda o: (effects[o], best[o].ticks)) for own in singles if own]
+        if len(chosen) < problem.steps or sum(effects[o] for o in chosen) > ALLOWED:
+            raise StudyError("no composition of the network was found within the limit of work")
     launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
     ends, clock = dict[int, int](), 0
     for o in sorted(chosen, key=lambda o: problem.does[o][-1]):  # topological order
@@ -341,21 +339,6 @@ def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
         clock = ends[o] + problem.between
     length = max(end + problem.tail[o] for o, end in ends.items())
     return Solution(tuple(launch), tuple(start), tuple(choice), length, bound)
-
-
-def _singles(problem: Problem, best: Mapping[int, Choice]) -> list[int]:
-    """Return for each step the fastest operator that does it alone, or the most exact where those deviate too much.
-
-    Raises:
-        StudyError: if that is no solution either.
-    """
-    effects = problem.effects or (0,) * len(problem.kinds)
-    singles = [[o for o in best if problem.does[o] == (step,)] for step in range(problem.steps)]
-    for exact in (False, True) if all(singles) else ():
-        chosen = [min(own, key=lambda o: (exact and effects[o], best[o].ticks)) for own in singles]
-        if sum(effects[o] for o in chosen) <= ALLOWED:
-            return chosen
-    raise StudyError("no composition of the network was found within the limit of work", hint="give it more work")
 
 
 @dataclass
