@@ -70,9 +70,13 @@ class Model:
         self.any = [model.new_bool_var(f"any_{own[0]}") for own in self.alike]
         launch = [model.new_int_var(0, most, f"launch_{own[0]}") for own in self.alike]
         start = [model.new_int_var(0, horizon, f"start_{own[0]}") for own in self.alike]
-        ticks = ([0, *(ticks for o in own for ticks in self.problem.ticks(o))] for own in self.alike)
-        domains = zip(self.alike, map(cp_model.Domain.from_values, ticks), strict=True)
-        size = [model.new_int_var_from_domain(domain, f"size_{own[0]}") for own, domain in domains]
+        size = [
+            model.new_int_var_from_domain(
+                cp_model.Domain.from_values([0, *(ticks for o in own for ticks in self.problem.ticks(o))]),
+                f"size_{own[0]}",
+            )
+            for own in self.alike
+        ]
         places = [self.group[o] for o in range(len(self.present))]
         self.launch, self.start, self.size = ([one[at] for at in places] for one in (launch, start, size))
 
@@ -271,18 +275,15 @@ def solve(problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = Fa
         made.model.add(made.length >= bound)
         made.model.add(made.length <= known.length)
     found = work.found(made, known, work_limit - work.done, stream=stream)
-    if found is None and known is None:
+    if found is not None and stream:
+        return found
+    best = min((one for one in (known, found) if one), key=lambda one: one.length, default=None)
+    if best is None:
         raise StudyError(
             "no designs of the network's operators were found that fit the device together",
             hint="more trials find smaller ones; give a larger device",
         )
-    if found is not None and not stream:
-        bound = max(bound, found.bound)
-        found = replace(found, bound=bound)
-    if found is not None and (stream or known is None or found.length < known.length):
-        return found
-    assert known is not None
-    return replace(known, bound=bound)
+    return replace(best, bound=max(bound, found.bound if found else 0))
 
 
 def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
@@ -337,7 +338,7 @@ def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
         start[o] = max(problem.release[o], clock, *earliest)
         ends[o] = start[o] + best[o].ticks
         clock = ends[o] + problem.between
-    length = max(end + problem.tail[o] for o, end in ends.items())
+    length = max(problem.tail[o] + end for o, end in ends.items())
     return Solution(tuple(launch), tuple(start), tuple(choice), length, bound)
 
 
@@ -381,11 +382,11 @@ class _Work:
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
         chosen = {o: (at, c) for (o, c, at), one in made.runs.items() if solver.value(one)}
-        count = range(len(made.problem.kinds))
+        launch, choice = zip(*(chosen.get(o, (-1, -1)) for o in range(len(made.start))), strict=True)
         return Solution(
-            launch=tuple(chosen.get(o, (-1, -1))[0] for o in count),
-            start=tuple(solver.value(made.start[o]) if o in chosen else -1 for o in count),
-            choice=tuple(chosen.get(o, (-1, -1))[1] for o in count),
+            launch,
+            tuple(solver.value(one) if o in chosen else -1 for o, one in enumerate(made.start)),
+            choice,
             length=solver.value(made.length),
             bound=bound if stream else round(solver.best_objective_bound),
             streams=tuple(e for e, one in enumerate(made.streams.values()) if solver.value(one)),
