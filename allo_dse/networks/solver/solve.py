@@ -70,9 +70,13 @@ class Model:
         self.any = [model.new_bool_var(f"any_{own[0]}") for own in self.alike]
         launch = [model.new_int_var(0, most, f"launch_{own[0]}") for own in self.alike]
         start = [model.new_int_var(0, horizon, f"start_{own[0]}") for own in self.alike]
-        ticks = ([0, *(ticks for o in own for ticks in self.problem.ticks(o))] for own in self.alike)
-        domains = zip(self.alike, map(cp_model.Domain.from_values, ticks), strict=True)
-        size = [model.new_int_var_from_domain(domain, f"size_{own[0]}") for own, domain in domains]
+        size = [
+            model.new_int_var_from_domain(
+                cp_model.Domain.from_values([0, *(ticks for o in own for ticks in self.problem.ticks(o))]),
+                f"size_{own[0]}",
+            )
+            for own in self.alike
+        ]
         places = [self.group[o] for o in range(len(self.present))]
         self.launch, self.start, self.size = ([one[at] for at in places] for one in (launch, start, size))
 
@@ -134,17 +138,15 @@ class Model:
     def _streamed(self) -> None:
         """Keep streaming operators on hardware of their own, and start each late enough never to wait for a stream."""
         kinds, choices = self.problem.kinds, self.problem.choices
-        alike: dict[int, list[int]] = {}
-        for o, kind in enumerate(kinds):
-            alike.setdefault(kind, []).append(o)
         for o in range(len(kinds) if self.problem.edges else 0):
             self.model.add(self.start[o] >= self.called[o]).only_enforce_if(self.present[o])
         for edge in self.problem.edges:
             streams, ends = self.streams[edge.source, edge.target], (edge.source, edge.target)
             if kinds[edge.source] == kinds[edge.target]:
                 self.model.add(streams == 0)
-            for o in sorted({*alike[kinds[edge.source]], *alike[kinds[edge.target]]}):
-                self.model.add_implication(streams, self.present[o] if o in ends else ~self.present[o])
+            for o, kind in enumerate(kinds):
+                if kind in (kinds[edge.source], kinds[edge.target]):
+                    self.model.add_implication(streams, self.present[o] if o in ends else ~self.present[o])
             self.model.add(self.called[edge.target] == self.called[edge.source]).only_enforce_if(streams)
             # A redundant bound that holds with and without the stream: without it the solver's bound is loose.
             least = [
@@ -169,11 +171,7 @@ class Model:
         for own in self.alike:
             o = own[0]
             for at in self.launches:
-                here = [
-                    self.runs[one, c, at]
-                    for one in own
-                    for c in range(len(self.problem.choices[self.problem.kinds[one]]))
-                ]
+                here = [self.runs[one, c, at] for one in own for c in range(len(self.problem.designs(one)))]
                 inside = self.model.new_bool_var(f"in_{o}_{at}")
                 self.model.add(inside == sum(here))
                 self.model.add(self.start[o] >= self.begin[at]).only_enforce_if(inside)
@@ -277,24 +275,22 @@ def solve(problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = Fa
         made.model.add(made.length >= bound)
         made.model.add(made.length <= known.length)
     found = work.found(made, known, work_limit - work.done, stream=stream)
-    if found is None and known is None:
+    if found is not None and stream:
+        return found
+    best = min((one for one in (known, found) if one), key=lambda one: one.length, default=None)
+    if best is None:
         raise StudyError(
             "no designs of the network's operators were found that fit the device together",
             hint="more trials find smaller ones; give a larger device",
         )
-    if found is not None and not stream:
-        bound = max(bound, found.bound)
-        found = replace(found, bound=bound)
-    if found is not None and (stream or known is None or found.length < known.length):
-        return found
-    assert known is not None
-    return replace(known, bound=bound)
+    return replace(best, bound=max(bound, found.bound if found else 0))
 
 
 def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
     """Return the operators whose times add up to the least, each with its fastest design in a launch of its own.
 
-    Conversions of what another operator wrote in another type count. None if fewer launches are allowed.
+    Conversions of what another operator wrote in another type count. At the limit of work: the most exact operators of
+    one step. None if fewer launches are allowed.
 
     Raises:
         StudyError: if no designs fit the device, or keep the outputs within the limit.
@@ -326,16 +322,24 @@ def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
         raise StudyError("no operators of the network fit the device and the tolerance together")
     if problem.launches is not None and problem.launches < problem.steps:
         return None
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        chosen, bound = [o for o, one in runs.items() if solver.value(one)], round(solver.best_objective_bound)
+    else:
+        effects, bound = problem.effects or (0,) * len(problem.kinds), least_of(problem)
+        singles = [[o for o in best if problem.does[o] == (step,)] for step in range(problem.steps)]
+        chosen = [min(own, key=lambda o: (effects[o], best[o].ticks)) for own in singles if own]
+        if len(chosen) < problem.steps or sum(effects[o] for o in chosen) > ALLOWED:
+            raise StudyError("no composition of the network was found within the limit of work")
     launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
     ends, clock = dict[int, int](), 0
-    for _, o in sorted((problem.does[o][-1], o) for o, one in runs.items() if solver.value(one)):  # topological order
+    for o in sorted(chosen, key=lambda o: problem.does[o][-1]):  # topological order
         earliest = [ends[before] + wait for before, wait in problem.after[o].items() if before in ends]
         launch[o], choice[o] = len(ends), problem.designs(o).index(best[o])
         start[o] = max(problem.release[o], clock, *earliest)
         ends[o] = start[o] + best[o].ticks
         clock = ends[o] + problem.between
-    length = max(end + problem.tail[o] for o, end in ends.items())
-    return Solution(tuple(launch), tuple(start), tuple(choice), length, round(solver.best_objective_bound))
+    length = max(problem.tail[o] + end for o, end in ends.items())
+    return Solution(tuple(launch), tuple(start), tuple(choice), length, bound)
 
 
 @dataclass
@@ -378,11 +382,11 @@ class _Work:
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
         chosen = {o: (at, c) for (o, c, at), one in made.runs.items() if solver.value(one)}
-        count = range(len(made.problem.kinds))
+        launch, choice = zip(*(chosen.get(o, (-1, -1)) for o in range(len(made.start))), strict=True)
         return Solution(
-            launch=tuple(chosen.get(o, (-1, -1))[0] for o in count),
-            start=tuple(solver.value(made.start[o]) if o in chosen else -1 for o in count),
-            choice=tuple(chosen.get(o, (-1, -1))[1] for o in count),
+            launch,
+            tuple(solver.value(one) if o in chosen else -1 for o, one in enumerate(made.start)),
+            choice,
             length=solver.value(made.length),
             bound=bound if stream else round(solver.best_objective_bound),
             streams=tuple(e for e, one in enumerate(made.streams.values()) if solver.value(one)),

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
+from allo_dse.common.cp_sat import answer, cp_model
 from allo_dse.common.records import replace
+from allo_dse.networks.solver import solve as solving
 from allo_dse.networks.solver.problem import ALLOWED, BANDWIDTH, Choice, Edge, Problem, Solution
 from allo_dse.networks.solver.solve import solve
 
@@ -299,6 +301,19 @@ def test_without_enough_work_the_gap_is_right(problem: Problem, work_limit: floa
     """What is found keeps every rule, and the shortest there is lies between the bound and its length."""
     found = solve(problem, work_limit=work_limit)
     _check(problem, found)
+    assert 0 < found.bound <= shortest(problem) <= found.length
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.one_of(problems(3), typed()), st.booleans())
+def test_a_solver_that_finds_nothing_within_its_limit_leaves_single_operators(problem: Problem, alone: bool) -> None:
+    problem = replace(problem, alone=alone)
+    with pytest.MonkeyPatch.context() as patch:
+        solver = answer(cp_model.CpModel(), work=0.0)[1]
+        patch.setattr(solving, "answer", lambda *_, **__: (cp_model.UNKNOWN, solver))
+        found = solve(problem, work_limit=0.0)
+    _check(problem, found)
+    assert sum(effect for effect, at in zip(problem.effects, found.launch, strict=False) if at >= 0) <= ALLOWED
     assert 0 < found.bound <= shortest(problem) <= found.length
 
 
