@@ -396,7 +396,7 @@ def _alone() -> Iterator[None]:
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", f"{START_SECONDS:.0f}")
     with ExitStack() as before:
         for owner, name, value in (
-            *((Node, name, lambda *_, **__: None) for name in UNUSED),
+            *((Node, name, lambda *_, **__: None) for name in UNUSED if hasattr(Node, name)),
             (ray_constants, "ENABLE_RAY_CLUSTER", False),
             (services, "get_node", patiently),
         ):
