@@ -235,7 +235,7 @@ class Evolution:
         number = self._state.next_number
         children = itertools.islice(self.children(number), MAX_FRUITLESS if otherwise else None)
         for position, (genes, rng) in enumerate(children):
-            key, picky = tuple(genes.items()), position < PICKY
+            key, picky = tuple(sorted(genes.items())), position < PICKY
             if key in self._seen or (picky and key in self._outdone):
                 continue
             if over and over():

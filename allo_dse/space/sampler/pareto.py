@@ -14,6 +14,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
+AT_ONCE = 512  # points that are compared with a front
+
 
 FAILED = "failed"  # name of the constraint that a failed design violates
 
@@ -115,7 +117,10 @@ def dominates(losses: Floats, others: Floats) -> NDArray[np.bool_]:
 
 def beaten(points: Floats, front: Floats) -> Booleans:
     """Return a mask of points, (designs, objectives), that some point of a front matches or beats everywhere."""
-    found: Booleans = np.logical_and.reduce(front.T[:, :, None] <= points.T[:, None, :]).any(0)
+    found = np.zeros(len(points), bool)
+    for start in range(0, len(points), AT_ONCE):
+        some = points[start : start + AT_ONCE].T
+        found[start : start + AT_ONCE] = np.logical_and.reduce(front.T[:, :, None] <= some[:, None, :]).any(0)
     return found
 
 

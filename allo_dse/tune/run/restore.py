@@ -9,6 +9,8 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import cast
 
+import msgspec
+
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, correction_of
 from allo_dse.space.choices.parameters import parameters_of
@@ -21,6 +23,7 @@ from ..search.screening import Screen
 from ..search.tally import Designs, Tally
 from ..store.log import Log
 from ..store.record import (
+    NOTHING,
     PlacementNote,
     Record,
     Revaluation,
@@ -153,11 +156,11 @@ def read_history(lines: Log, scorer: Scorer, screen: Screen, names: Sequence[str
 def _in(space: Space) -> Callable[[Record], bool]:
     """Return a function that checks whether a design's parameters are legal under today's conditions."""
     choice = parameters_of(space)
-    if choice is None or not choice.parameters.conditional:
+    if choice is None:
         return lambda record: True
     # Conditions are user functions and may be slow.
-    holds = lru_cache(1 << 16)(lambda text: choice.parameters.recorded(json_value(text)) is not None)
-    return lambda record: holds(record.params_json)
+    holds = lru_cache(1 << 16)(lambda text: choice.parameters.recorded(json_value(msgspec.Raw(text))) is not None)
+    return lambda record: record.params_json == NOTHING or holds(bytes(record.params_json))
 
 
 def corrected(record: Record, correction: Correction) -> Record:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import keep
 from allo_dse.space.design import Design
 from allo_dse.space.genes import Genes, Suggest
 from allo_dse.space.regions import regions_of
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import optuna
 
     from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
+
+MOST_DOMINATED = 100_000  # keys that are kept
 
 
 class EvolutionProposer(Proposer):
@@ -59,6 +62,7 @@ class EvolutionProposer(Proposer):
         self._signs = [o.sign for o in lower_bounds.objectives]
         self._strict = strict
         self._genes: dict[int, dict[str, int]] = {}
+        self._dominated: dict[str, None] = {}  # keys of designs found to be dominated
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         proposals: list[Proposal] = []
@@ -83,8 +87,13 @@ class EvolutionProposer(Proposer):
 
         Bounds reveal a change that leaves the bottleneck as it was.
         """
+        if design.key in self._dominated:
+            return True
         bounds = (self._lower_bounds(design, level) for level in range(self._lower_bounds.levels))
-        return any(found is None or self._search.dominates_bounds(found) for found in bounds)
+        if not any(found is None or self._search.dominates_bounds(found) for found in bounds):
+            return False
+        keep(self._dominated, design.key, None, MOST_DOMINATED)
+        return True
 
     def tell(self, number: int, outcome: Outcome) -> None:
         self._search.learn(self._individual(number, self._genes.pop(number), outcome))
