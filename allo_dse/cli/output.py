@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -27,13 +27,19 @@ from allo_dse.tune.store.rundir import RUNS
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table import RunTable
 
-RUN = typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False)
-ID_AND_RUN = typer.Argument(metavar="ID [RUN]", help="A design, and its run.", show_default=False)
-STUDY_OPTION = typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
-RUN_OPTION = typer.Option(
-    "--run", "-r", metavar="RUN", help="The same as RUN after the other arguments.", show_default=False
-)
-JSON = typer.Option("--json", help="One JSON object on standard output.")
+RunArgument = Annotated[
+    Path | None,
+    typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False),
+]
+IdAndRun = Annotated[list[str], typer.Argument(metavar="ID [RUN]", help="A design, and its run.", show_default=False)]
+StudyOption = Annotated[
+    Path | None, typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
+]
+RunOption = Annotated[
+    Path | None,
+    typer.Option("--run", "-r", metavar="RUN", help="The same as RUN after the other arguments.", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 NO_DESIGN = "no design satisfies all limits and constraints yet"

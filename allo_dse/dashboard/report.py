@@ -329,7 +329,7 @@ def run_facts(name: str, run: RunTable) -> JsonObject:
             ("on the front", text(len(run.front))),
             (f"hypervolume ({hypervolume_unit(run)})", text(volume)),
             ("wall time (s)", text(round(run.seconds, 1))),
-            *((f"{k}", v) for k, v in run.facts.versions.items()),
+            *run.facts.versions.items(),
         ],
     }
 

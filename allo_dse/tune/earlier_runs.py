@@ -193,12 +193,10 @@ class Replayer:
             return Replay(record.key, [], error.message)
         if not record.evaluated:
             return Replay(record.key, [], self._limits(record, candidate))
-        evaluator = self._opened.get(record.rung)
-        if evaluator is None:
-            evaluator = self._opened[record.rung] = make_rung_evaluator(
-                self._study, record.rung, self._evaluators[record.rung]
-            )
-        rows, text = _compare(record, evaluator.run(record.number, candidate))
+        rung = record.rung
+        if rung not in self._opened:
+            self._opened[rung] = make_rung_evaluator(self._study, rung, self._evaluators[rung])
+        rows, text = _compare(record, self._opened[rung].run(record.number, candidate))
         return Replay(record.key, rows, text, self._study.verify(candidate.design, self._info.seed) if verify else None)
 
     def prove(self, key: str, exported: Path | None = None) -> Verification:

@@ -10,7 +10,7 @@ from collections import Counter
 
 from allo_dse.drawing.svg import BOLD, GREY, Canvas, Point, fit, styles, text_width
 
-from .place.array import OPPOSITE, Link, Tile
+from .place.array import OPPOSITE, Link, Tile, TileLimits
 from .place.placed_design import Hop, PlacedDesign, Port
 
 _SWITCH = 46.0
@@ -64,7 +64,7 @@ class _Picture:
         streams = sum(stream.stream == name for stream in self.placed.problem.streams)
         if not flows:
             return f"{name}: {streams} stream{'s' if streams > 1 else ''}"
-        kinds = Counter("in" if flow.direction == "in" else "out" for flow in flows)
+        kinds = Counter(flow.direction for flow in flows)
         return f"{name}: " + ", ".join(f"{n} flow{'s' if n > 1 else ''} {kind}" for kind, n in kinds.items())
 
     # -- tiles --------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class _Picture:
     def _tile(self, tile: Tile) -> None:
         canvas = self.canvas
         use = self.placed.usage.get(tile)
-        have = {0: self.limits.shim, 1: self.limits.memory}.get(tile.row, self.limits.core)
+        have = self._has(tile)
         x, y = self._corner(tile)
         busy = use is not None and bool(use.ports or use.dma_in or use.dma_out)
         ports = ", ".join(f"{n} {side}" for side, n in use.ports.items()) if use else ""
@@ -127,16 +127,15 @@ class _Picture:
         if port.side in ("east", "west"):
             first = 0 if eastward else self._most("east")
             return x if port.side == "west" else x + _SWITCH, y + _SWITCH - 3 - _SIDE_WIRE * (first + port.number)
-        number = port.number + (0 if entering else self._channels(tile))
+        number = port.number + (0 if entering else self._has(tile).dma_out)
         return x + _SWITCH, y + 2 + (2.6 if tile.row > 1 else 3.6) * number
 
     def _most(self, side: str) -> int:
         """The widest link towards a side."""
         return max((n for link, n in self.limits.links.items() if link.side == side), default=0)
 
-    def _channels(self, tile: Tile) -> int:
-        have = {0: self.limits.shim, 1: self.limits.memory}.get(tile.row, self.limits.core)
-        return have.dma_out
+    def _has(self, tile: Tile) -> TileLimits:
+        return {0: self.limits.shim, 1: self.limits.memory}.get(tile.row, self.limits.core)
 
     def _hop(self, hop: Hop, color: str, dash: str, tip: str) -> None:
         points = [self._at(hop.tile, hop.source, True), self._at(hop.tile, hop.target, False)]

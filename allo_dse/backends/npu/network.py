@@ -92,18 +92,13 @@ class Parts:
     def bind(self, table: Table, streams: Sequence[int], resources: Sequence[int] = ()) -> int:
         if self.gates is not None:
             self.gates.append((self.fifo(1).full, self.fifo(1).full))
-            table, streams = _behind_gate(table, len(streams)), [*streams, *self.gates[-1]]
+            gated = Table()
+            gated.get(len(streams))
+            gated.words.extend(table.words)
+            gated.put(len(streams) + 1)
+            gated.resource_ports = table.resource_ports
+            table, streams = gated, [*streams, *self.gates[-1]]
         return self.builder.process(table, streams, resources)
-
-
-def _behind_gate(table: Table, port: int) -> Table:
-    """The table, with a token taken from one port before and one put into the next one after."""
-    gated = Table()
-    gated.get(port)
-    gated.words.extend(table.words)
-    gated.put(port + 1)
-    gated.resource_ports = table.resource_ports
-    return gated
 
 
 def build_npu_network(

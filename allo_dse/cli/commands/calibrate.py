@@ -13,7 +13,7 @@ from rich.table import Table
 from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import markup
 
-from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
+from ..output import AsJson, RunOption, StudyOption, console, json_only, print_json
 
 if TYPE_CHECKING:
     from allo_dse.backends.fpga.operator_table import OperatorCalibration
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 def calibrate(
     measurements: Annotated[Path, typer.Argument(metavar="MEASUREMENTS", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DEVICE.toml", help="Device file to write.")],
-    run: Annotated[Path | None, RUN_OPTION] = None,
+    run: RunOption = None,
     device: Annotated[
         str | None, typer.Option("--device", metavar="DEVICE", help="Start from this one and not the run's.")
     ] = None,
-    study: Annotated[Path | None, STUDY_OPTION] = None,
-    as_json: Annotated[bool, JSON] = False,
+    study: StudyOption = None,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a device file: an NPU's to measured times, an FPGA's operators to HLS reports.
 

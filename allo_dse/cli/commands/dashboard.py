@@ -13,7 +13,7 @@ from rich.console import Console
 from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import markup, printable
 
-from ..output import JSON, print_json, print_warnings
+from ..output import AsJson, print_json, print_warnings
 
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.runs import Board, Ref
@@ -78,7 +78,7 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("report.html"),
     study: StudyFile = None,
     reference: Reference = None,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write one self-contained HTML file about runs."""
     from allo_dse.dashboard.data.runs import Board

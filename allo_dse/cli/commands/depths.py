@@ -14,9 +14,9 @@ from allo_dse.common.quoting import markup
 from allo_dse.common.records import JsonObject
 
 from ..output import (
-    JSON,
-    RUN_OPTION,
-    STUDY_OPTION,
+    AsJson,
+    RunOption,
+    StudyOption,
     console,
     designs_and_run,
     find_design,
@@ -35,14 +35,14 @@ def depths(
     what: Annotated[
         list[str], typer.Argument(metavar="ID [RUN] | TRACE...", help="A design, or trace files.", show_default=False)
     ],
-    run: Annotated[Path | None, RUN_OPTION] = None,
-    study: Annotated[Path | None, STUDY_OPTION] = None,
+    run: RunOption = None,
+    study: StudyOption = None,
     bits: Annotated[
         list[str] | None, typer.Option(metavar="N | STREAM=N", help="Width of tokens, 32 unless given; repeatable.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="The FPGA that builds the FIFOs: u280 unless given.")] = None,
     max_runs: Annotated[int, typer.Option("--runs", min=2, help="Replays at most.")] = 100,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """The front of cycles against FIFO memory over the stream depths of a run's design, or of a trace.
 

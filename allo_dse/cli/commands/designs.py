@@ -17,10 +17,10 @@ from allo_dse.tune.search.pareto_front import REFERENCE_AFTER
 
 from ..output import (
     EXIT_DIFFERENT,
-    ID_AND_RUN,
-    JSON,
-    RUN_OPTION,
-    STUDY_OPTION,
+    AsJson,
+    IdAndRun,
+    RunOption,
+    StudyOption,
     console,
     designs_and_run,
     find_design,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 def show(
-    words: Annotated[list[str], ID_AND_RUN],
-    run: Annotated[Path | None, RUN_OPTION] = None,
-    as_json: Annotated[bool, JSON] = False,
+    words: IdAndRun,
+    run: RunOption = None,
+    as_json: AsJson = False,
 ) -> None:
     """Everything that is known of one design: parameters, fold, metrics by evaluator, what went wrong.
 
@@ -62,10 +62,10 @@ def show(
 
 def replay(
     words: Annotated[list[str] | None, typer.Argument(metavar="[ID] [RUN]", show_default=False)] = None,
-    run: Annotated[Path | None, RUN_OPTION] = None,
-    study: Annotated[Path | None, STUDY_OPTION] = None,
+    run: RunOption = None,
+    study: StudyOption = None,
     verify: Annotated[bool, typer.Option("--verify", help="Also run it and compare its numbers.")] = False,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate one design of a run again, or all that its log holds, and compare with what was recorded.
 
@@ -107,9 +107,9 @@ def replay(
 
 def compare(
     words: Annotated[list[str], typer.Argument(metavar="A B [RUN]", show_default=False)],
-    run: Annotated[Path | None, RUN_OPTION] = None,
+    run: RunOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Two designs of a run side by side, or two runs: hypervolumes are up to the reference point of the first. What is
     equal is left out, unless --all is given.

@@ -9,7 +9,7 @@ import typer
 
 from allo_dse.common.quoting import printable
 
-from ..output import JSON, print_json
+from ..output import AsJson, print_json
 
 if TYPE_CHECKING:
     from allo_dse.tune.study import Study
@@ -23,7 +23,7 @@ def lint(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Argument of the study function; repeatable."),
     ] = None,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List what Allo does not build of a study's program, however it is folded: the line, and what to write instead.
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from allo_dse.common.quoting import markup, printable
 
-from ..output import JSON, console, json_only, print_facts, print_json, say_stopped
+from ..output import AsJson, console, json_only, print_facts, print_json, say_stopped
 
 if TYPE_CHECKING:
     from allo_dse.networks.compose import Composition
@@ -49,7 +49,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIRECTORY", help="Write designs, and what runs them.")
     ] = None,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Map a whole network: designs for every operator, which of them share a launch, and when each runs.
 

@@ -13,10 +13,10 @@ from allo_dse.common.quoting import markup
 from allo_dse.tune.store.rundir import RUNS
 
 from ..output import (
-    ID_AND_RUN,
-    JSON,
-    RUN_OPTION,
-    STUDY_OPTION,
+    AsJson,
+    IdAndRun,
+    RunOption,
+    StudyOption,
     console,
     designs_and_run,
     find_design,
@@ -28,7 +28,7 @@ from ..output import (
 
 def list_(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where the runs are.")] = RUNS,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """The runs in a directory: what each is of, how far it is, and where.
 
@@ -66,13 +66,13 @@ def list_(
 
 
 def export(
-    words: Annotated[list[str], ID_AND_RUN],
-    run: Annotated[Path | None, RUN_OPTION] = None,
+    words: IdAndRun,
+    run: RunOption = None,
     to: Annotated[
         Path | None, typer.Option("--to", "-o", metavar="FOLDER", help="\\[default: RUN/export/ID]", show_default=False)
     ] = None,
-    study: Annotated[Path | None, STUDY_OPTION] = None,
-    as_json: Annotated[bool, JSON] = False,
+    study: StudyOption = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write everything needed to build one design into a directory. ID is its number or the beginning of its key.
 
@@ -104,7 +104,7 @@ def clean(
     runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN]...", show_default=False)] = None,
     empty: Annotated[bool, typer.Option("--empty", help="Runs that have evaluated nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them.")] = False,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove runs with everything in their directories. Without --yes, it only says which.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,10 +12,10 @@ from allo_dse.common.records import JsonObject
 
 from ..output import (
     EXIT_NO_RESULT,
-    JSON,
     NO_DESIGN,
-    RUN,
-    RUN_OPTION,
+    AsJson,
+    RunArgument,
+    RunOption,
     console,
     one_run,
     open_run,
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def status(
-    run: Annotated[Path | None, RUN] = None,
-    named_run: Annotated[Path | None, RUN_OPTION] = None,
-    as_json: Annotated[bool, JSON] = False,
+    run: RunArgument = None,
+    named_run: RunOption = None,
+    as_json: AsJson = False,
 ) -> None:
     """Progress of a run, its pace, and what rules designs out. Works while the run goes on.
 
@@ -80,12 +79,12 @@ def _status_words(facts: JsonObject) -> dict[str, object]:
 
 
 def best(
-    run: Annotated[Path | None, RUN] = None,
-    named_run: Annotated[Path | None, RUN_OPTION] = None,
+    run: RunArgument = None,
+    named_run: RunOption = None,
     objective_name: Annotated[
         str | None, typer.Option("--objective", "-o", help="Only this one.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """The best design of each objective, or of one.
 
@@ -121,10 +120,10 @@ def best(
 
 
 def pareto(
-    run: Annotated[Path | None, RUN] = None,
-    named_run: Annotated[Path | None, RUN_OPTION] = None,
+    run: RunArgument = None,
+    named_run: RunOption = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with every column.")] = False,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """The front: every design that none is better than in all objectives. Best in the first objective first.
 

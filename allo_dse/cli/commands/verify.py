@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +15,10 @@ from allo_dse.tune.store.run_info import MARKER
 
 from ..output import (
     EXIT_DIFFERENT,
-    JSON,
     NO_DESIGN,
-    RUN_OPTION,
-    STUDY_OPTION,
+    AsJson,
+    RunOption,
+    StudyOption,
     console,
     designs_and_run,
     find_design,
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
 def verify(
     words: Annotated[list[str] | None, typer.Argument(metavar="[ID|FOLDER]... [RUN]", show_default=False)] = None,
-    run: Annotated[Path | None, RUN_OPTION] = None,
-    study: Annotated[Path | None, STUDY_OPTION] = None,
-    as_json: Annotated[bool, JSON] = False,
+    run: RunOption = None,
+    study: StudyOption = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare designs with their program for all inputs: both run at random points of a prime field.
 
@@ -57,7 +56,8 @@ def verify(
     folders = [word for word in words or [] if (Path(word) / "design.json").is_file()]
     ids, run = designs_and_run([word for word in words or [] if word not in folders], run)
     designs = [*ids, *folders]
-    table = open_run(run or _run_of(folders))
+    parents = (parent for folder in folders for parent in Path(folder).resolve().parents)
+    table = open_run(run or next((parent for parent in parents if (parent / MARKER).is_file()), None))
     chosen: list[tuple[str, Path | None]] = []
     for wanted in designs or (table.keys[row] for row in table.front.tolist()):
         exported = Path(wanted) / "design.json"
@@ -84,12 +84,6 @@ def _exported_key(file: Path) -> str:
         return str(json.loads(file.read_bytes())["key"])
     except (ValueError, LookupError, TypeError) as error:
         raise StudyError(f"{file} is damaged", hint="export the design again") from error
-
-
-def _run_of(exported: Sequence[str]) -> Path | None:
-    """Return the run that exported a folder, if the folder is still inside it."""
-    folders = (Path(wanted).resolve() for wanted in exported)
-    return next((parent for folder in folders for parent in folder.parents if (parent / MARKER).is_file()), None)
 
 
 def _proved(replayer: Replayer, key: str, exported: Path | None) -> JsonObject:

@@ -47,7 +47,15 @@ def timeline(table: RunTable, bins: int = BINS) -> Progress:
     """The run in `bins` intervals."""
     edges = np.linspace(0, max(1e-3, table.seconds), bins + 1)
     feasible = np.histogram(table.numbers("at")[table.ok], edges)[0].astype(float)
-    return Progress(edges, feasible, _failures(table, edges), _workers(table, edges))
+    at, seconds = table.numbers("at"), np.nan_to_num(table.numbers("seconds"))
+    worker = table.column("worker")
+    # Runs without named workers: all of them together.
+    names, codes = (["all"], np.zeros(len(table))) if worker is None else (worker.categories, worker.codes)
+    workers = {
+        name: np.minimum(1.0, _busy(at[codes == number], seconds[codes == number], edges) / (edges[1] - edges[0]))
+        for number, name in enumerate(names)
+    }
+    return Progress(edges, feasible, _failures(table, edges), workers)
 
 
 def measured(table: RunTable) -> Correction:
@@ -84,18 +92,6 @@ def _failures(table: RunTable, edges: Floats) -> dict[str, Floats]:
             times.setdefault(name, []).extend(at[codes == number].tolist())
     counted = {name: np.histogram(values, edges)[0].astype(float) for name, values in times.items()}
     return dict(sorted(counted.items(), key=lambda item: -float(item[1].sum())))
-
-
-def _workers(table: RunTable, edges: Floats) -> dict[str, Floats]:
-    """Per worker the share of each interval it was busy; of runs without named workers, all of them together."""
-    at, seconds = table.numbers("at"), np.nan_to_num(table.numbers("seconds"))
-    worker = table.column("worker")
-    width = edges[1] - edges[0]
-    names, codes = (["all"], np.zeros(len(table))) if worker is None else (worker.categories, worker.codes)
-    return {
-        name: np.minimum(1.0, _busy(at[codes == number], seconds[codes == number], edges) / width)
-        for number, name in enumerate(names)
-    }
 
 
 def _busy(end: Floats, seconds: Floats, edges: Floats) -> Floats:

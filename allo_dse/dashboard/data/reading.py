@@ -76,16 +76,6 @@ def meta(entries: Sequence[Record]) -> dict[str, Sequence[Any]]:
     return said | {name: [value or None for value in said[name]] for name in ("evaluator", "worker", "cached")}
 
 
-def parameters(entries: Sequence[Record]) -> list[dict[str, object]]:
-    """Parameters of designs."""
-    return [said or {} for said in json_values([entry.params_json for entry in entries])]
-
-
-def fixed_names(facts: RunInfo) -> frozenset[str]:
-    """Names of columns that every design has: parameters and metrics of these names are not shown."""
-    return frozenset((*META, "reason", *(o.name for o in facts.objectives)))
-
-
 def reason(entry: Record) -> str | None:
     """Why a design is not feasible, in a few words: constraints by name, failures by kind."""
     if entry.status == "infeasible":
@@ -115,7 +105,8 @@ def columns_of(entries: Sequence[Record], parts: MappingParts, facts: RunInfo) -
         Irregular: then they have to be taken one by one.
         TypeError, AttributeError, ValueError: if one of them is no description of a design.
     """
-    chosen, mapping, said = parameters(entries), parts.mapping(entries), meta(entries)
+    chosen = [values or {} for values in json_values([entry.params_json for entry in entries])]
+    mapping, said = parts.mapping(entries), meta(entries)
     groups = _groups(entries, chosen, mapping, said)
     if len(groups) == 1:
         return dict(_columns(entries, chosen, mapping, said, facts))
@@ -168,7 +159,8 @@ def _columns(
     absent = (None,) * len(entries)
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name, absent)))
-    taken = fixed_names(facts)
+    # Columns that every design has: parameters and metrics of these names are not shown.
+    taken = {*META, "reason", *(o.name for o in facts.objectives)}
     yield from ((name, ("parameter", values)) for name, values in _turned(chosen).items() if name not in taken)
     for own in mapping:
         columns = zip(own.few[0].names, zip(*(part.values for part in own.few), strict=True), strict=True)
@@ -274,7 +266,8 @@ class Intake:
                 if isinstance(entry, Tick):
                     yield entry
                 elif isinstance(entry, Record) and not entry.evaluated:
-                    yield _ruled_out(entry)
+                    limits = dict.fromkeys(str(v.get("constraint")) for v in entry.violations or ())
+                    yield RuledOut(entry.key, entry.at, tuple(limits))
                 elif isinstance(entry, Record | Revaluation | Verification):
                     yield from self._batches(new)
                     new.clear()
@@ -325,8 +318,3 @@ class Intake:
             losses[:, number] = objective.sign * numbers
         losses[np.isnan(losses).any(axis=1) | [s != OK for s in status]] = np.nan
         return losses
-
-
-def _ruled_out(entry: Record) -> RuledOut:
-    limits = tuple(dict.fromkeys(str(v.get("constraint")) for v in entry.violations or ()))
-    return RuledOut(entry.key, entry.at, limits)

@@ -313,13 +313,11 @@ class RunTable:
 
     def rungs(self, key: str) -> list[RungResult]:
         """Return each evaluator's result for a design, the cheapest first. A single one is read from the log again."""
-        return self.promoted.get(key) or [self._read(self.row_of[key])]
-
-    def _read(self, row: int) -> RungResult:
-        """The first entry of a design; without anything where the log has been taken away."""
-        offset, length = where = tuple(self._where.values[row].tolist())
-        entry = self.log.entry(offset, length)
-        return RungResult.of(entry, where) if isinstance(entry, Record) else RungResult(where=where)
+        if key in self.promoted:
+            return self.promoted[key]
+        offset, length = where = tuple(self._where.values[self.row_of[key]].tolist())
+        entry = self.log.entry(offset, length)  # None where the log has been taken away
+        return [RungResult.of(entry, where) if isinstance(entry, Record) else RungResult(where=where)]
 
     def names(self, *kinds: Kind, varying: bool = False) -> list[str]:
         """Columns of some kinds (all without any), or of these those that differ between designs."""

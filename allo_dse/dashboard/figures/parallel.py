@@ -12,7 +12,7 @@ from allo_dse.tune.store.run_info import shortened
 from ..data.progress import why_none
 from ..data.runs import Board, ColumnAxis
 from ..data.selection import Selection, label, text
-from ..data.table import RunTable
+from ..data.table import Rows, RunTable
 from .style import (
     NO_VALUE,
     ORANGE,
@@ -100,7 +100,7 @@ def parallel_figure(
     return figure_of(look, [trace], margin={"l": max(64, left), "r": max(96, right), "t": 84, "b": 16})
 
 
-def _by_column(axis: ColumnAxis, rows: list[NDArray[np.int64]], order: NDArray[np.int64], look: Theme) -> Spec:
+def _by_column(axis: ColumnAxis, rows: list[Rows], order: Rows, look: Theme) -> Spec:
     values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
     known = values[np.isfinite(values)]
     line: Spec = {**color_axis(axis, look), "showscale": True}
@@ -118,9 +118,7 @@ def _faint(look: Theme) -> str:
     return "#d5dae0" if look.name == "light" else "#3a424d"
 
 
-def _rows(
-    board: Board, number: int, kept: NDArray[np.bool_], chosen: NDArray[np.bool_], dominated: bool
-) -> NDArray[np.int64]:
+def _rows(board: Board, number: int, kept: NDArray[np.bool_], chosen: NDArray[np.bool_], dominated: bool) -> Rows:
     run = board.runs[number]
     must = np.zeros(len(run), bool)
     must[run.front] = True
@@ -135,14 +133,14 @@ def _rows(
     return np.concatenate([rest, picked, first])
 
 
-def _sample(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def _sample(rows: Rows, most: int) -> Rows:
     return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
 
 
 def _dimension(
     axis: ColumnAxis,
-    rows: list[NDArray[np.int64]],
-    order: NDArray[np.int64],
+    rows: list[Rows],
+    order: Rows,
     brushes: tuple[tuple[float, float], ...],
 ) -> dict[str, object] | None:
     """One axis. Designs without a value, such as a choice that only others have, are below its values."""

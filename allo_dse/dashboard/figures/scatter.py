@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from msgspec import field
-from numpy.typing import NDArray
 
 from allo_dse.common.quoting import html_text
 from allo_dse.common.records import Frozen
@@ -19,7 +18,7 @@ from ..data.columns import Mask
 from ..data.progress import why_none
 from ..data.runs import Board, ColumnAxis, Ref
 from ..data.selection import Selection, label
-from ..data.table import RunTable
+from ..data.table import Rows, RunTable
 from .style import (
     CURVES,
     GREEN,
@@ -226,7 +225,7 @@ class _Painter:
         opacity = 0.25 if self.dimmed else (0.5 if several else 0.75)
         self._crowd(number, mask, name, (few, many), opacity, size=5)
 
-    def _front(self, number: int, rows: NDArray[np.int64], chosen: Mask, several: bool) -> None:
+    def _front(self, number: int, rows: Rows, chosen: Mask, several: bool) -> None:
         """The designs of a front as points; where there are too many to tell apart, one per spot."""
         name = f"front: {self.board.names[number]}" if several else "Pareto front"
         marker: Spec = {
@@ -246,7 +245,7 @@ class _Painter:
         if kept.size:
             self._line(number, kept, name, marker)
 
-    def _line(self, number: int, rows: NDArray[np.int64], name: str, marker: Spec) -> None:
+    def _line(self, number: int, rows: Rows, name: str, marker: Spec) -> None:
         """The edge of what the front dominates, if both axes are objectives: it ends at the best of each."""
         signs = {o.name: o.sign for o in self.board.runs[number].facts.objectives}
         if not {self.view.x, self.view.y} <= signs.keys() or self.view.x == self.view.y:
@@ -276,7 +275,7 @@ class _Painter:
             }
         )
 
-    def _ranges(self, number: int, rows: NDArray[np.int64]) -> Spec:
+    def _ranges(self, number: int, rows: Rows) -> Spec:
         """Error bars: the range in which nine of ten predicted latencies of this kind lie. None for crowded fronts."""
         axes = [key for key, name in zip("xy", (self.view.x, self.view.y), strict=True) if name in PROPORTIONAL]
         if not axes or len(rows) > MOST_RANGES:
@@ -364,7 +363,7 @@ class _Painter:
                 self.extent[key] = (low - MARGIN * (high - low), high + MARGIN * (high - low))
         return {f"{key}axis": f"{key}2" for key in self.extent}
 
-    def _valued(self, number: int, rows: NDArray[np.int64], name: str, marker: Spec) -> NDArray[np.int64]:
+    def _valued(self, number: int, rows: Rows, name: str, marker: Spec) -> Rows:
         """The designs that have a value of the colour; the others are drawn, hollow: no colour of a scale says none."""
         if self.colors is None:
             return rows
@@ -378,11 +377,11 @@ class _Painter:
             self.designs += designs
             self.marks += marks
 
-    def _points(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, object], most: int) -> None:
+    def _points(self, number: int, rows: Rows, name: str, marker: dict[str, object], most: int) -> None:
         """A limited number of points, one per spot."""
         self._trace(number, self._kept(number, rows, name, most), name, marker)
 
-    def _kept(self, number: int, rows: NDArray[np.int64], name: str, most: int) -> NDArray[np.int64]:
+    def _kept(self, number: int, rows: Rows, name: str, most: int) -> Rows:
         """The designs among those in view that are drawn for all of them, in the same order."""
         x, y = (axis[number][rows] for axis in self.screen)
         seen = visible(x, y, self.view.zoom)
@@ -390,9 +389,7 @@ class _Painter:
         self._count(name, len(seen), len(kept))
         return kept
 
-    def _trace(
-        self, number: int, rows: NDArray[np.int64], name: str, marker: Spec, of: str = "", bars: Spec | None = None
-    ) -> None:
+    def _trace(self, number: int, rows: Rows, name: str, marker: Spec, of: str = "", bars: Spec | None = None) -> None:
         """Points; `of` tells those of the same name apart, and `bars` are error bars."""
         finite = np.logical_and.reduce([np.isfinite(axis[number][rows]) for axis in self.screen])
         bars = {} if bars is None or not finite.all() else bars

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from allo_dse.mapper.program import Program
 
-Wanted: TypeAlias = Design | Fold | Sequence[Primitive] | Mapping[str, Any] | str | Path
+ByName: TypeAlias = Mapping[str, Any]
+Wanted: TypeAlias = Design | Fold | Sequence[Primitive] | ByName | str | Path
 Measured: TypeAlias = "Design | Mapping[str, Any] | str | Path | optuna.Study"
 
 SAME = 8  # random designs with given parameters that must be the same one if the parameters decide everything
@@ -44,7 +45,7 @@ MOST_OF_RUN = 8  # designs to take over from another run
 LOOKED_AT = 100  # designs of another run to check for legality here
 
 
-def enqueue(study: StudySpec, wanted: Wanted, params: Mapping[str, Any]) -> None:
+def enqueue(study: StudySpec, wanted: Wanted, params: ByName) -> None:
     """Let a study begin with a design, a mapping, any legal design with given parameters, or the best of a run's
     designs; each once.
 
@@ -55,7 +56,7 @@ def enqueue(study: StudySpec, wanted: Wanted, params: Mapping[str, Any]) -> None
     study.enqueued += [genes for genes in found if genes not in study.enqueued]
 
 
-def attach(study: StudySpec, measured: Measured, metrics: Mapping[str, Any] | None) -> None:
+def attach(study: StudySpec, measured: Measured, metrics: ByName | None) -> None:
     """Take over measured designs; see `Study.attach`."""
     for wanted, found in _measurements(study, measured, metrics):
         candidate = _determined(study, wanted)
@@ -63,7 +64,7 @@ def attach(study: StudySpec, measured: Measured, metrics: Mapping[str, Any] | No
         study.enqueued += [candidate.genes] if candidate.genes not in study.enqueued else []
 
 
-def _determined(study: StudySpec, wanted: Design | Mapping[str, Any]) -> Candidate:
+def _determined(study: StudySpec, wanted: Design | ByName) -> Candidate:
     """Return the only design with these parameters and genes."""
     given = study.space.encode(wanted) if isinstance(wanted, Design) else _genes_of(study, wanted)
     drawn = (suggest_from(given, random_suggest(np.random.default_rng(seed))) for seed in range(SAME))
@@ -76,7 +77,7 @@ def _determined(study: StudySpec, wanted: Design | Mapping[str, Any]) -> Candida
     return next(iter(found.values()))
 
 
-def _genes_of(study: StudySpec, wanted: Mapping[str, Any]) -> Genes:
+def _genes_of(study: StudySpec, wanted: ByName) -> Genes:
     """Return the genes of values of parameters, and of parts of the mapping by gene or as Optuna's trials have them."""
     from .trial_parameters import TrialParameters  # imported late: Optuna is slow to import
 
@@ -98,8 +99,8 @@ def _genes_of(study: StudySpec, wanted: Mapping[str, Any]) -> Genes:
 
 
 def _measurements(
-    study: StudySpec, measured: Measured, metrics: Mapping[str, Any] | None
-) -> Iterator[tuple[Design | Mapping[str, Any], Mapping[str, Any] | None]]:
+    study: StudySpec, measured: Measured, metrics: ByName | None
+) -> Iterator[tuple[Design | ByName, ByName | None]]:
     """Yield designs, or their parameters, with metrics."""
     if isinstance(measured, str | Path):
         yield from _rows(study, Path(measured))
@@ -162,7 +163,7 @@ class StartingDesigns(Frozen):
 
     study: StudySpec
 
-    def genes(self, wanted: Wanted, params: Mapping[str, Any]) -> list[Genes]:
+    def genes(self, wanted: Wanted, params: ByName) -> list[Genes]:
         """The genes of a design, a mapping, any legal design with given parameters, or the best of a run's designs."""
         if isinstance(wanted, str | Path):
             return self._of_run(Path(wanted))
@@ -172,7 +173,7 @@ class StartingDesigns(Frozen):
             return [self.study.space.encode(wanted)]
         return [self._mapped(wanted, self._positions(params))]
 
-    def _positions(self, params: Mapping[str, Any]) -> Genes:
+    def _positions(self, params: ByName) -> Genes:
         """The genes of values of parameters."""
         given: Genes = {}
         free = self.study.parameters.free
@@ -184,7 +185,7 @@ class StartingDesigns(Frozen):
             given[f"param.{name}"] = free[name].position(value)
         return given
 
-    def _with_parameters(self, params: Mapping[str, Any]) -> Genes:
+    def _with_parameters(self, params: ByName) -> Genes:
         given, rng = self._positions(params), np.random.default_rng(0)
         for _ in range(MOST_DRAWN):
             found = self._legal(suggest_from(given, random_suggest(rng)))

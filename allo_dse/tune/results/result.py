@@ -325,14 +325,13 @@ class Result:
         values = self.values.get(record.key)
         for position, objective in enumerate(self.study.objectives):
             row[objective.name] = None if values is None else values[position]
-        row.update({k: v for k, v in record.params.items() if k not in row})
+        row |= {**record.params, **row}  # of equal names the first counts
         row["fold"] = bytes(record.fold_json).decode()
         buffering = record.buffering
         if isinstance(buffering, Mapping):
-            row.update({k: v for k, v in buffering.items() if k not in row})
+            row |= {**buffering, **row}
         for name, value in (record.metrics or {}).items():
-            if name not in row:
-                row[name] = json.dumps(value) if isinstance(value, dict | list) else value
+            row.setdefault(name, json.dumps(value) if isinstance(value, dict | list) else value)
         verification = self.verified.get(record.key)
         row["verified"] = None if verification is None else verification.verdict
         note = self.placed.get(record.key)

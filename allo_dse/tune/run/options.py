@@ -101,17 +101,6 @@ class RunOptions:
             parse_share(self.gap)
         if self.seed is not None and not 0 <= self.seed < SEEDS:
             raise StudyError(f"seed {self.seed} cannot be used", hint=f"choose one from 0 to {SEEDS - 1}")
-        self._check_sampler()
-        if self.sizes:
-            from allo_dse.space.sampler.evolution import check_sizes
-
-            check_sizes(self.sizes)
-        if self.storage is not None:
-            from .optuna_storage import check_address
-
-            check_address(self.storage)
-
-    def _check_sampler(self) -> None:
         from ..search.proposals import SAMPLERS
 
         own = hasattr(self.sampler, "sample_independent") and not isinstance(self.sampler, type)
@@ -121,6 +110,14 @@ class RunOptions:
                 hint=f"{did_you_mean(str(self.sampler), SAMPLERS)}one of {', '.join(SAMPLERS)}, or an Optuna sampler "
                 "object",
             )
+        if self.sizes:
+            from allo_dse.space.sampler.evolution import check_sizes
+
+            check_sizes(self.sizes)
+        if self.storage is not None:
+            from .optuna_storage import check_address
+
+            check_address(self.storage)
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -75,8 +75,6 @@ class Driver:
     _enqueued: list[Candidate] = field(init=False)
     _refuted: int = field(init=False)
     """Designs that are known to the proposer to fail above the first rung."""
-    _stalled_before: int = field(init=False)
-    """Trials that do not count for patience: those of earlier runs."""
     _withdrawn: bool = field(default=False, init=False)
     """Whether the proposer counts on bounds that do not hold, and is renewed when nothing is under way."""
 
@@ -89,7 +87,7 @@ class Driver:
         self._executor = self.setup.executor
         self._refuted = len(ledger.tally.refuted)
         self._early_stop = EarlyStop(ledger.tally.records)
-        self.budget.reached, self._stalled_before = "", ledger.tally.done
+        self.budget.reached = ""
         self._view = RunView(
             study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
             ledger.tally.done, ledger.result,
@@ -97,13 +95,6 @@ class Driver:
 
         ledger.screen.meanwhile = self._meanwhile
         self._enqueued = ledger.screen.new_of(study.enqueued)
-
-    def _renew(self) -> None:
-        """Go on without bounds, as a run that begins with all that was measured."""
-        self._withdrawn = False
-        self.proposer = self.renew()
-        self._view = replace(self._view, proposer=self.proposer)
-        self._show_decided(last=True)
 
     def run(self) -> str:
         """Run to the end; return the reason: "trials", "time", "exhausted" or the source of the stop request."""
@@ -120,8 +111,10 @@ class Driver:
                     self._promote()
                 if self._executor.outstanding() == 0:
                     self.ledger.add([])
-                    if self._withdrawn:
-                        self._renew()
+                    if self._withdrawn:  # go on without bounds, as a run that begins with all that was measured
+                        self._withdrawn, self.proposer = False, self.renew()
+                        self._view = replace(self._view, proposer=self.proposer)
+                        self._show_decided(last=True)
                         continue
                     self._show_decided(last=True)
                     return reason or self._why()
@@ -147,7 +140,7 @@ class Driver:
         losses = (
             [s * v for s, v in zip(signs, values, strict=True)] for key, values in found.items() if key not in wrong
         )
-        stalled = tally.done - max(tally.improved, self._stalled_before)
+        stalled = tally.done - max(tally.improved, self._view.before)  # trials of earlier runs do not count
         self.budget.look(losses, stalled, self.proposer.certificate)
 
     def _why(self) -> str:

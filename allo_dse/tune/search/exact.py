@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 
 import numpy as np
@@ -22,13 +22,15 @@ from ..store.certificate import Certificate, Gap
 from ..store.record import Record
 from .best_first_queue import REGION, BestFirstQueue
 from .lower_bounds import Losses, LowerBounds
-from .proposer import Outcome, Proposer
+from .proposer import Outcome, OutcomeOf, Proposer
 from .screening import Screen
 
 MOST_KEPT = 256
 """Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""
 _AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
 DRAWN = 16  # random proposals before the first design is that with the best bounds; most can be repaired
+
+Ranked = tuple[int, Region | Candidate]
 
 
 class OpenDesigns:
@@ -44,7 +46,7 @@ class OpenDesigns:
         self._space, self._screen, self._lower_bounds = space, screen, lower_bounds
         self.queue = BestFirstQueue(len(lower_bounds.objectives))
         self._built: OrderedDict[int, None] = OrderedDict()
-        self._listing: Iterator[list[tuple[int, Region | Candidate]]] | None = None
+        self._listing: Iterator[list[Ranked]] | None = None
         self.designs, self.listed = 0, False
 
     def left(self) -> bool:
@@ -89,7 +91,14 @@ class OpenDesigns:
 
     def _list(self) -> None:
         """Take in all regions, or all designs, with their first bounds; only some if time is up."""
-        self._listing = self._listing or batched(self._every())
+        if self._listing is None:
+            regions = regions_of(self._space) if self._lower_bounds.knows_regions else None
+            items: Iterator[Ranked] = (
+                ((BestFirstQueue.rank(0, place), one) for place, one in enumerate(self._space.designs(), 1))
+                if regions is None
+                else ((BestFirstQueue.rank(number), region) for number, region in enumerate(regions))
+            )
+            self._listing = batched(items)
         for batch in self._listing:
             for _, item in batch:
                 self.designs += item.size if isinstance(item, Region) else 1
@@ -98,14 +107,7 @@ class OpenDesigns:
                 return
         self.listed = True
 
-    def _every(self) -> Iterator[tuple[int, Region | Candidate]]:
-        """Regions or designs, by their ranks."""
-        regions = regions_of(self._space) if self._lower_bounds.knows_regions else None
-        if regions is None:
-            return ((BestFirstQueue.rank(0, place), one) for place, one in enumerate(self._space.designs(), 1))
-        return ((BestFirstQueue.rank(number), region) for number, region in enumerate(regions))
-
-    def _take_in(self, items: Iterable[tuple[int, Region | Candidate]]) -> None:
+    def _take_in(self, items: Iterable[Ranked]) -> None:
         """Add regions or designs by rank; those that break a constraint or are known count as decided."""
         for batch in batched(items):
             bounded: list[tuple[int, Region | Candidate, Losses]] = []
@@ -153,8 +155,8 @@ class OpenDesigns:
 
 
 def batched(
-    items: Iterable[tuple[int, Region | Candidate]],
-) -> Iterator[list[tuple[int, Region | Candidate]]]:
+    items: Iterable[Ranked],
+) -> Iterator[list[Ranked]]:
     """Items in lists that are not too long."""
     rest = iter(items)
     while batch := list(islice(rest, _AT_ONCE)):
@@ -213,7 +215,7 @@ class ExactProposer(Proposer):
             return
         self.open_designs.queue.found(np.array([s * v for s, v in zip(self._signs, outcome.values, strict=True)]))
 
-    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], outcome_of: OutcomeOf, next_number: int) -> None:
         for record in history:
             self._take(outcome_of(record))
         super().restore(history, outcome_of, next_number)

@@ -14,6 +14,7 @@ from allo_dse.space.sampler.acquisition import REFERENCE_MARGIN
 from allo_dse.space.sampler.pareto import beaten, pareto_positions
 
 Points = NDArray[np.float64]
+Losses = tuple[float, ...]
 
 REFERENCE_AFTER = 20  # feasible designs that fix the reference point
 BLOCK = 256  # designs that are compared with the front at once
@@ -63,10 +64,10 @@ class ParetoFront:
     objectives: int
     limits: Sequence[float] = ()
     keys: list[str] = field(default_factory=list)
-    losses: list[tuple[float, ...]] = field(default_factory=list)
-    reference: tuple[float, ...] | None = None
+    losses: list[Losses] = field(default_factory=list)
+    reference: Losses | None = None
     hypervolume: float | None = None
-    _first: list[tuple[float, ...]] = field(default_factory=list)
+    _first: list[Losses] = field(default_factory=list)
     _within: bool = False
     _array: Points = field(init=False)
 
@@ -119,7 +120,7 @@ class ParetoFront:
             kept = ~beaten(block, self._array)
             yield from (first + np.flatnonzero(kept)).tolist()
 
-    def _insert(self, key: str, point: tuple[float, ...]) -> bool:
+    def _insert(self, key: str, point: Losses) -> bool:
         array = self._array
         if (array <= point).all(1).any():
             return False
@@ -134,7 +135,7 @@ class ParetoFront:
         self._array = np.concatenate([array[kept], [point]])
         return True
 
-    def _gain(self, array: Points, point: tuple[float, ...]) -> float:
+    def _gain(self, array: Points, point: Losses) -> float:
         scaled = self._scale(np.array([point]))
         if (scaled >= 1).any():
             return 0.0

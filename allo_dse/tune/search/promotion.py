@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from allo_dse.eval.evaluator import Evaluator
     from allo_dse.space.design import Design
 
+    from .scoring import Values
     from .tally import Tally
 
 # Prediction of an expensive evaluator's results from those of other designs.
@@ -136,20 +137,16 @@ class MultiFidelityModel:
         chosen: list[str] = []
         with one_thread():
             while len(chosen) < count and len(left):
-                gains = self._log_gains(left, pending)
+                excess, deviations = self._expected(self._coded[left], self._coded[pending])
+                front = np.concatenate((self._measured, self.means[pending[self.probability[pending] >= 0.5]]))
+                rng = np.random.default_rng((len(self._known), len(pending)))
+                likely = np.ones(len(left), bool)
+                gains = log_gain(self._prior[left] + excess, deviations, front, likely, rng)
+                gains = gains + np.log(self.probability[left])
                 row = left[int(np.round(gains, 7).argmax())]  # so that ties do not depend on rounding
                 chosen.append(self.keys[row])
                 left, pending = left[left != row], np.append(pending, row)
         return chosen
-
-    def _log_gains(self, left: Integers, pending: Integers) -> Floats:
-        excess, deviations = self._expected(self._coded[left], self._coded[pending])
-        means = self._prior[left] + excess
-        front = np.concatenate((self._measured, self.means[pending[self.probability[pending] >= 0.5]]))
-        rng = np.random.default_rng((len(self._known), len(pending)))
-        likely = np.ones(len(left), bool)
-        gains: Floats = log_gain(means, deviations, front, likely, rng) + np.log(self.probability[left])
-        return gains
 
 
 class _Scale(Struct, frozen=True):
@@ -239,7 +236,7 @@ def as_rung(given: Rung | Evaluator | Callable[[], Evaluator] | Callable[[Design
     return Rung(given) if top is None else Rung(given, best=1.0, at_most=top)
 
 
-def promoted(rung: Rung, values: Mapping[str, tuple[float, ...]], signs: tuple[float, ...]) -> list[str]:
+def promoted(rung: Rung, values: Mapping[str, Values], signs: tuple[float, ...]) -> list[str]:
     """The designs to promote before anything is measured, the most promising first.
 
     Args:
@@ -260,7 +257,7 @@ def _allowed(rung: Rung, count: int, front: int) -> int:
     return min(rung.at_most, max(math.ceil(rung.best * count), front if rung.front else 0))
 
 
-def _in_layers(values: Mapping[str, tuple[float, ...]], signs: tuple[float, ...], least: int) -> tuple[list[str], int]:
+def _in_layers(values: Mapping[str, Values], signs: tuple[float, ...], least: int) -> tuple[list[str], int]:
     """Return at least `least` designs in the order of layers, and the size of the first layer.
 
     Layers are the front, the front of the rest, and so on. Within a layer, designs are ordered by their distance from
@@ -303,18 +300,16 @@ class PrunerGate:
         """
         for number in (*range(below + 1), self._last):
             for key, loss in losses(number).items():
-                if (number, key) not in self._reported:
-                    self._report(number, key, loss)
+                if (number, key) in self._reported:
+                    continue
+                self._reported.add((number, key))
+                if key not in self._trials:
+                    self._trials[key] = self._study.ask()
+                if number < self._last:
+                    self._trials[key].report(loss, number)
+                else:
+                    self._study.tell(self._trials[key], loss)
         return [key for key in keys if not self._trials[key].should_prune()]
-
-    def _report(self, number: int, key: str, loss: float) -> None:
-        self._reported.add((number, key))
-        if key not in self._trials:
-            self._trials[key] = self._study.ask()
-        if number < self._last:
-            self._trials[key].report(loss, number)
-        else:
-            self._study.tell(self._trials[key], loss)
 
 
 class Promotion:
@@ -383,9 +378,9 @@ class Promotion:
 
     def _model(
         self,
-        values: Mapping[str, tuple[float, ...]],
+        values: Mapping[str, Values],
         pool: Sequence[str],
-        measured: Mapping[str, tuple[float, ...] | None],
+        measured: Mapping[str, Values | None],
     ) -> MultiFidelityModel:
         below = {key: values[key] for key in {*pool, *(measured.keys() & values.keys())}}
         for key in below.keys() - self._genes.keys():
@@ -394,7 +389,7 @@ class Promotion:
         found = {key: values and self._as_losses(values) for key, values in measured.items()}
         return MultiFidelityModel(self._genes, self._ranges, losses, found)
 
-    def _as_losses(self, values: tuple[float, ...]) -> tuple[float, ...]:
+    def _as_losses(self, values: Values) -> Losses:
         return tuple(sign * value for sign, value in zip(self._signs, values, strict=True))
 
     def _losses(self, number: int) -> dict[str, float]:

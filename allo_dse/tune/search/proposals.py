@@ -22,7 +22,7 @@ from .best_first_queue import distance, magnitude
 from .exact import ExactProposer
 from .lower_bounds import Losses, LowerBounds
 from .objectives import Objective
-from .proposer import Outcome, Proposal, Proposer
+from .proposer import Outcome, OutcomeOf, Proposal, Proposer
 from .screening import Screen
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class EvolutionProposer(Proposer):
     def _individual(self, number: int, genes: Genes, outcome: Outcome) -> Individual:
         return Individual(number, genes, self._losses(outcome), outcome.constraints)
 
-    def _losses(self, outcome: Outcome) -> tuple[float, ...]:
+    def _losses(self, outcome: Outcome) -> Losses:
         if not outcome.values:
             return (math.inf,) * len(self._signs)
         return tuple(s * v for s, v in zip(self._signs, outcome.values, strict=True))
@@ -119,7 +119,7 @@ class EvolutionProposer(Proposer):
     def revise(self, outcome: Mapping[int, Outcome]) -> None:
         self._search.revise({number: (self._losses(found), found.constraints) for number, found in outcome.items()})
 
-    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], outcome_of: OutcomeOf, next_number: int) -> None:
         # Convert results one by one: to keep a million of them takes as long to allocate as to compute.
         known = ((record.number, outcome_of(record)) for record in history)
         rows = ((number, *self._losses(one), one.penalty) for number, one in known)
@@ -233,7 +233,7 @@ class GuidedProposer(ExactProposer):
         apart[apart == 0] = np.inf  # bounds need not tell designs of equal results apart
         return bool(2 * np.count_nonzero(loose < apart.min(1)) >= FIRST)
 
-    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], outcome_of: OutcomeOf, next_number: int) -> None:
         super().restore(history, outcome_of, next_number)
         self._asked = {record.number: record.genes for record in history[:FIRST]}
         self._first = {record.number: outcome_of(record) for record in history[:FIRST]}
@@ -290,7 +290,7 @@ class OptunaProposer(Proposer):
         self.study: optuna.Study = optuna.create_study(directions=[o.direction for o in objectives], sampler=sampler)
         self._space = space
         self._screen = screen
-        self._signs = [o.sign for o in objectives]
+        self.worst = [o.sign * math.inf for o in objectives]  # values for designs that have none
         self._strict = strict
         self._seed = seed
         self._trials: dict[int, optuna.trial.Trial] = {}
@@ -354,11 +354,6 @@ class OptunaProposer(Proposer):
             trial.set_constraint(name, violation)
         self.study.tell(trial, list(outcome.values or self.worst))
 
-    @property
-    def worst(self) -> list[float]:
-        """Values for designs that have none."""
-        return [sign * math.inf for sign in self._signs]
-
     def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
         import optuna
 
@@ -374,7 +369,7 @@ class OptunaProposer(Proposer):
         self.study.add_trial(trial)
         return super().learn(key, genes, outcome)
 
-    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], outcome_of: OutcomeOf, next_number: int) -> None:
         for record in history:
             self.learn(record.key, self._space.learn(record.genes), outcome_of(record))
         super().restore(history, outcome_of, next_number)

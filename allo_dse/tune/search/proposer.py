@@ -33,6 +33,9 @@ class Outcome(NamedTuple):
         return sum(self.constraints.values())
 
 
+OutcomeOf = Callable[[Record], Outcome]
+
+
 class Proposer:
     """Proposes designs. Those that learn from results override more than `ask` or `_next`."""
 
@@ -66,7 +69,7 @@ class Proposer:
     def revise(self, outcome: Mapping[int, Outcome]) -> None:
         """Take in that results have changed, by the numbers of their proposals."""
 
-    def restore(self, history: Sequence[Record], outcome_of: Callable[[Record], Outcome], next_number: int) -> None:
+    def restore(self, history: Sequence[Record], outcome_of: OutcomeOf, next_number: int) -> None:
         """Resume after an earlier run with `next_number` proposals.
 
         Args:

@@ -12,7 +12,7 @@ from typing import Any
 from allo_dse.eval.evaluator import Evaluator, Metrics
 from allo_dse.space.design import Design
 
-from .lower_bounds import metric_of
+from .lower_bounds import Losses, metric_of
 from .objectives import Constraint, MetricError, Objective
 
 WORTH = 0.02  # gain of a repeat below which it is left out, as a share of the standard deviation of the noise
@@ -42,7 +42,7 @@ class Repeating:
         self._evaluator, self._objectives, self._constraints = evaluator, tuple(objectives), tuple(constraints)
         self._squares = [0.0] * len(self._objectives)  # of deviations, relative to the means
         self._freedom = 0
-        self._front: list[tuple[float, ...]] = []  # mean losses of the best designs
+        self._front: list[Losses] = []  # mean losses of the best designs
 
     @property
     def evaluator(self) -> Evaluator:
@@ -83,7 +83,7 @@ class Repeating:
         self._freedom += count - 1
         self._add_to_front(losses)
 
-    def _losses(self, found: Any) -> tuple[float, ...] | None:
+    def _losses(self, found: Any) -> Losses | None:
         try:
             metrics = Metrics(**found)
             if any(constraint.violation(metrics) > 0 for constraint in self._constraints):
@@ -92,7 +92,7 @@ class Repeating:
         except (MetricError, TypeError):
             return None
 
-    def _is_worth_a_repeat(self, known: Sequence[tuple[float, ...]]) -> bool:
+    def _is_worth_a_repeat(self, known: Sequence[Losses]) -> bool:
         count, noise = len(known), self._noise(known)
         if not self._freedom and count < 2:
             return True
@@ -117,18 +117,18 @@ class Repeating:
         normal = NormalDist()
         return z > -8 and step * (normal.pdf(z) + z * normal.cdf(z)) > WORTH
 
-    def _noise(self, known: Sequence[tuple[float, ...]]) -> list[float]:
+    def _noise(self, known: Sequence[Losses]) -> list[float]:
         """Relative standard deviation of each objective, of all designs measured more than once and this one."""
         squares, freedom = self._with(known)
         return [math.sqrt(of / freedom) if freedom else 0.0 for of in squares]
 
-    def _with(self, known: Sequence[tuple[float, ...]]) -> tuple[list[float], int]:
+    def _with(self, known: Sequence[Losses]) -> tuple[list[float], int]:
         means = [fmean(column) for column in zip(*known, strict=True)]
         columns = zip(self._squares, zip(*known, strict=True), means, strict=True)
         squares = [s + sum(((v - m) / (abs(m) or 1.0)) ** 2 for v in column) for s, column, m in columns]
         return squares, self._freedom + len(known) - 1
 
-    def _add_to_front(self, mean: tuple[float, ...]) -> None:
+    def _add_to_front(self, mean: Losses) -> None:
         if not any(all(f <= m for f, m in zip(of, mean, strict=True)) for of in self._front):
             self._front = [of for of in self._front if any(f < m for f, m in zip(of, mean, strict=True))] + [mean]
 

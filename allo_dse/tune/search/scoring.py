@@ -17,6 +17,8 @@ from ..store.record import Record, Status
 from .objectives import Constraint, MetricError, Objective
 from .proposer import Outcome
 
+Values: TypeAlias = tuple[float, ...]
+"""A design's objective values."""
 _Ruling: TypeAlias = tuple[Status, str | None, dict[str, float] | None, dict[str, float] | None]
 """Status, error, values and constraints of a record."""
 
@@ -28,16 +30,16 @@ class Scorer(Struct, frozen=True, dict=True):
     constraints: Sequence[Constraint]
 
     @property
-    def _pick(self) -> Callable[[dict[str, float]], tuple[float, ...]]:
+    def _pick(self) -> Callable[[dict[str, float]], Values]:
         """Return a function that picks the objective values of a record, at least one."""
         first, *more = [objective.name for objective in self.objectives]
         return itemgetter(first, *more) if more else lambda values: (values[first],)
 
-    def values(self, record: Record) -> tuple[float, ...] | None:
+    def values(self, record: Record) -> Values | None:
         """Objective values of a feasible design, None for every other. The record is one that `scored` returned."""
         return self._measured(record) if record.status == "ok" else None
 
-    def _measured(self, record: Record) -> tuple[float, ...]:
+    def _measured(self, record: Record) -> Values:
         return self._pick(record.values or {})
 
     def outcome(self, record: Record, refuted: Container[str] = ()) -> Outcome:

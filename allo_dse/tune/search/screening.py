@@ -21,6 +21,8 @@ from .early_stop import UNMET
 
 Check = Callable[[Design], Sequence[Any]]
 IsDominated = Callable[[Design], bool]
+InWords = dict[str, str]
+"""A violation as the log has it."""
 Verdict = Literal["new", "repeat", "invalid", "illegal", "dominated"]
 MOST_REWRITES = 3  # limits that an error without designs lists
 FOLDING_RULES = "folding rules"  # name of the constraint that an unfoldable design breaks
@@ -49,7 +51,7 @@ class Screen:
         self.space = space
         self._check, self._soon = check, soon
         self._refused_soon = 0  # refused by cheap limits, less those that these limits let through
-        self._broken: list[tuple[Candidate, list[dict[str, str]]]] = []
+        self._broken: list[tuple[Candidate, list[InWords]]] = []
         self._known: set[str] = set()
         self.has_others = False
         self.meanwhile: Callable[[], bool] = lambda: False
@@ -67,7 +69,7 @@ class Screen:
         self.any_legal = False
         self._legal: Genes | None = None  # of the last legal design
 
-    def remember(self, key: str, violations: Iterable[dict[str, str]] | None, genes: Genes) -> None:
+    def remember(self, key: str, violations: Iterable[InWords] | None, genes: Genes) -> None:
         """Take over a design that an earlier run evaluated or found invalid."""
         self._known.add(key)
         self.has_others = True
@@ -253,12 +255,12 @@ class Screen:
             return StudyError(message, hint=_in_words(*parameters.rewrites()))
         return StudyError("no design of the space is legal", hint=self.first_problem)
 
-    def taken(self) -> list[tuple[Candidate, list[dict[str, str]]]]:
+    def taken(self) -> list[tuple[Candidate, list[InWords]]]:
         """Return the invalid designs found since the last call, with their violations."""
         broken, self._broken = self._broken, []
         return broken
 
-    def _violations(self, candidate: Candidate, checks: Iterable[Check]) -> list[dict[str, str]]:
+    def _violations(self, candidate: Candidate, checks: Iterable[Check]) -> list[InWords]:
         """Return the violations found by the first check that finds any."""
         try:
             results = ((passed, check(candidate.design)) for passed, check in enumerate(checks))
@@ -276,7 +278,7 @@ class Screen:
                 self._samples[v.constraint] = v, candidate.design
         return [{"constraint": str(v.constraint), "text": str(v)} for v in found]
 
-    def _count(self, violations: Iterable[dict[str, str]]) -> None:
+    def _count(self, violations: Iterable[InWords]) -> None:
         self.invalid += 1
         first = {v["constraint"]: v.get("text", "") for v in violations}
         self.killed.update(first.keys())

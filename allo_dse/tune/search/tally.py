@@ -17,7 +17,7 @@ from ..store.log import Log
 from ..store.record import Record, Status, decode_entry
 from .objectives import Objective
 from .pareto_front import ParetoFront
-from .scoring import Scorer
+from .scoring import Scorer, Values
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -120,8 +120,8 @@ class Tally:
 
     objectives: Sequence[Objective]
     records: Designs = field(default_factory=Designs)
-    values: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    rungs: dict[int, dict[str, tuple[float, ...] | None]] = field(default_factory=dict)
+    values: dict[str, Values] = field(default_factory=dict)
+    rungs: dict[int, dict[str, Values | None]] = field(default_factory=dict)
     front: ParetoFront = field(init=False)
     statuses: Counter[str] = field(default_factory=Counter)
     infeasible: Counter[str] = field(default_factory=Counter)
@@ -133,7 +133,7 @@ class Tally:
     def __post_init__(self) -> None:
         self.front = ParetoFront(len(self.objectives), [o.most_loss for o in self.objectives])
 
-    def add(self, record: Record, values: tuple[float, ...] | None, line: int) -> None:
+    def add(self, record: Record, values: Values | None, line: int) -> None:
         """Count an evaluated design.
 
         Args:
@@ -161,7 +161,7 @@ class Tally:
         """Count nothing, as at the start, under another correction."""
         vars(self).update(vars(Tally(self.objectives, correction=correction)))
 
-    def _count(self, key: str, record: Record, values: tuple[float, ...] | None) -> None:
+    def _count(self, key: str, record: Record, values: Values | None) -> None:
         if values is not None:
             self.values[key] = values
         self.statuses[record.status] += 1
@@ -171,7 +171,7 @@ class Tally:
         if record.status == "failed":
             self.last_error = record.error or ""
 
-    def add_higher(self, record: Record, values: tuple[float, ...] | None) -> None:
+    def add_higher(self, record: Record, values: Values | None) -> None:
         """Count a higher rung's result for a design; `record` has the metrics of all rungs."""
         self.records.promoted[self.records.rows[record.key]] = record
         self.rungs.setdefault(record.rung, {})[record.key] = values
@@ -179,7 +179,7 @@ class Tally:
         if record.status == "failed":
             self.last_error = record.error or ""
 
-    def feasible(self, rung: int) -> Mapping[str, tuple[float, ...]]:
+    def feasible(self, rung: int) -> Mapping[str, Values]:
         """Objective values of the designs that satisfy everything, as a rung measured them."""
         if rung == 0:
             return self.values
@@ -192,7 +192,7 @@ class Tally:
         return {key for found in telling for key, values in found.items() if values is None}
 
     @property
-    def final_values(self) -> Mapping[str, tuple[float, ...]]:
+    def final_values(self) -> Mapping[str, Values]:
         """Objective values by the highest rung with a feasible design, since only those are comparable.
 
         Designs that failed or violated a constraint at a higher rung are excluded.

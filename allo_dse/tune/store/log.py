@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from allo_dse.common.errors import RunDirectoryError, StudyError
+from allo_dse.common.records import JsonObject
 
 from .run_info import valid
 
@@ -51,7 +52,7 @@ def same_file(path: Path, descriptor: int) -> bool:
         return False
 
 
-def encode_line(values: dict[str, Any]) -> bytes:
+def encode_line(values: JsonObject) -> bytes:
     """One line, ending with a checksum of everything before it and a newline. Values that are JSON text go in as it."""
     texts = {name: value for name, value in values.items() if isinstance(value, msgspec.Raw)}
     others = {name: value for name, value in values.items() if name not in texts} if texts else values
@@ -60,7 +61,7 @@ def encode_line(values: dict[str, Any]) -> bytes:
     return body + _SEAL + b"%08x" % zlib.crc32(body) + b'"}\n'
 
 
-def decode_line(line: bytes) -> dict[str, Any] | None:
+def decode_line(line: bytes) -> JsonObject | None:
     """The object of a line without its newline, or None when it is damaged."""
     if not sealed(line):
         return None
@@ -90,13 +91,13 @@ def sealed(line: bytes) -> bool:
     return line.endswith(b'%b%08x"}' % (_SEAL, zlib.crc32(line[:-_SEAL_LENGTH])))
 
 
-def stored(values: dict[str, Any]) -> dict[str, Any]:
+def stored(values: JsonObject) -> JsonObject:
     """Values as they come back from the log.
 
     Raises:
         TypeError, ValueError: when they cannot be written to it.
     """
-    copy: dict[str, Any] = json.loads(json_bytes(values))
+    copy: JsonObject = json.loads(json_bytes(values))
     return copy
 
 
@@ -175,7 +176,7 @@ class Log:
         return map(self.__getitem__, range(len(self)))
 
     @property
-    def entries(self) -> list[dict[str, Any]]:
+    def entries(self) -> list[JsonObject]:
         """The objects of the lines."""
         return [values for values in map(decode_line, self) if values is not None]
 
@@ -204,7 +205,7 @@ class RunLog(Log):
             os.pwrite(self._fd, os.pread(before, min(_COPIED_AT_ONCE, self.end - start), start), start)
         self.sync()
 
-    def append(self, entries: Iterable[dict[str, Any]]) -> None:
+    def append(self, entries: Iterable[JsonObject]) -> None:
         """Write entries in one piece.
 
         Raises:

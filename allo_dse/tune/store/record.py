@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
+from allo_dse.common.records import JsonObject
 from allo_dse.space.params import plain_value
 
 from .log import decode_line, json_bytes
@@ -43,7 +44,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rung: int = 0
     evaluator: str = ""
     worker: str = ""
-    metrics: dict[str, Any] | None = None
+    metrics: JsonObject | None = None
     error: str | None = None
     seconds: float = 0.0
     cached: bool = False
@@ -120,9 +121,9 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
         return genes
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> JsonObject:
         """The program's parameters, for readers."""
-        params: dict[str, Any] = json_value(self.params_json) or {}
+        params: JsonObject = json_value(self.params_json) or {}
         return params
 
     @property
@@ -147,14 +148,14 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
         depths: dict[str, int] | None = json_value(self.depths_json)
         return depths
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the record as the log stores it, without fields that have their default."""
         values = ((name, getattr(self, field)) for field, name, _ in _RECORD)
         stored = {name: value for (*_, default), (name, value) in zip(_RECORD, values, strict=True) if value != default}
         return {"type": "design", **stored}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Record:
+    def from_dict(cls, values: JsonObject) -> Record:
         """The record of an entry of a log."""
         return cls(**_fields_of(cls, values))
 
@@ -289,7 +290,7 @@ class _Kind(msgspec.Struct):
     type: str
 
 
-def _fields_of(kind: type[msgspec.Struct], values: dict[str, Any]) -> dict[str, Any]:
+def _fields_of(kind: type[msgspec.Struct], values: JsonObject) -> JsonObject:
     """Return a line's values by field, with those kept as JSON text encoded again."""
     named = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
     found = {field: values[name] for name, field in named if name in values}
@@ -318,7 +319,7 @@ def json_values(texts: Sequence[msgspec.Raw]) -> list[Any]:
         return list(map(json_value, texts))
 
 
-def entry_dict(entry: Entry) -> dict[str, Any]:
+def entry_dict(entry: Entry) -> JsonObject:
     """Return an entry as the log stores it."""
     if isinstance(entry, Record):
         return entry.to_dict()
@@ -355,7 +356,7 @@ def record_of(candidate: Candidate, found: Measurement, *, at: float = 0.0, log:
     return Record(**fields, **described(candidate), status=status, at=at, log=log)
 
 
-def described(candidate: Candidate) -> dict[str, Any]:
+def described(candidate: Candidate) -> JsonObject:
     """Return the fields of a record that identify and describe its design."""
     design = candidate.design
     return {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,35 +62,30 @@ class _Cores:
     of: dict[int, Core] = field(default_factory=dict)
     taken: set[Core] = field(default_factory=set)
 
-    def take(self, node: int, core: Core) -> None:
-        if core[0] >= self.columns:
+    def take(self, node: int, cores: Iterable[Core]) -> Core:
+        """Put a node on the first of some cores that is free."""
+        core = next((core for core in cores if core not in self.taken), None)
+        if core is None or core[0] >= self.columns:
             raise NotPlaced(node)
         self.of[node] = core
         self.taken.add(core)
+        return core
 
     def lay(self, nodes: Sequence[int]) -> None:
         """Lay a string of nodes: its first on the first free core, row by row, the others along the columns."""
-        free = ((column, row) for row in range(ROWS) for column in range(self.columns))
-        head = next((core for core in free if core not in self.taken), None)
-        if head is None:
-            raise NotPlaced(nodes[0])
-        self.take(nodes[0], head)
-        (column, row), step = head, 1
+        by_row = ((column, row) for row in range(ROWS) for column in range(self.columns))
+        (column, row), step = self.take(nodes[0], by_row), 1
         for node in nodes[1:]:
             while (column, row) in self.taken:
                 row += step
                 if not 0 <= row < ROWS:
                     row, column, step = row - step, column + 1, -step
-            self.take(node, (column, row))
+            self.take(node, [(column, row)])
 
     def settle(self, node: int, column: int) -> None:
         """Put a single node into a column, or the next that has a free core."""
         order = [*range(column, self.columns), *range(column)]
-        free = ((c, row) for c in order for row in range(ROWS))
-        core = next((core for core in free if core not in self.taken), None)
-        if core is None:
-            raise NotPlaced(node)
-        self.take(node, core)
+        self.take(node, ((c, row) for c in order for row in range(ROWS)))
 
 
 def place_nodes(
@@ -131,8 +126,7 @@ def _strung(one: int, other: int, first: list[int], second: list[int]) -> list[i
         first.reverse()
     if other == second[-1]:
         second.reverse()
-    first.extend(list(second))
-    return first
+    return first + second
 
 
 # Inputs of Allo's placer: nodes in the order of their creation, and the FIFOs between them.

@@ -395,8 +395,7 @@ def stream_layouts(subject: Subject) -> Iterator[Violation]:
         detail = "a result of one product is an operand of the next, and Allo turns a stream's layout once"
         yield Violation("allo_stream_layout", f"stream {both.stream}", 1, 0, detail)
     elif isinstance(plan, TransferPlan) and not isinstance(cores, NotPlaced) and flows:
-        ports = [plan.memory_ports(tile) for tile in range(plan.memory_tiles)]
-        crowded = crowded_memory_tile(flows, cores, ports)
+        crowded = crowded_memory_tile(flows, cores, plan.memory_ports)
         if crowded is not None:
             detail = (
                 f"from {subject.node_name(crowded.source)}: its layout changes in a memory tile, and Allo finds "

@@ -86,7 +86,7 @@ class TransferRun(Frozen, eq=False):
     shim: int
     memory_tile: int
     streams: tuple[Stream, ...]
-    size: tuple[int, ...]
+    size: Size
 
     @property
     def sample(self) -> Interface:
@@ -169,7 +169,7 @@ class TransferPlan:
             streams = streams[math.prod(part) :]
             size = tuple(a - b if a != b else a for a, b in zip(size, part, strict=True))
 
-    def _assign(self, streams: tuple[Stream, ...], size: tuple[int, ...]) -> bool:
+    def _assign(self, streams: tuple[Stream, ...], size: Size) -> bool:
         """Take ports on a memory tile and a shim tile; False when there are none."""
         is_input = streams[0][0].is_input
         through_memory = (len(streams), 1) if is_input else (1, sum(map(len, streams)))
@@ -186,9 +186,10 @@ class TransferPlan:
         self.runs.append(TransferRun(shim, memory, streams, size))
         return True
 
-    def memory_ports(self, tile: int) -> Ports:
-        """Ports taken on a memory tile, for sending and for receiving."""
-        return self._memory[tile] if tile < len(self._memory) else (0, 0)
+    @property
+    def memory_ports(self) -> list[Ports]:
+        """Ports taken on each memory tile, for sending and for receiving."""
+        return self._memory + [(0, 0)] * (self.memory_tiles - len(self._memory))
 
 
 def _tile(taken: list[Ports], most: int, needed: Ports, limit: int, turn: int = 0) -> int | None:
@@ -248,9 +249,8 @@ def multicast(interfaces: Sequence[Interface]) -> dict[Place, list[Stream]]:
         streams = found.setdefault(one.first, [])
         same = next((s for s in streams if s[0].same_transfer(one)), None)
         if same is None:
-            streams.append([one])
-        else:
-            same.append(one)
+            streams.append(same := [])
+        same.append(one)
     return {place: [tuple(stream) for stream in streams] for place, streams in found.items()}
 
 
@@ -281,7 +281,7 @@ def _run(rows: list[list[Stream]], number: int) -> Adjacent:
     return tuple(streams), size
 
 
-def _step(one: Stream, other: Stream, along: int | None) -> tuple[int | None, tuple[int, ...]] | None:
+def _step(one: Stream, other: Stream, along: int | None) -> tuple[int | None, Size] | None:
     """Return the dimension and distance at which a stream always continues another; None if it does not."""
     first, second = one[0], other[0]
     if first.tiles.shape != second.tiles.shape or {i.node for i in one} & {i.node for i in other}:

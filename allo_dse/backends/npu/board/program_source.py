@@ -28,6 +28,8 @@ from allo_dse.lang.region import Region, as_region
 from allo_dse.lang.types import DType
 
 PACKAGE = "allo_dse"
+ByName = Mapping[str, object]
+"""Values by name."""
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -37,7 +39,7 @@ class NotCut(AlloDseError):
 
 def program_files(
     source: Callable[..., object] | None,
-    params: Mapping[str, object],
+    params: ByName,
     reference: Callable[..., object] | None,
     depths: Mapping[str, int],
 ) -> dict[str, str]:
@@ -67,7 +69,7 @@ def program_files(
     return {**cut.modules, "program.py": f"{head}{body}\n\ndef region():\n    return {call}\n"}
 
 
-def _around(source: object, params: Mapping[str, object]) -> Mapping[str, object]:
+def _around(source: object, params: ByName) -> ByName:
     """Values of the names around a region."""
     region = as_region(source if isinstance(source, Region) or not callable(source) else source(**params))
     return {} if region is None else {**region.function.__globals__, **region.enclosing}
@@ -85,9 +87,9 @@ def _place(function: object, what: str = "the program") -> tuple[Path, str]:
     return file, function.__name__
 
 
-def _arguments(params: Mapping[str, object], function: object) -> tuple[str, list[tuple[str, str]]]:
+def _arguments(params: ByName, function: object) -> tuple[str, list[tuple[str, str]]]:
     """The call's arguments as text, and the names they need, each with the line that defines it (empty: the file's)."""
-    scope: Mapping[str, object] = getattr(function, "__globals__", {})
+    scope: ByName = getattr(function, "__globals__", {})
     texts, extra = [], []
     for name, value in params.items():
         if isinstance(value, _PLAIN):
@@ -207,7 +209,7 @@ class _Cut:
         needed = self._needed(roots)
         return "".join(self._statement(n, s, needed) for n, s in enumerate(self.tree.body))
 
-    def specialise(self, function: str, depths: Mapping[str, int], around: Mapping[str, object]) -> None:
+    def specialise(self, function: str, depths: Mapping[str, int], around: ByName) -> None:
         """Declare streams of a function with other depths, write out named shapes, and leave out dead branches."""
         inside = [node for top in self.tree.body if function in _defined(top) for node in ast.walk(top)]
         places: Places = [
@@ -321,7 +323,7 @@ Places = list[tuple[ast.expr | ast.stmt, str]]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def _dead_branches(node: ast.AST, known: Mapping[str, object]) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+def _dead_branches(node: ast.AST, known: ByName) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
     """Yield changes of a block that remove the branches of `allo.meta_if` that known values exclude."""
     body = getattr(node, "body", None)
     if not isinstance(body, list):
@@ -347,7 +349,7 @@ def _dead_branches(node: ast.AST, known: Mapping[str, object]) -> Iterator[tuple
     yield from ((statement, "pass" if len(dead) == len(body) else "") for statement in dead)
 
 
-def _value_of(condition: ast.expr, known: Mapping[str, object]) -> bool | None:
+def _value_of(condition: ast.expr, known: ByName) -> bool | None:
     """Return the value of a condition; None if it needs other names than the known ones."""
     if not _names(condition) <= known.keys():
         return None

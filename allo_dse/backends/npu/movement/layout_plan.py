@@ -147,4 +147,4 @@ def _smallest(run: int, steps: list[int]) -> int:
     for step in steps:
         while step % result:
             result //= 2
-    return max(1, result)
+    return result

@@ -49,21 +49,21 @@ def page(context: Context, look: Theme, query: str = "") -> Component:
     board = context.board
     shown = first_answer(context, look.name, query)
     state = shown["state"]
+    stored = {
+        "theme": look.name,
+        "version": board.version,
+        "shown": {name: shown[name] for name in ("state", "drawn", "words", "address")},
+        "design": state["design"],
+        "reference": state["reference"],
+        "program-version": 0,
+        "notes-version": 0,
+        "compare-of": [state["design"], state["reference"]],
+    }
     return html.Div(
         [
             dcc.Location(id="url", refresh="callback-nav"),
-            dcc.Store(id="theme", data=look.name),
-            dcc.Store(id="version", data=board.version),
-            dcc.Store(id="alive"),
-            dcc.Store(id="shown", data={name: shown[name] for name in ("state", "drawn", "words", "address")}),
-            dcc.Store(id="design", data=state["design"]),
-            dcc.Store(id="reference", data=state["reference"]),
-            dcc.Store(id="parallel-wanted"),
-            dcc.Store(id="program-version", data=0),
-            dcc.Store(id="notes-version", data=0),
-            dcc.Store(id="design-known"),
-            dcc.Store(id="compare-of", data=[state["design"], state["reference"]]),
-            dcc.Store(id="part-shown"),
+            *(dcc.Store(id=name, data=data) for name, data in stored.items()),
+            *map(dcc.Store, ("alive", "parallel-wanted", "design-known", "part-shown")),
             dcc.Download(id="download"),
             html.A("Skip to the designs", href="#pages", className="skip"),
             _header(context, state),

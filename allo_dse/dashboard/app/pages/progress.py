@@ -28,6 +28,8 @@ from .page import certificate_of, progress_page, proofs
 
 MAX_FAILED, MAX_MESSAGES, MAX_MESSAGE = 100, 8, 160
 """Failures whose messages are read, messages that are shown, and characters of each."""
+SHOWN = Input("url", "pathname"), Input("version", "data"), Input("theme", "data")
+"""Changes after which every figure is drawn anew."""
 
 
 def register(app: Dash, context: Context) -> None:
@@ -55,9 +57,7 @@ def register(app: Dash, context: Context) -> None:
         Output("designs-time", "figure"),
         Output("lost", "figure"),
         Output("workers", "figure"),
-        Input("url", "pathname"),
-        Input("version", "data"),
-        Input("theme", "data"),
+        *SHOWN,
         Input("progress-run", "value"),
     )
     def draw(path: str | None, _: str, look: str | None, number: int) -> object:
@@ -82,9 +82,7 @@ def register(app: Dash, context: Context) -> None:
     @app.callback(
         Output("history", "figure"),
         Output("hypervolume", "figure"),
-        Input("url", "pathname"),
-        Input("version", "data"),
-        Input("theme", "data"),
+        *SHOWN,
         Input("progress-objective", "value"),
         Input("against", "value"),
         Input("runs", "value"),
@@ -120,9 +118,7 @@ def register(app: Dash, context: Context) -> None:
 
     @app.callback(
         Output("importance", "figure"),
-        Input("url", "pathname"),
-        Input("version", "data"),
-        Input("theme", "data"),
+        *SHOWN,
         Input("progress-run", "value"),
         Input("progress-objective", "value"),
     )
