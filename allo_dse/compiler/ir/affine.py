@@ -126,7 +126,7 @@ class Derived(Frozen):
     """A control expression that is not a sum.
 
     Attributes:
-        name: of an operation in `DERIVE`, or a table of which `left` is the index.
+        name: an operation in `DERIVE`, or a table that `left` indexes.
     """
 
     name: str | Ints
@@ -280,7 +280,7 @@ class LinearForms:
 
     Attributes:
         ranges: of the loops' variables, where their bounds are known.
-        pids: variables of the task. What depends on them alone has a form even if it is not linear.
+        pids: process ids. Values that depend on them alone have forms, linear or not.
     """
 
     def __init__(self) -> None:

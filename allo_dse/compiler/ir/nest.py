@@ -37,7 +37,7 @@ BY_POWER = {
 }
 _DYNAMIC = -(1 << 63)
 _LARGEST_TABLE = 1 << 12
-"""Entries of a table of which an index has a form."""
+"""Most entries of a table whose elements have forms."""
 BANK = "df.bank"
 LOOP = "df.loop"
 """The attribute that numbers the loops of the source."""

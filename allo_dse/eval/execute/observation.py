@@ -42,6 +42,8 @@ _DEEP = 1 << 12  # FIFO depths are decided later, and must not end this run
 _MOST_SLOTS = 1 << 22
 _LOOPS = tuple(name for name in CONTROL if name != "scf.if")
 _STREAMS = ("df.get", "df.put", "df.try")
+_UNSEEN = ("df.", "func.", "memref.extract")
+"""Operations after which arrays may have any contents; vendor kernels get the addresses of theirs."""
 _HELPERS = """
 func.func private @df_enter(%w: {type}, %site: i64) -> index {{
   %zero = arith.constant 0 : index
@@ -108,7 +110,7 @@ def observed(program: Program, sets: Sequence[Inputs] | None) -> Program:
 
 
 def _asks_data(mlir: str) -> bool:
-    """Return whether tensors or streams decide on a body's loops or stream operations, or may."""
+    """Return whether tensors or streams may decide on a body's loops or stream operations."""
     with text_context():
         module = ir.Module.parse(mlir)
         block = next(op for op in module.body.operations if op.operation.name == "func.func").regions[0].blocks[0]
@@ -121,14 +123,17 @@ def _asks_data(mlir: str) -> bool:
 
 
 def _spread(block: ir.Block, found: set[Value], *, under: bool) -> bool:
-    """Add the values and arrays of a block that depend on those found; return whether loops or streams do.
+    """Add the values and arrays of a block that may depend on found ones.
 
     Args:
         under: whether found values decide if the block runs.
+
+    Returns:
+        Whether loops or stream operations depend on them.
     """
     asks = False
     for op in (one.operation for one in block.operations):
-        depends = under or op.name.startswith(("df.", "func.")) or not found.isdisjoint((*op.operands, *op.results))
+        depends = under or op.name.startswith(_UNSEEN) or not found.isdisjoint((*op.operands, *op.results))
         if depends:
             found.update(op.results, (one for one in op.operands if isinstance(one.type, ir.MemRefType)))
             found.update(block.owner.results if op.name in ("scf.yield", "scf.condition") else ())

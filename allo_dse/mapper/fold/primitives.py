@@ -352,7 +352,7 @@ def _in_order(values: Coordinate, order: Sequence[int]) -> Coordinate:
 def mesh_source(program: CompiledProgram, fold: MeshFold, rules: Rules) -> str:
     """Python text of a function `mapping_primitives()` that returns the same list as `mesh_primitives`."""
     lines = ["def mapping_primitives():", f'    """Fold {program.name} onto {fold.node_count} nodes."""']
-    lines += ["    primitives = []"]
+    lines.append("    primitives = []")
     for plan in plans(program, fold, rules):
         if plan.chained:
             lines += _chain_source(plan)

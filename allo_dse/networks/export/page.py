@@ -38,7 +38,7 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
             busiest=_busiest,
             graph=graph_svg(composition),
             timeline=timeline_svg(composition),
-            times=sorted(composition.time_us.items(), key=lambda one: -one[1]),
+            times=time_svg(composition.time_us),
             trade=points_svg(points, share, "latency (us)", tips) if len(front) > 1 else "",
         )
     )
@@ -152,4 +152,15 @@ def timeline_svg(composition: Composition) -> str:
     canvas.text(left + _WIDE, bottom + 16, f"{composition.latency_us:,.0f} us", size=10, anchor="end")
     shown = {**kinds, **({WAITING: GREY} if between else {})}
     canvas.legend(left, bottom + 36, [(kind, color, "") for kind, color in shown.items()])
+    return str(canvas)
+
+
+def time_svg(time_us: Mapping[str, float]) -> str:
+    """A bar for each thing that takes time, the longest first."""
+    canvas, total = Canvas("where time goes"), sum(time_us.values()) or 1.0
+    for at, (name, us) in enumerate(sorted(time_us.items(), key=lambda one: -one[1])):
+        y = 8 + at * _ROW
+        canvas.text(130, y + 15, name, anchor="end")
+        canvas.fill(138, y + 3, max(1.0, 420 * us / total), _ROW - 8, COLORS[0], f"{us:,.1f} us")
+        canvas.text(146 + 420 * us / total, y + 15, f"{us:,.0f} us, {us / total:.0%}")
     return str(canvas)

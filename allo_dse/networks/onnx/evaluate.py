@@ -113,5 +113,9 @@ def run_model(
 
 
 def evaluate(proto: NodeProto, arrays: Mapping[str, Array], versions: Mapping[str, int]) -> dict[str, Array]:
-    """Compute a node's outputs, as `run_model` does exactly."""
+    """Compute a node's outputs by ONNX's reference evaluator, or by onnxruntime where that fails.
+
+    Raises:
+        NotComputed: if both fail.
+    """
     return run_model([proto], arrays, [name for name in proto.output if name], versions, exact=True)

@@ -100,15 +100,18 @@ class Problem(Frozen, dict=True):
     @cached_property
     def before(self) -> list[set[int]]:
         """Predecessors of each step."""
-        return [
-            {
-                self.does[b][-1]
-                for own, waits in zip(self.does, self.after, strict=True)
-                if own == (step,)
-                for b in waits
-            }
-            for step in range(self.steps)
-        ]
+        found: list[set[int]] = [set() for _ in range(self.steps)]
+        for steps, waits in zip(self.does, self.after, strict=True):
+            if len(steps) == 1:
+                found[steps[0]] |= {self.does[other][-1] for other in waits}
+        return found
+
+    @property
+    def longest_path(self) -> frozenset[int]:
+        """The steps on the path of dependences that takes longest, each at its fastest."""
+        single = {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
+        ticks = {s: min(t for o in own for t in self.ticks(o)) for s, own in single.items()}
+        return frozenset(longest(ticks, self.before))
 
     @property
     def steps(self) -> int:

@@ -57,6 +57,8 @@ class Model:
         self._streamed()
         self._in_their_launches()
         self._side_by_side()
+        if not problem.edges:
+            self._at_least()
         model.minimize(self.length)
 
     def _groups(self) -> None:
@@ -138,15 +140,17 @@ class Model:
     def _streamed(self) -> None:
         """Keep streaming operators on hardware of their own, and start each late enough never to wait for a stream."""
         kinds, choices = self.problem.kinds, self.problem.choices
+        alike: dict[int, list[int]] = {}
+        for o, kind in enumerate(kinds):
+            alike.setdefault(kind, []).append(o)
         for o in range(len(kinds) if self.problem.edges else 0):
             self.model.add(self.start[o] >= self.called[o]).only_enforce_if(self.present[o])
         for edge in self.problem.edges:
             streams, ends = self.streams[edge.source, edge.target], (edge.source, edge.target)
             if kinds[edge.source] == kinds[edge.target]:
                 self.model.add(streams == 0)
-            for o, kind in enumerate(kinds):
-                if kind in (kinds[edge.source], kinds[edge.target]):
-                    self.model.add_implication(streams, self.present[o] if o in ends else ~self.present[o])
+            for o in sorted({*alike[kinds[edge.source]], *alike[kinds[edge.target]]}):
+                self.model.add_implication(streams, self.present[o] if o in ends else ~self.present[o])
             self.model.add(self.called[edge.target] == self.called[edge.source]).only_enforce_if(streams)
             # A redundant bound that holds with and without the stream: without it the solver's bound is loose.
             least = [
@@ -205,6 +209,31 @@ class Model:
                 took = self.start[o] + self.size[o] - self.called[o]
                 self.model.add(period >= took).only_enforce_if(streams)
         return period
+
+    def _at_least(self) -> None:
+        """Add bounds on the length that the solver does not see by itself.
+
+        Launches follow each other. They take as long as the longest path of dependences, and as their columns are busy.
+        """
+        problem, model = self.problem, self.model
+        used = self._used
+        between = problem.between * (sum(used) - 1)
+        for at in self.launches:
+            for number, limit in enumerate(problem.limits):
+                needs = [
+                    problem.choices[k][c].needs[number] * one for (k, c, own), one in self.has.items() if own == at
+                ]
+                model.add(sum(needs) <= limit * used[at])
+        path = problem.longest_path
+        in_turn = sum(self.size[own[0]] for own in self.alike if path & set(problem.does[own[0]]))
+        model.add(self.length >= between + in_turn)
+        ticks = {o: problem.ticks(o) for o in range(len(problem.kinds))}
+        for number, limit in enumerate(problem.limits):
+            areas = [
+                problem.choices[problem.kinds[o]][c].needs[number] * ticks[o][c] * one
+                for (o, c, _), one in self.runs.items()
+            ]
+            model.add(limit * (self.length - between) >= sum(areas))
 
     @cached_property
     def _used(self) -> list[cp_model.IntVar]:
@@ -289,8 +318,8 @@ def solve(problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = Fa
 def one_by_one(problem: Problem, work_limit: float) -> Solution | None:
     """Return the operators whose times add up to the least, each with its fastest design in a launch of its own.
 
-    Conversions of what another operator wrote in another type count. At the limit of work: the most exact operators of
-    one step. None if fewer launches are allowed.
+    Conversions between element types count. If the solver finds nothing within the limit of work, each step is an
+    operator of its own, the most exact one. None if fewer launches are allowed.
 
     Raises:
         StudyError: if no designs fit the device, or keep the outputs within the limit.

@@ -88,8 +88,7 @@ class History:
             tally.add_higher(together, scorer.values(together))
 
     def revaluations(self) -> Iterator[Revaluation]:
-        """Return entries for the log, for its readers, on designs whose status or values have changed since: the study
-        may have new objectives or constraints."""
+        """Return entries for the log on designs whose status or values are others under today's study."""
         designs = self.designs
         changed = designs.differing.union(designs.rows[key] for key in self.stated if key in designs.rows)
         inside = ((designs[row], self._stated(designs.logged(row))) for row in sorted(changed))

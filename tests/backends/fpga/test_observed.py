@@ -231,3 +231,23 @@ def test_control_without_data_needs_no_inputs(what: str, tmp_path: Path) -> None
     assert "timed_on" not in found
     assert "timed_on" in expected
     assert found["latency_cycles"] == expected["latency_cycles"]
+
+
+def test_a_vendor_kernel_may_write_what_control_reads(tmp_path: Path) -> None:
+    text = """
+from allo.backend.aie import ExternalModule
+import allo_dse.lang
+copied = ExternalModule(top="copied", impl_path="copied.cc", input_idx=[0], output_idx=[1])
+allo_dse.lang.define_external("copied", lambda x: x, cycles=lambda x, y: 4)
+
+@df.region()
+def build(X: int32[4], Y: int32[64]):
+    @df.kernel(mapping=[1], args=[X, Y])
+    def count(x: int32[4], y: int32[64]):
+        own: int32[4] = 0
+        copied(x, own)
+        for i in range(own[0]):
+            y[i] += 1
+"""
+    program = dse.load_program(write_program(tmp_path / "vendor.py", text))
+    assert observed(program, None) is program

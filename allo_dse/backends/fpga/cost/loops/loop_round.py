@@ -388,7 +388,7 @@ class Round:
 
     @cached_property
     def _copies(self) -> tuple[bool, bool]:
-        """Answers to two questions: do walks leave out copies of unrolled loops, and are all copies few?"""
+        """Two flags: walks leave out copies of unrolled loops; all copies are few enough to be walked."""
         left_out = any(isinstance(item, Planned) and item.trips > MOST_COPIES for item in walk(self.everything))
         return left_out, sum(copies_of(own) for _, own in accesses(self.everything, {})) <= _MOST_WALKED
 
