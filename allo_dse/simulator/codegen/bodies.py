@@ -253,7 +253,8 @@ def compile_bodies(
             lowered.append(_add(module, body, starts, record))
         started(tuple(body.symbol for body in bodies))
         add_bodies_runtime(module, starts, polls=any(b.signature.polls for b in lowered))
-        code = _machine_code(module, START_BODY, layout, optimize=optimize)
+        bf16 = any("bf16" in body.mlir for body in bodies)
+        code = _machine_code(module, START_BODY, layout, optimize=optimize, bf16=bf16)
         return CompiledBodies(code, tuple(b.signature for b in lowered))
 
 
@@ -265,7 +266,7 @@ def compile_runtime(record: bool) -> bytes:
         return _machine_code(module, RUN, data_layout())
 
 
-def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool = True) -> bytes:
+def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool = True, bf16: bool = False) -> bytes:
     run_passes(module, "builtin.module(convert-async-to-llvm)")
     for op in list(module.body.operations):  # declarations of the async run time, which is not used
         if _symbol(op).startswith("mlirAsyncRuntim"):
@@ -279,7 +280,7 @@ def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool 
             pass_through(op, "presplitcoroutine")
         elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
             pass_through(op, "noinline")
-    return compile_object(module, entry, layout, optimize=optimize)
+    return compile_object(module, entry, layout, optimize=optimize, bf16=bf16)
 
 
 def _add(module: ir.Module, body: Body, starts: list[str], record: bool) -> LoweredBody:
