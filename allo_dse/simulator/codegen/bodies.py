@@ -248,9 +248,12 @@ def compile_bodies(
         module = ir.Module.create()
         starts: list[str] = []
         lowered = []
-        for body in bodies:
+        for number, body in enumerate(bodies, 1):
             started((body.symbol,))
-            lowered.append(_add(module, body, starts, record))
+            lowered.append(lower_body(body, name := f"body{number}", record))
+            for op in list(lowered[-1].module.body.operations):
+                module.body.append(op.operation)
+            starts.append(_define_start(module, name, lowered[-1]))
         started(tuple(body.symbol for body in bodies))
         add_bodies_runtime(module, starts, polls=any(b.signature.polls for b in lowered))
         bf16 = any("bf16" in body.mlir for body in bodies)
@@ -281,16 +284,6 @@ def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool 
         elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
             pass_through(op, "noinline")
     return compile_object(module, entry, layout, optimize=optimize, bf16=bf16)
-
-
-def _add(module: ir.Module, body: Body, starts: list[str], record: bool) -> LoweredBody:
-    """Add a body to the run time's module."""
-    name = f"body{len(starts) + 1}"
-    lowered = lower_body(body, name, record)
-    for op in list(lowered.module.body.operations):
-        module.body.append(op.operation)
-    starts.append(_define_start(module, name, lowered))
-    return lowered
 
 
 def lower_body(body: Body, name: str, record: bool = False) -> LoweredBody:
@@ -394,12 +387,9 @@ def _define_start(module: ir.Module, name: str, lowered: LoweredBody) -> str:
 
     The arguments are words: the first cost site, then the parameters in order.
     """
-    ptr = Emitter.pointer_type()
     body = next(op for op in module.body.operations if _symbol(op) == name)
     types = ir.FunctionType(ir.TypeAttr(body.attributes["function_type"]).value).inputs
-    op = function(module, f"start_{name}", [ptr, ptr, ptr])
-    header, node, arguments = op.arguments
-    e = Emitter(op.entry_block)
+    e, (header, node, arguments) = function(module, f"start_{name}", 3)
     costs = e.field(e.load_ptr(header, Header.COSTS), e.load(arguments, 0))
     values, word = [], 1
     parameters = lowered.signature.parameters

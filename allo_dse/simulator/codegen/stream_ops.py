@@ -87,7 +87,7 @@ def _copy(source: ir.Value, target: ir.Value) -> None:
     element = ir.MemRefType(source.type).element_type
     body = copy.regions[0].blocks.append(element, element)
     with ir.InsertionPoint(body):
-        ir.Operation.create("linalg.yield", [], body.arguments[:1])
+        ir.Operation.create("linalg.yield", [], [body.arguments[0]])
 
 
 def _zero(type_: ir.Type) -> ir.Value:
