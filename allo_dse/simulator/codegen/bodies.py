@@ -11,7 +11,7 @@ from allo_dse.common.mlir.dialect import POLLS, Breathe, Fault, text_context
 from allo_dse.common.mlir.jit import TO_LLVM, compile_object, data_layout, pass_through, round_small_floats, run_passes
 
 from ..run_time import fifo
-from ..run_time.builder import Emitter, function, make_internal
+from ..run_time.builder import function, make_internal
 from ..run_time.records import Header, Node
 from ..run_time.scheduler import RUN, START_BODY, add_bodies_runtime, add_runtime
 from .coroutines import to_coroutine

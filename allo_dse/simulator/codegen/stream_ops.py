@@ -82,7 +82,7 @@ def _reduce(op: ir.Operation) -> None:
 def _copy(source: ir.Value, target: ir.Value) -> None:
     """Emit a `linalg.copy`; importing that dialect's classes takes longer than compiling a small body."""
     ir.Context.current.get_dialect_descriptor("linalg")  # takes as long to load as all others
-    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
+    segments = {"operandSegmentSizes": ir.Attribute.parse("array<i32: 1, 1>")}
     copy = ir.Operation.create("linalg.copy", [], [source, target], segments, regions=1)
     element = ir.MemRefType(source.type).element_type
     body = copy.regions[0].blocks.append(element, element)

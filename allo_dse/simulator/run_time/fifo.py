@@ -156,7 +156,7 @@ class Moves:
         if name not in self._defined:
             self._defined.add(name)
             own, arguments = function(self._module, name, 2, results, words=1)
-            own.return_(move(own, getting, *arguments, words))
+            own.return_(move(own, getting, *arguments, words=words))
         now, token = e.call(name, [header, stream, clock], results)
         return now, token
 
