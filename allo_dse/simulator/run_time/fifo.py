@@ -155,8 +155,8 @@ class Moves:
         results = [e.i64, e.ptr]
         if name not in self._defined:
             self._defined.add(name)
-            own, arguments = function(self._module, name, 2, results, words=1)
-            own.return_(move(own, getting, *arguments, words=words))
+            own, (own_header, own_stream, own_clock) = function(self._module, name, 2, results, words=1)
+            own.return_(move(own, getting, own_header, own_stream, own_clock, words))
         now, token = e.call(name, [header, stream, clock], results)
         return now, token
 
