@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,16 @@ LEAST_QUERIES = 4
 
 HOSTS = ("auto", "never")
 """Treatment of operators without a program: the host computes them, or the model is refused."""
+
+
+class Options(TypedDict, total=False):
+    """The options of `from_onnx`, which conversions of other models pass on."""
+
+    element: str
+    sizes: Mapping[str, int] | None
+    programs: Mapping[str, Callable[[Node, Graph], Work]] | None
+    host: str
+    calibration: Mapping[str, Array] | None
 
 
 def from_onnx(
