@@ -15,13 +15,13 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any
 
 from allo_dse.common.errors import StudyError
 
 from ..network import Network
 from . import torch_export
-from .convert import Options, from_onnx
+from .convert import from_onnx
 from .graph import load_model
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _INSTALL = (
 )
 
 
-def from_torch(module: torch.nn.Module, example_inputs: Sequence[torch.Tensor], **options: Unpack[Options]) -> Network:
+def from_torch(module: torch.nn.Module, example_inputs: Sequence[torch.Tensor], **options: Any) -> Network:
     """Convert a PyTorch module to a network, as it infers. Options and errors are those of `from_onnx`.
 
     Args:
@@ -62,7 +62,7 @@ def from_torch_file(
     *,
     settings: Mapping[str, object] | None = None,
     python: str | Path = PYTHON,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> Network:
     """Convert a module that a Python file makes, in another interpreter that has PyTorch.
 
