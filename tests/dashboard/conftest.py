@@ -23,7 +23,7 @@ from allo_dse.dashboard.programs import Programs
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser")
 """The first is the same without windows: an eighth less to compute."""
 CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-TIMEOUT_MS = 90_000
+TIMEOUT_MS = 300_000
 # Too low for the parallel coordinates of the front page, which a processor takes seconds to draw: tests scroll to them.
 OPTIONS: dict[str, Any] = {"viewport": {"width": 1440, "height": 640}, "accept_downloads": True}
 ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
