@@ -124,9 +124,7 @@ def test_replay_gives_the_recorded_metrics_again(tune: Any, made: Any) -> None:
 def test_replay_notices_a_changed_evaluator(tune: Any, made: Any) -> None:
     folder, result = made
     changed = folder / "changed.py"
-    changed.write_text(
-        STUDY + "\nPriced.evaluate = lambda self, d: type('M', (dict,), {})(latency_us=1)"
-    )
+    changed.write_text(STUDY + "\nPriced.evaluate = lambda self, d: type('M', (dict,), {})(latency_us=1)")
     assert "latency_us" in tune("replay", result.best().key, "--study", changed, code=1)
 
 

@@ -66,9 +66,7 @@ def test_rungs_go_to_the_nodes_that_have_the_resource(
 def test_isolated_evaluators_cost_one_trial_in_workers_too(tmp_path: Path, cluster: Any, expected: Any) -> None:
     made = study(HangsInAWorker)
     made.reload = partial(hurried_study, HangsInAWorker, tmp_path)
-    result = made.run(
-        12, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE
-    )
+    result = made.run(12, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE)
     for record in result.records:
         if int(record.key, 16) % Hazard.one_in == 0:
             assert "longer than its deadline" in present(record.error)
