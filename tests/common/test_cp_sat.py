@@ -53,15 +53,18 @@ def test_ctrl_c_ends_a_search_and_is_pythons_afterwards() -> None:
         if not ended.is_set():
             raise KeyboardInterrupt
 
+    def end() -> None:
+        try:
+            answer(long_model(), work=1e6)
+        finally:
+            ended.set()
+
     insisting = threading.Thread(target=insist)
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         insisting.start()
         with pytest.raises(KeyboardInterrupt):
-            try:
-                answer(long_model(), work=1e6)
-            finally:
-                ended.set()
+            end()
     finally:
         ended.set()
         insisting.join()

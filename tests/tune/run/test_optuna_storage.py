@@ -272,10 +272,8 @@ def test_a_database_that_is_lost_during_a_run_costs_no_design(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "trials.db"
-    url, held = (
-        f"sqlite:///{file}?timeout={0.2 if what == 'locked' else 60}",
-        [],
-    )  # seconds that SQLite waits for a lock
+    seconds, held = 0.2 if what == "locked" else 60, []  # SQLite waits so long for a lock
+    url = f"sqlite:///{file}?timeout={seconds}"
     monkeypatch.setattr(optuna_storage, "OPEN_SECONDS", 0.0)
 
     class Loses(FakeEvaluator):

@@ -72,7 +72,7 @@ def calls(directory: Path) -> int:
 
 
 def ends(pid: int) -> bool:
-    """Whether a process ends, or waits only to be reaped, within the minutes that a busy machine may take to kill it."""
+    """Whether a process ends, or waits only to be reaped, in the minutes that a busy machine may take to kill it."""
     stat_file = Path(f"/proc/{pid}/stat")
     for _ in range(3000):
         try:
