@@ -12,9 +12,9 @@ from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.lang.storage import is_wide, stored
 from allo_dse.mapper.program import Program
 
-from .execute.observation import Inputs, arrays_of
+from .execute.observation import Inputs
 from .execute.run import run_graph
-from .inputs import Reference, asked, directions, random_arrays
+from .inputs import Reference, asked, completed, directions
 from .reference import as_computable
 from .tolerances import limits_of
 
@@ -50,21 +50,18 @@ def golden_data(program: Program, reference: Reference | None = None, sets: Sequ
 
     Args:
         reference: maps the input arrays to the output array (or a tuple of them); without it the program itself is run.
-        sets: sets of inputs in place of random ones; from the second on they are in `data/set2`, `data/set3`, ...
+        sets: sets of inputs, which random ones complete; from the second on they are in `data/set2`, `data/set3`, ...
 
     Raises:
         SimulationError: when the program cannot be run on these numbers.
     """
-    if not sets:
-        # Random inputs, the same in every run, and zeros for outputs and where no machine type holds an element.
-        wide = {tensor.name for tensor in program.tensors if is_wide(tensor.dtype)}
-        drawn = [name for name in asked(program, reference) if name not in wide]
-        return _golden_set(program, reference, random_arrays(program, drawn, SEED), DATA)
+    # Random inputs, the same in every run, and zeros for outputs and where no machine type holds an element.
+    wide = {tensor.name for tensor in program.tensors if is_wide(tensor.dtype)}
+    drawn = [name for name in asked(program, reference) if name not in wide]
     files: dict[str, bytes] = {}
-    for number, given in enumerate(sets, 1):
-        arrays = Arguments(program, arrays_of(program, given)).by_name
+    for number, arrays in enumerate(completed(program, drawn, sets or [{}], SEED), 1):
         directory = DATA if number == 1 else f"{DATA}/set{number}"
-        files |= _golden_set(program, reference, {t.name: arrays[t.name] for t in program.tensors}, directory)
+        files |= _golden_set(program, reference, arrays, directory)
     return files
 
 

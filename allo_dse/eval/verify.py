@@ -21,7 +21,6 @@ import numpy as np
 
 from allo_dse.common.errors import IndexRangeError, SimulationError, StudyError, of_the_study
 from allo_dse.common.records import Array, Frozen, array_text, once, replace
-from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import BoolArray, Tensor
 from allo_dse.mapper.fold.fold import unfolded
@@ -33,10 +32,10 @@ from allo_dse.space.design import Design
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
-from .execute.observation import arrays_of, sets_of
+from .execute.observation import sets_of
 from .execute.rounding import Analysed, Analysis, analysed, has_floats, unit_roundoff
 from .execute.run import run_graph
-from .inputs import LOST, Reference, Smaller, asked, directions, positive_arrays, random_arrays, reduced
+from .inputs import LOST, Reference, Smaller, asked, completed, directions, positive_arrays, random_arrays, reduced
 from .reference import Arrays, as_computable, difference_from, magnitude, share
 
 MAX_UNFOLDED_TASKS = 100_000
@@ -365,13 +364,11 @@ def _given(program: Program, read: list[str], inputs: object, seed: int) -> list
     Without such sets there are two. One has both signs and similar magnitudes, the other is positive with very
     different magnitudes, so that no activation hides the values before it.
     """
-    others = random_arrays(program, read, seed)
     if inputs is None:
-        return [others, positive_arrays(program, read, seed)]
+        return [random_arrays(program, read, seed), positive_arrays(program, read, seed)]
     sets = sets_of(inputs, program)
     with of_the_study("inputs", LOST):
-        given = [Arguments(program, arrays_of(program, one)).by_name for one in sets]
-    return [others | {name: arrays[name] for name in one} for one, arrays in zip(sets, given, strict=True)]
+        return completed(program, read, sets, seed)
 
 
 def _sizes(program: CompiledProgram) -> str:

@@ -64,8 +64,8 @@ def _treat(loop: ir.Operation) -> None:
     body = loop.regions[0].blocks[0]
     each, trips = _rounds_in(body), _trips(loop)
     if trips is not None and trips * each < LONG_ROUNDS:
-        return
-    if each >= PIECE_ROUNDS:
+        _look_into(body)  # for loops whose bounds are data
+    elif each >= PIECE_ROUNDS:
         with ir.InsertionPoint.at_block_begin(body), loop.location:
             breathe(PIECE_TURNS)
         _look_into(body)
