@@ -14,8 +14,7 @@ from allo_dse.mapper.program import Program
 
 from .execute.observation import Inputs
 from .execute.run import run_graph
-from .inputs import Reference, asked, completed, directions
-from .reference import as_computable
+from .inputs import Reference, answers_of, asked, completed, directions
 from .tolerances import limits_of
 
 DATA = "data"
@@ -90,11 +89,11 @@ def _told(program: Program, reference: Reference, before: Arrays, outputs: Seque
 
     Fixed-point numbers computed in floats are not: floats neither round nor wrap as fixed-point numbers do.
     """
-    found = reference(*(as_computable(before[name]) for name in asked(program, reference)))
+    found = answers_of(reference, [before[name] for name in asked(program, reference)])
     types = {tensor.name: tensor.dtype for tensor in program.tensors}
     told: Arrays = {}
-    for name, result in zip(outputs, found if isinstance(found, tuple) else (found,), strict=True):
-        value, own = np.asarray(result), before[name]
+    for name, value in zip(outputs, found, strict=True):
+        own = before[name]
         if value.dtype.kind == "f" and own.dtype.kind in "iu":
             if types[name].is_fixed:
                 return None

@@ -11,12 +11,12 @@ from allo_dse.common.errors import StudyError, of_the_study
 from allo_dse.common.records import Array
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.mapper.program import Program
 from allo_dse.space.params import Assignment
 
 from .evaluator import needed_arguments
 from .execute.observation import Inputs, arrays_of
+from .reference import as_computable
 
 LOST = "nothing is lost: correct it, and the same command verifies the front"
 
@@ -82,20 +82,29 @@ def completed(program: CompiledProgram, inputs: list[str], sets: Sequence[Inputs
     return [others | {name: arrays[name] for name in one} for one, arrays in zip(sets, given, strict=True)]
 
 
+def answers_of(reference: Reference, arrays: list[Array]) -> list[Array]:
+    """Return the outputs that a reference computes from the inputs.
+
+    Raises:
+        StudyError: when it fails.
+    """
+    with of_the_study("reference", LOST):
+        given = reference(*map(as_computable, arrays))
+        return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
+
+
 def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:
     """Random inputs and zeroed outputs."""
     rng = np.random.default_rng(seed)
     return {
-        t.name: _random(t, rng) if t.name in inputs else np.zeros(t.shape, numpy_dtype(t.dtype))
+        t.name: np.zeros(t.shape, own)
+        if t.name not in inputs
+        else rng.standard_normal(t.shape).astype(own)
+        if t.dtype.is_float
+        else rng.integers(*t.dtype.limits, t.shape, dtype=own)
         for t in program.tensors
+        for own in [numpy_dtype(t.dtype)]
     }
-
-
-def _random(tensor: Tensor, rng: np.random.Generator) -> Array:
-    dtype = tensor.dtype
-    if dtype.is_float:
-        return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
-    return rng.integers(*dtype.limits, tensor.shape, dtype=numpy_dtype(dtype))
 
 
 def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:

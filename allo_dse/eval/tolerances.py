@@ -96,14 +96,15 @@ def limits_of(
     Args:
         from_run: the expected values are those of a run, with its roundings, and not of a reference.
     """
-    if not _written_floats(program) or (program.elements_computed or MOST_ELEMENTS) >= MOST_ELEMENTS:
+    written = _written_floats(program)
+    if not written or (program.elements_computed or MOST_ELEMENTS) >= MOST_ELEMENTS:
         return {}
     try:
         analysis = analysed(program.vmg, arrays, depths={}, seconds=_SECONDS)
     except SimulationError:
         return {}
     found = {}
-    for tensor in _written_floats(program):
+    for tensor in written:
         one = analysis.result(tensor.name)
         found[tensor.name] = element_limits(one, unit_roundoff(tensor.dtype), from_run=from_run)
     return found

@@ -35,8 +35,19 @@ from .equivalence.exported import exported_graph
 from .execute.observation import sets_of
 from .execute.rounding import Analysed, Analysis, analysed, has_floats, unit_roundoff
 from .execute.run import run_graph
-from .inputs import LOST, Reference, Smaller, asked, completed, directions, positive_arrays, random_arrays, reduced
-from .reference import Arrays, as_computable, difference_from, magnitude, share
+from .inputs import (
+    LOST,
+    Reference,
+    Smaller,
+    answers_of,
+    asked,
+    completed,
+    directions,
+    positive_arrays,
+    random_arrays,
+    reduced,
+)
+from .reference import Arrays, difference_from, magnitude, share
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, a comparison with a reference replaces the run of the unfolded program."""
@@ -302,7 +313,7 @@ def _expected(
     analysis = Analysis({}, {}, 0)
     if has_floats(program):
         analysis = _deeper(lambda own: analysed(vmg, arrays, depths=own, seconds=seconds), depths)
-    expected = _asked_of(reference, [arrays[name] for name in read])
+    expected = answers_of(reference, [arrays[name] for name in read])
     with of_the_study("reference", LOST):
         shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in outputs]
         if shapes != wanted_shapes:
@@ -332,25 +343,19 @@ def _ignored(program: Program, reference: Reference, sets: list[dict[str, Array]
 
     def ignored() -> list[str]:
         first, other = sets[0], sets[-1]
-        before = _asked_of(reference, [first[name] for name in read])
+        before = answers_of(reference, [first[name] for name in read])
         return [
             name
             for name in read
             if all(
                 np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
                 for a, b in zip(
-                    before, _asked_of(reference, [(other if n == name else first)[n] for n in read]), strict=True
+                    before, answers_of(reference, [(other if n == name else first)[n] for n in read]), strict=True
                 )
             )
         ]
 
     return once(_IGNORED.setdefault(program, {}), reference, ignored)
-
-
-def _asked_of(reference: Reference, arrays: list[Array]) -> Arrays:
-    with of_the_study("reference", LOST):
-        given = reference(*map(as_computable, arrays))
-        return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
 
 
 def _of_size(verify_with: Smaller | None, inputs: object) -> Smaller | None:

@@ -91,8 +91,7 @@ def _rounds_in(block: ir.Block) -> int:
     """Rounds of the loops in a block, together; 1 where there are none."""
     found = 0
     for op in block.operations:
-        inner = [each for region in op.regions for each in region.blocks]
-        rounds = sum(map(_rounds_in, inner)) if inner else 0
+        rounds = sum(_rounds_in(inner) for region in op.regions for inner in region.blocks)
         if op.operation.name in ("scf.for", "affine.for"):
             trips = _trips(op.operation)
             rounds *= ASSUMED_TRIPS if trips is None else trips

@@ -41,7 +41,7 @@ def nest(rounds: int, outer: int, by_data: bool = False) -> Any:
             with allo.meta_if(by_data):
                 for k in range(outer):
                     for i in range(a[0]):
-                        b[i % N] = b[i % N] * 3 + k
+                        b[i % N] = b[i % N] * 3 + i
             with allo.meta_else():
                 for i in range(outer):
                     for j in range(rounds):
