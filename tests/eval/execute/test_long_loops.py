@@ -39,7 +39,7 @@ def nest(rounds: int, outer: int, by_data: bool = False) -> Any:
         @df.kernel(mapping=[1], args=[A, B])
         def count(a: int32[N], b: int32[N]):
             with allo.meta_if(by_data):
-                for k in range(outer):
+                for _k in range(outer):
                     for i in range(a[0]):
                         b[i % N] = b[i % N] * 3 + i
             with allo.meta_else():
