@@ -103,5 +103,4 @@ def _told(program: Program, reference: Reference, before: Arrays, outputs: Seque
 
 
 def _files(program: Program, arrays: Arrays) -> dict[str, bytes]:
-    arguments = Arguments(program, list(arrays.values()))
-    return {name: array.tobytes() for name, array in arguments.by_name.items()}
+    return {name: one.tobytes() for name, one in Arguments(program, list(arrays.values())).by_name.items()}

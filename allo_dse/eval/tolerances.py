@@ -71,7 +71,7 @@ def tolerances_of(
         return {tensor.name: _estimate(program, tensor) for tensor in written}
     growth = math.sqrt(max(1.0, _operations(program) / _operations(own)))
     found: dict[str, Tolerance] = {}
-    given = [random_arrays(own, asked(own), 0), positive_arrays(own, asked(own), 0)]
+    given = [make(own, asked(own), 0) for make in (random_arrays, positive_arrays)]
     if inputs is not None:
         with suppress(AlloDseError):  # arrays that only fit the program itself
             given = completed(own, asked(own), inputs(own), 0)
