@@ -103,11 +103,10 @@ def limits_of(
         analysis = analysed(program.vmg, arrays, depths={}, seconds=_SECONDS)
     except SimulationError:
         return {}
-    found = {}
-    for tensor in written:
-        one = analysis.result(tensor.name)
-        found[tensor.name] = element_limits(one, unit_roundoff(tensor.dtype), from_run=from_run)
-    return found
+    return {
+        tensor.name: element_limits(analysis.result(tensor.name), unit_roundoff(tensor.dtype), from_run=from_run)
+        for tensor in written
+    }
 
 
 def element_limits(one: Analysed, roundoff: float, *, from_run: bool = False) -> NDArray[np.float32]:

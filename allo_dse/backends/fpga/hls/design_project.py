@@ -101,8 +101,6 @@ def board_project(
         own = {name: content for name, content in own.items() if "/golden/" not in name and "/limits/" not in name}
     if small is None:
         return replace(project, data=own)
-    files, data = (
-        {**mine, **{f"{SMALL}/{name}": content for name, content in its.items()}}
-        for mine, its in ((project.files, small.files), (own, small.data))
-    )
-    return replace(project, files=files, data=data)
+    files = {f"{SMALL}/{name}": text for name, text in small.files.items()}
+    content = {f"{SMALL}/{name}": content for name, content in small.data.items()}
+    return replace(project, files={**project.files, **files}, data={**own, **content})
