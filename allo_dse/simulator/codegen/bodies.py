@@ -411,6 +411,6 @@ def _define_start(module: ir.Module, name: str, lowered: LoweredBody) -> str:
     records = [fifo.record(e, streams, v) for v, p in zip(values, parameters, strict=True) if p.is_stream]
     e.call(name, [*values, header, node, costs, *records])
     if lowered.suspends:
-        e.coro_resume(e.load_ptr(node, Node.HANDLE))
+        e.op("llvm.intr.coro.resume", [], e.load_ptr(node, Node.HANDLE))
     e.return_()
     return f"start_{name}"

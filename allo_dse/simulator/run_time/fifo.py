@@ -162,7 +162,7 @@ class Moves:
             own_header, own_stream, own_clock = op.arguments
             own = Emitter(op.entry_block)
             own.return_(move(own, getting, own_header, own_stream, own_clock, words))
-        now, token = e.results_of(name, [header, stream, clock], results)
+        now, token = e.call(name, [header, stream, clock], results)
         return now, token
 
 
@@ -176,7 +176,7 @@ def _observe(e: Emitter, view: _View, now: ir.Value, getting: bool) -> None:
     at = e.variable(further(view.count, view.most))
     with e.forever() as (_, leave):
         token = e.get(at)
-        there = e.is_(token, "<", view.others) if getting else e.is_below(token, view.others)
+        there = e.is_(token, "<" if getting else "inside", view.others)
         e.leave_unless(there, leave, rare=True)
         other = e.load(view.entry(e, token), Entry.PUT if getting else Entry.TAKEN)
         e.leave_unless(e.is_(other, "<=" if getting else ">=", now), leave)

@@ -45,7 +45,7 @@ def _define_run(module: ir.Module, record: bool) -> None:
     ptr = Emitter.pointer_type()
     op = function(module, RUN, [Emitter.word_type()], public=True)
     e = Emitter(op.entry_block)
-    header = e.to_ptr(op.arguments[0])
+    header = e.op("llvm.inttoptr", [e.ptr], op.arguments[0]).result
     with e.forever() as (again, stop):
         if record:
             with e.when(fifo.is_full(e, header), rare=True):
@@ -71,7 +71,7 @@ def _define_run(module: ir.Module, record: bool) -> None:
         position = e.bits_and(e.add(head, 1), e.load(header, Header.READY_MASK))
         frame = e.load_ptr(e.load_ptr(e.load_ptr(header, Header.READY), position), Node.HANDLE)
         for line in range(PREFETCHED):
-            e.prefetch(e.field(frame, 8 * line))
+            e.op("llvm.intr.prefetch", [], e.field(frame, 8 * line), rw="0 : i32", hint="3 : i32", cache="1 : i32")
         e.call(TURN, [header, node])
         with e.when(e.is_(e.load(header, Header.ANCHOR), "==", 0), rare=True):
             e.store(1, header, Header.STATUS)
@@ -91,7 +91,7 @@ def _define_turn(module: ir.Module) -> None:
         active = e.load(node, Node.ACTIVE)
         e.branch_if(e.is_(active, "==", 0), start, go_on)
         e.go(start)
-        with e.when(e.same_ptr(slot, e.load_ptr(node, Node.SLOT_END))):
+        with e.when(e.is_(e.address(slot), "==", e.load(node, Node.SLOT_END))):
             e.store(int(State.FINISHED), node, Node.WAITS_IN)
             e.increase(header, Header.FINISHED, 1)
             e.branch(stop)
@@ -105,7 +105,7 @@ def _define_turn(module: ir.Module) -> None:
         e.call(tables.STEP, [header, node])
         e.branch(ran)
         e.go(coroutine)
-        e.coro_resume(e.load_ptr(node, Node.HANDLE))
+        e.op("llvm.intr.coro.resume", [], e.load_ptr(node, Node.HANDLE))
         e.branch(ran)
         e.go(ran)
         with e.when(e.is_(e.load(node, Node.ACTIVE), "!=", 0)):
@@ -155,7 +155,7 @@ def _define_request(module: ir.Module) -> None:
         e.leave_unless(e.is_(place, ">", 0), stop)
         parent = e.shift_right(e.sub(place, 1), 1)
         other = e.load_ptr(heap, parent)
-        e.leave_unless(e.result_of(BEFORE, [node, other], Emitter.bit_type()), stop)
+        e.leave_unless(e.call(BEFORE, [node, other], [Emitter.bit_type()])[0], stop)
         e.store(other, heap, place)
         e.set(hole, parent)
     e.store(node, heap, e.get(hole))
@@ -203,11 +203,11 @@ def _sift_down(e: Emitter, heap: ir.Value, count: ir.Value) -> None:
         e.leave_unless(e.is_(e.get(child), "<", count), stop)
         right = e.add(e.get(child), 1)
         with e.when(e.is_(right, "<", count)):
-            nearer = e.result_of(BEFORE, [e.load_ptr(heap, right), e.load_ptr(heap, e.get(child))], Emitter.bit_type())
+            nearer = e.call(BEFORE, [e.load_ptr(heap, right), e.load_ptr(heap, e.get(child))], [Emitter.bit_type()])[0]
             with e.when(nearer):
                 e.set(child, right)
         other = e.load_ptr(heap, e.get(child))
-        e.leave_unless(e.result_of(BEFORE, [other, node], Emitter.bit_type()), stop)
+        e.leave_unless(e.call(BEFORE, [other, node], [Emitter.bit_type()])[0], stop)
         e.store(other, heap, e.get(hole))
         e.set(hole, e.get(child))
     e.store(node, heap, e.get(hole))
@@ -217,7 +217,7 @@ def _define_destroy(module: ir.Module) -> None:
     """`df_destroy(frame)`: free a coroutine that has not ended."""
     op = function(module, DESTROY, [Emitter.word_type()], public=True)
     e = Emitter(op.entry_block)
-    e.coro_destroy(e.to_ptr(op.arguments[0]))
+    e.op("llvm.intr.coro.destroy", [], e.op("llvm.inttoptr", [e.ptr], op.arguments[0]).result)
     e.return_()
 
 
