@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from allo_dse.space.design import Design
 
     from .evaluator import Evaluator
-    from .inputs import InputSets, Smaller
+    from .execute.observation import InputSets
+    from .inputs import Smaller
     from .parameters import Tunable
     from .recording import Recorded
 

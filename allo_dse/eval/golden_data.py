@@ -12,9 +12,10 @@ from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.lang.storage import is_wide, stored
 from allo_dse.mapper.program import Program
 
-from .execute.observation import Inputs
+from .execute.observation import Inputs, completed
 from .execute.run import run_graph
-from .inputs import Reference, answers_of, asked, completed, directions
+from .inputs import Reference, asked, directions
+from .reference import answers_of
 from .tolerances import limits_of
 
 DATA = "data"

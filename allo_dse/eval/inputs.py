@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from allo_dse.common.errors import StudyError, of_the_study
 from allo_dse.common.records import Array
-from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
+from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.mapper.program import Program
 from allo_dse.space.params import Assignment
 
 from .evaluator import needed_arguments
-from .execute.observation import Inputs, arrays_of
-from .reference import as_computable
+
+if TYPE_CHECKING:
+    from allo_dse.mapper.program import Program
 
 LOST = "nothing is lost: correct it, and the same command verifies the front"
 
 
 Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
 """Maps parameters to the changes for a smaller instance with the same mesh."""
-InputSets = Callable[[Program], Sequence[Inputs]]
-"""Returns the study's sets of inputs for a program."""
 
 
 _REDUCED: WeakKeyDictionary[Program, tuple[Smaller, Program]] = WeakKeyDictionary()
@@ -73,24 +72,6 @@ def asked(program: CompiledProgram, reference: Reference | None = None) -> list[
     read = {port.tensor.name for port in program.tensor_ports if port.reads}
     every = [tensor.name for tensor in program.tensors if tensor.name in read or tensor.name in only]
     return every if reference is None or needed_arguments(reference) == len(every) else only
-
-
-def completed(program: CompiledProgram, inputs: list[str], sets: Sequence[Inputs], seed: int) -> list[dict[str, Array]]:
-    """Return the arrays of sets of inputs, with random ones for inputs that a set lacks."""
-    others = random_arrays(program, inputs, seed)
-    given = (Arguments(program, arrays_of(program, one)).by_name for one in sets)
-    return [others | {name: arrays[name] for name in one} for one, arrays in zip(sets, given, strict=True)]
-
-
-def answers_of(reference: Reference, arrays: list[Array]) -> list[Array]:
-    """Return the outputs that a reference computes from the inputs.
-
-    Raises:
-        StudyError: when it fails.
-    """
-    with of_the_study("reference", LOST):
-        given = reference(*map(as_computable, arrays))
-        return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
 
 
 def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:

@@ -20,8 +20,9 @@ from allo_dse.common.records import Array, Frozen
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.mapper.program import Program
 
+from .execute.observation import InputSets, completed
 from .execute.rounding import DEVIATIONS, ROOM, SINGLE, Analysed, analysed, unit_roundoff
-from .inputs import InputSets, Smaller, asked, completed, directions, positive_arrays, random_arrays, reduced
+from .inputs import Smaller, asked, directions, positive_arrays, random_arrays, reduced
 
 MOST_ELEMENTS = 20_000_000
 """Most loop iterations of an analysis: less than a second."""

@@ -32,22 +32,20 @@ from allo_dse.space.design import Design
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
-from .execute.observation import sets_of
+from .execute.observation import completed, sets_of
 from .execute.rounding import Analysed, Analysis, analysed, has_floats, unit_roundoff
 from .execute.run import run_graph
 from .inputs import (
     LOST,
     Reference,
     Smaller,
-    answers_of,
     asked,
-    completed,
     directions,
     positive_arrays,
     random_arrays,
     reduced,
 )
-from .reference import Arrays, difference_from, magnitude, share
+from .reference import Arrays, answers_of, difference_from, magnitude, share
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, a comparison with a reference replaces the run of the unfolded program."""

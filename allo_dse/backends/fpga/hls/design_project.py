@@ -11,9 +11,10 @@ from contextlib import suppress
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
+from allo_dse.eval.execute.observation import InputSets
 from allo_dse.eval.execute.run import folding_of
 from allo_dse.eval.golden_data import golden_data
-from allo_dse.eval.inputs import InputSets, Reference, Smaller, reduced
+from allo_dse.eval.inputs import Reference, Smaller, reduced
 from allo_dse.eval.tolerances import tolerances_of
 from allo_dse.space.design import Design
 
