@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from allo_dse.mapper.program import Program
 
 Inputs = Mapping[str, object]
-InputSets = Callable[["Program"], Sequence[Inputs]]
 """Arrays or numbers by tensor name."""
+InputSets = Callable[["Program"], Sequence[Inputs]]
+"""Returns a study's sets of inputs for a program."""
 IntArray = NDArray[np.int64]
 
 _ENTRY = 3  # words per entry: site, number, last value of the loop's variable
