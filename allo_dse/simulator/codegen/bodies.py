@@ -11,7 +11,7 @@ from allo_dse.common.mlir.dialect import POLLS, Breathe, Fault, text_context
 from allo_dse.common.mlir.jit import TO_LLVM, compile_object, data_layout, pass_through, round_small_floats, run_passes
 
 from ..run_time import fifo
-from ..run_time.builder import Emitter, function, make_internal
+from ..run_time.builder import function, make_internal
 from ..run_time.records import Header, Node
 from ..run_time.scheduler import RUN, START_BODY, add_bodies_runtime, add_runtime
 from .coroutines import to_coroutine
@@ -246,12 +246,16 @@ def compile_bodies(
         module = ir.Module.create()
         starts: list[str] = []
         lowered = []
-        for body in bodies:
+        for number, body in enumerate(bodies, 1):
             started((body.symbol,))
-            lowered.append(_add(module, body, starts, record))
+            lowered.append(lower_body(body, name := f"body{number}", record))
+            for op in list(lowered[-1].module.body.operations):
+                module.body.append(op.operation)
+            starts.append(_define_start(module, name, lowered[-1]))
         started(tuple(body.symbol for body in bodies))
         add_bodies_runtime(module, starts, polls=any(b.signature.polls for b in lowered))
-        code = _machine_code(module, START_BODY, layout, optimize=optimize)
+        bf16 = any("bf16" in body.mlir for body in bodies)
+        code = _machine_code(module, START_BODY, layout, optimize=optimize, bf16=bf16)
         return CompiledBodies(code, tuple(b.signature for b in lowered))
 
 
@@ -263,7 +267,7 @@ def compile_runtime(record: bool) -> bytes:
         return _machine_code(module, RUN, data_layout())
 
 
-def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool = True) -> bytes:
+def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool = True, bf16: bool = False) -> bytes:
     run_passes(module, "builtin.module(convert-async-to-llvm)")
     for op in list(module.body.operations):  # declarations of the async run time, which is not used
         if _symbol(op).startswith("mlirAsyncRuntim"):
@@ -277,17 +281,7 @@ def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool 
             pass_through(op, "presplitcoroutine")
         elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
             pass_through(op, "noinline")
-    return compile_object(module, entry, layout, optimize=optimize)
-
-
-def _add(module: ir.Module, body: Body, starts: list[str], record: bool) -> LoweredBody:
-    """Add a body to the run time's module."""
-    name = f"body{len(starts) + 1}"
-    lowered = lower_body(body, name, record)
-    for op in list(lowered.module.body.operations):
-        module.body.append(op.operation)
-    starts.append(_define_start(module, name, lowered))
-    return lowered
+    return compile_object(module, entry, layout, optimize=optimize, bf16=bf16)
 
 
 def lower_body(body: Body, name: str, record: bool = False) -> LoweredBody:
@@ -391,12 +385,9 @@ def _define_start(module: ir.Module, name: str, lowered: LoweredBody) -> str:
 
     The arguments are words: the first cost site, then the parameters in order.
     """
-    ptr = Emitter.pointer_type()
     body = next(op for op in module.body.operations if _symbol(op) == name)
     types = ir.FunctionType(ir.TypeAttr(body.attributes["function_type"]).value).inputs
-    op = function(module, f"start_{name}", [ptr, ptr, ptr])
-    header, node, arguments = op.arguments
-    e = Emitter(op.entry_block)
+    e, (header, node, arguments) = function(module, f"start_{name}", 3)
     costs = e.field(e.load_ptr(header, Header.COSTS), e.load(arguments, 0))
     values, word = [], 1
     parameters = lowered.signature.parameters
