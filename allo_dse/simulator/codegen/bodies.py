@@ -39,6 +39,7 @@ PIECE_TURNS = 256
 """Turns of the scheduler that a piece counts as: about as long."""
 ASSUMED_TRIPS = 1 << 10
 """Of a loop whose bounds are not constant."""
+_LOOPS = ("scf.for", "affine.for")
 _DATA = ("memref.load", "affine.load", "df.take", "df.get", "scf.if", "scf.while")
 _STREAMS = ("df.get", "df.put", "df.try", "df.take", "df.offer")
 
@@ -52,7 +53,7 @@ def _look_into(block: ir.Block) -> None:
     """Add `df.breathe` to the long loops of a block."""
     for op in list(block.operations):
         one = op.operation
-        if one.name in ("scf.for", "affine.for") and not any(op.name.startswith(_STREAMS) for op in nested_ops(one)):
+        if one.name in _LOOPS and not any(op.name.startswith(_STREAMS) for op in nested_ops(one)):
             _treat(one)
         else:
             for region in one.regions:
@@ -64,13 +65,13 @@ def _treat(loop: ir.Operation) -> None:
     body = loop.regions[0].blocks[0]
     each, trips = _rounds_in(body), _trips(loop)
     if trips is not None and trips * each < LONG_ROUNDS:
-        return
-    if each >= PIECE_ROUNDS:
+        _look_into(body)  # for loops whose bounds are data
+    elif each >= PIECE_ROUNDS:
         with ir.InsertionPoint.at_block_begin(body), loop.location:
             breathe(PIECE_TURNS)
         _look_into(body)
     elif loop.name == "scf.for" and not len(loop.results):
-        _cut(loop, max(1, PIECE_ROUNDS // each))
+        _cut(loop, PIECE_ROUNDS // each)
 
 
 def _cut(loop: ir.Operation, rounds: int) -> None:
@@ -91,12 +92,9 @@ def _rounds_in(block: ir.Block) -> int:
     """Rounds of the loops in a block, together; 1 where there are none."""
     found = 0
     for op in block.operations:
-        inner = [each for region in op.regions for each in region.blocks]
-        rounds = sum(map(_rounds_in, inner)) if inner else 0
-        if op.operation.name in ("scf.for", "affine.for"):
-            trips = _trips(op.operation)
-            rounds *= ASSUMED_TRIPS if trips is None else trips
-        found += rounds
+        rounds = sum(_rounds_in(inner) for region in op.regions for inner in region.blocks)
+        trips = _trips(op.operation) if op.operation.name in _LOOPS else 1
+        found += rounds * (ASSUMED_TRIPS if trips is None else trips)
     return max(1, found)
 
 
