@@ -59,6 +59,8 @@ class SimResult(Protocol):
         """One row per stream: name, depth, tokens and occupancy, and what else is known."""
 
 
+MOST_COPIED = 1 << 14
+"""Words of FIFOs and tasks that are copied in less time than new memory is filled in."""
 MAX_DEPTH = 1 << 20
 SEARCH_WORK = 20_000_000
 """Turns of the scheduler, and tasks and streams set up for runs, that a search may cost: about two seconds' work."""
@@ -170,6 +172,14 @@ class RunResult:
     def restarted(self, network: Network) -> Arena:
         """The memory of this run, for one of the same network at other depths; this result is lost."""
         return self._arena.restart(network)
+
+    def handed_over(self, network: Network) -> Arena | None:
+        """The memory of this run, for another of its network; None where copying what this result needs takes long."""
+        arena = self._arena
+        if network is not self.network or arena.rings.size + arena.slots.size > MOST_COPIED:
+            return None
+        self._arena = arena.copy()
+        return arena.again(network)
 
     @property
     def cycles(self) -> int:
