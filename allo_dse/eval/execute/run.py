@@ -349,13 +349,11 @@ def run_graph(
             engine = compile_bodies(bodies, elements=elements, record=record)
             run = Run(vmg, engine, tensors, wiring_of(vmg, depths or {}), own, externals)
             network, task_id = run.network()
-        # A run takes the last result, so that two threads never share its memory.
-        last = before.last.pop("result", None) if before is not None and values and frames == 1 else None
-        own.before[:] = [now := Before(run, network, task_id, depths)]
+        own.before[:] = [Before(run, network, task_id, depths)]
         tables = engine.as_tables(network) if frames > 1 and not values else None
         result = engine.run(
             repeated(tables or network, frames),
-            payload=values, extrapolate=not values, seconds=seconds, progress=progress, record=record, before=last,
+            payload=values, extrapolate=not values, seconds=seconds, progress=progress, record=record,
         )  # fmt: skip
         if tables is not None and not result.finished:
             # Operations of tables have no place in the source.
@@ -363,7 +361,7 @@ def run_graph(
     if result.network.task_count > len(task_id):
         task_id = np.append(np.tile(task_id, frames), np.full((frames - 1) * network.node_count, RESTART))
     run.require_finished(result, task_id)
-    now.last["result"] = result
+    result.leave_memory()
     arguments.write_back()
     return result
 
@@ -406,11 +404,10 @@ class Run(Frozen):
     def network_as(self, before: Before) -> Network:
         """The network of an earlier run of the same graph, with the arrays of this one."""
         moved = {name: new.ctypes.data - before.run.tensors[name].ctypes.data for name, new in self.tensors.items()}
-        groups = before.network.groups
         if not any(moved.values()):
             return before.network
         shifted = []  # variables of the state stay where they are
-        for own, tasks in zip(self.vmg.graph.class_tasks, groups, strict=True):
+        for own, tasks in zip(self.vmg.graph.class_tasks, before.network.groups, strict=True):
             assert isinstance(tasks, Tasks)
             words, signature = tasks.words.copy(), self.engine.signatures[tasks.body]
             columns = (c for c, p in zip(signature.columns, signature.parameters, strict=True) if p.kind == "tensor")
@@ -443,7 +440,6 @@ class Before(Frozen):
     network: Network
     task_id: IntArray
     depths: Mapping[str, int] | None
-    last: dict[str, RunResult] = field(default_factory=dict)
 
 
 def _arguments(group: ClassTasks, run: Run) -> list[Any]:

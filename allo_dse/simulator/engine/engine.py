@@ -85,7 +85,6 @@ class Engine:
         seconds: float | None = None,
         progress: Callable[[int], None] | None = None,
         extrapolate: bool = False,
-        before: RunResult | None = None,
     ) -> RunResult:
         """Execute a network until no task can run.
 
@@ -103,15 +102,12 @@ class Engine:
             extrapolate: skip repeated periods of operation tables; times and counts are the same. Of recorded runs only
                 what comes before a window.
 
-            before: result of an earlier run, whose memory a run of the same network takes over, if `payload`.
-
         Raises:
             TimeLimitError: at the time limit.
             SimulationError: if the network names a body this engine does not have.
         """
         most = None if record is False else MAX_EVENTS if record is True else record
-        memory = None if before is None else before.handed_over(network)
-        watch = _Watch(most, window, samples, seconds, progress, memory=memory)
+        watch = _Watch(most, window, samples, seconds, progress)
         return self._watched(network, payload, watch, extrapolate=extrapolate)
 
     def rerun(self, network: Network, over: RunResult | None) -> RunResult:
@@ -135,7 +131,8 @@ class Engine:
             network = without_logs(network)
         code = self._code(watch.max_events is not None)
         over = watch.over
-        arena = watch.memory or (over.restarted(network) if over else None)
+        left = vars(network).pop("memory", None)  # by an earlier run, and taken by one of several threads
+        arena = over.restarted(network) if over else left.again(network) if left else None
         arena = arena or Arena(network, network.body_numbers(self.signatures))
         arena.header[Header.START_BODY] = code.start_body
         recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
@@ -247,7 +244,6 @@ class _Watch(Frozen):
     progress: Callable[[int], None] | None = None
     turns: int | None = None
     over: RunResult | None = None
-    memory: Arena | None = None
 
     def recorder(self, network: Network, arena: Arena) -> Recorder | None:
         if self.max_events is None:

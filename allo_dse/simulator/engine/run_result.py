@@ -173,13 +173,12 @@ class RunResult:
         """The memory of this run, for one of the same network at other depths; this result is lost."""
         return self._arena.restart(network)
 
-    def handed_over(self, network: Network) -> Arena | None:
-        """The memory of this run, for another of its network; None where copying what this result needs takes long."""
+    def leave_memory(self) -> None:
+        """Leave the memory of this run to the next of its network, unless the copy that this result needs is large."""
         arena = self._arena
-        if network is not self.network or arena.rings.size + arena.slots.size > MOST_COPIED:
-            return None
-        self._arena = arena.copy()
-        return arena.again(network)
+        if arena.rings.size + arena.slots.size <= MOST_COPIED:
+            self._arena = arena.copy()
+            vars(self.network)["memory"] = arena
 
     @property
     def cycles(self) -> int:

@@ -46,26 +46,28 @@ class Arena:
             "resource_ports": len(network.resource_ports),
             "log": sum(int(g.log_limit.sum()) for g in processes),
         }
-        self._begin: list[tuple[IntArray, IntArray]] | None = None
+        self._begin: Arena | None = None
         self._allocate(sizes)
         self._fill_slots(network, bodies)
         self._start(network)
 
-    def again(self, network: Network) -> Arena:
-        """Begin another run of the same network, in the same memory."""
-        if self._begin is None:
-            self.restart(network)
-            parts = (self.header, self.streams, self.nodes, self.resources, self.slots, self.processes)
-            self._begin = [(part, part.copy()) for part in (*parts, self._queue, self.rings)]
-        for part, begin in self._begin:
-            part[:] = begin
-        return self
+    @property
+    def _arrays(self) -> dict[str, IntArray]:
+        return {name: part for name, part in vars(self).items() if isinstance(part, np.ndarray)}
 
     def copy(self) -> Arena:
         """What this memory holds now, in other arrays; addresses in it remain those of this memory."""
         found = copy(self)
-        found.__dict__ |= {name: part.copy() for name, part in vars(self).items() if isinstance(part, np.ndarray)}
+        found.__dict__ |= {name: part.copy() for name, part in self._arrays.items()}
         return found
+
+    def again(self, network: Network) -> Arena:
+        """Begin another run of the same network, in the same memory."""
+        if self._begin is None:
+            self._begin = self.restart(network).copy()
+        for name, part in self._begin._arrays.items():
+            vars(self)[name][:] = part
+        return self
 
     def restart(self, network: Network) -> Arena:
         """Begin a run of the same network at other depths and with other initial tokens, in the same memory."""
