@@ -129,7 +129,7 @@ class Recorder:
     def events(self) -> Events:
         """Everything recorded; to be called once, after the run."""
         self.drain()
-        return Events(*joined(self._chunks), is_complete=self._kept <= self._limit)
+        return events_of(self._chunks, is_complete=self._kept <= self._limit)
 
     def window(self) -> Window:
         """The time that the events are of; to be called after `events`."""
@@ -141,6 +141,12 @@ class Recorder:
 def joined(chunks: list[Columns]) -> Columns:
     """Columns of several chunks, one after the other."""
     return tuple(np.concatenate(column) for column in zip(*chunks, strict=True))
+
+
+def events_of(chunks: list[Columns], *, is_complete: bool) -> Events:
+    """The events of several chunks."""
+    slot, state, op, on, requested, completed = joined(chunks)
+    return Events(slot, state, op, on, requested, completed, is_complete)
 
 
 def service_cycles(network: Network, slot: NDArray[Any], state: NDArray[Any], op: NDArray[Any]) -> IntArray:
@@ -302,7 +308,7 @@ class WindowRecorder(Recorder):
 
     def events(self) -> Events:
         self.drain()
-        return Events(*joined(self._chunks), is_complete=True)
+        return events_of(self._chunks, is_complete=True)
 
     def window(self) -> Window:
         arena, columns = self._arena, joined(self._chunks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
@@ -177,7 +178,8 @@ class RunResult:
         """Leave the memory of this run to the next of its network, unless the copy that this result needs is large."""
         arena = self._arena
         if arena.rings.size + arena.slots.size <= MOST_COPIED:
-            self._arena = arena.copy()
+            self._arena = copy(arena)  # with the addresses of what it is a copy of
+            vars(self._arena).update(arena.copied())
             vars(self.network)["memory"] = arena
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from functools import partialmethod
 
 import numpy as np
@@ -46,26 +45,19 @@ class Arena:
             "resource_ports": len(network.resource_ports),
             "log": sum(int(g.log_limit.sum()) for g in processes),
         }
-        self._begin: Arena | None = None
+        self._begin: dict[str, IntArray] = {}
         self._allocate(sizes)
         self._fill_slots(network, bodies)
         self._start(network)
 
-    @property
-    def _arrays(self) -> dict[str, IntArray]:
-        return {name: part for name, part in vars(self).items() if isinstance(part, np.ndarray)}
-
-    def copy(self) -> Arena:
-        """What this memory holds now, in other arrays; addresses in it remain those of this memory."""
-        found = copy(self)
-        found.__dict__ |= {name: part.copy() for name, part in self._arrays.items()}
-        return found
+    def copied(self) -> dict[str, IntArray]:
+        """What each part of this memory holds now, by name."""
+        return {name: part.copy() for name, part in vars(self).items() if isinstance(part, np.ndarray)}
 
     def again(self, network: Network) -> Arena:
         """Begin another run of the same network, in the same memory."""
-        if self._begin is None:
-            self._begin = self.restart(network).copy()
-        for name, part in self._begin._arrays.items():
+        self._begin = self._begin or self.restart(network).copied()
+        for name, part in self._begin.items():
             vars(self)[name][:] = part
         return self
 
