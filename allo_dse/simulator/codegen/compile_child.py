@@ -85,8 +85,9 @@ def serve(seconds: float, gib: float) -> None:
     os.dup2(2, 1)
     from allo_dse.common.mlir.bindings import PACKAGE
 
-    # Importing the classes of LLVM's operations, which nothing here uses, takes longer than compiling a small body.
-    sys.modules.setdefault(name := f"{PACKAGE}.dialects.llvm", ModuleType(name))
+    # Importing the classes of their operations, which nothing here uses, takes longer than compiling a small body.
+    for dialect in ("linalg", "llvm"):
+        sys.modules.setdefault(name := f"{PACKAGE}.dialects.{dialect}", ModuleType(name))
     from .bodies import compile_bodies
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

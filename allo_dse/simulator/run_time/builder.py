@@ -262,17 +262,27 @@ LLVM_DYNAMIC_INDEX = -(2**31)
 
 
 def function(
-    module: ir.Module, name: str, arguments: Sequence[ir.Type], results: Sequence[ir.Type] = (), *, public: bool = False
-) -> func.FuncOp:
-    """A new function with an empty entry block in `module`; public ones can be called from Python."""
+    module: ir.Module,
+    name: str,
+    pointers: int,
+    results: Sequence[ir.Type] = (),
+    *,
+    words: int = 0,
+    public: bool = False,
+) -> tuple[Emitter, list[ir.Value]]:
+    """A new function of pointers and then words, as an emitter at its begin and its arguments.
+
+    Args:
+        public: whether it can be called from Python.
+    """
+    types = [Emitter.pointer_type()] * pointers + [Emitter.word_type()] * words
     with ir.InsertionPoint(module.body):
-        op = func.FuncOp(name, (list(arguments), list(results)), visibility="public" if public else "private")
+        op = func.FuncOp(name, (types, list(results)), visibility="public" if public else "private")
     if public:
         op.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
     else:
         make_internal(op)
-    op.add_entry_block()
-    return op
+    return Emitter(op.add_entry_block()), list(op.arguments)
 
 
 def make_internal(op: Op) -> None:

@@ -16,10 +16,7 @@ MOVE = ".move_"
 def define_wakes(module: ir.Module) -> None:
     """`df_wake_...(header, stream word)`: queue the node registered there as runnable and clear the registration."""
     for name, push in ((WAKE_READER, _push_reader), (WAKE_WRITER, push_ready)):
-        ptr = Emitter.pointer_type()
-        op = function(module, name, [ptr, ptr])
-        header, place = op.arguments
-        e = Emitter(op.entry_block)
+        e, (header, place) = function(module, name, 2)
         node = e.load_ptr(place)
         e.store(0, place)
         push(e, header, node)
@@ -158,9 +155,7 @@ class Moves:
         results = [e.i64, e.ptr]
         if name not in self._defined:
             self._defined.add(name)
-            op = function(self._module, name, [e.ptr, e.ptr, e.i64], results)
-            own_header, own_stream, own_clock = op.arguments
-            own = Emitter(op.entry_block)
+            own, (own_header, own_stream, own_clock) = function(self._module, name, 2, results, words=1)
             own.return_(move(own, getting, own_header, own_stream, own_clock, words))
         now, token = e.call(name, [header, stream, clock], results)
         return now, token
