@@ -357,7 +357,8 @@ def test_an_interrupted_ladder_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_a_time_budget_leaves_time_for_the_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that goes on by 20 ms with each design, however long the machine takes."""
-    evaluated, began = [], time.monotonic()
+    evaluated: list[str] = []
+    began = time.monotonic()
     monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: began + 0.02 * len(evaluated)))
 
     class Counted(FakeEvaluator):
