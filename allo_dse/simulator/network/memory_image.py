@@ -51,7 +51,7 @@ class Arena:
         self._start(network)
 
     def copied(self) -> dict[str, IntArray]:
-        """What each part of this memory holds now, by name."""
+        """Return the contents of each part of this memory, by name."""
         return {name: part.copy() for name, part in vars(self).items() if isinstance(part, np.ndarray)}
 
     def again(self, network: Network) -> Arena:
