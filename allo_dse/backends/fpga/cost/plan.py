@@ -163,8 +163,26 @@ class Plan(Frozen):
     @property
     def key(self) -> Hashable:
         """Key that is equal for plans of one class with equal decisions."""
-        flow = self.overlaps, tuple(self.fifos.items())
-        return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric, self.lanes, flow
+        return self.key_with(())
+
+    def key_with(self, arguments: Sequence[str]) -> Hashable:
+        """Return a key that is equal for plans with equal decisions, whatever the names of arguments.
+
+        Args:
+            arguments: names of those that the code uses, in its order; without any, all arrays count with their names.
+        """
+        number = {name: at for at, name in enumerate(arguments)}
+        storages = (
+            [
+                (number.get(name, name), replace(one, array=replace(one.array, name="", argument=None)))
+                for name, one in self.storages.items()
+                if name in number or one.array.argument is None
+            ]
+            if arguments
+            else self.storages.values()
+        )
+        flow = self.overlaps, tuple((number.get(name, name), depth) for name, depth in self.fifos.items())
+        return frozenset(self.loops.items()), frozenset(storages), self.fabric, self.lanes, flow
 
 
 class Planner(Frozen, eq=False):

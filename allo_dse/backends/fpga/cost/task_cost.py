@@ -219,6 +219,21 @@ class TaskCost(Frozen, dict=True):
         """Cycles without waiting for streams."""
         return cycles_of(self.parts)
 
+    def with_arguments(self, names: Mapping[str, str], storages: Mapping[str, Storage]) -> TaskCost:
+        """Return the cost of a task with the same code on other arguments.
+
+        Args:
+            names: theirs, by the names of those here.
+            storages: of all arrays of the other task.
+        """
+        own = {name: one for name, one in self.storages.items() if one.array.argument is None}
+        every = {**storages, **own}
+        if every == self.storages and all(one == other for one, other in names.items()):
+            return self
+        limits = {f"ports of {one}": f"ports of {other}" for one, other in names.items()}
+        loops = tuple(replace(loop, limit=limits.get(loop.limit, loop.limit)) for loop in self.loops)
+        return replace(self, loops=loops, storages=every)
+
     def arrays(self, device: FpgaDevice, copies: tuple[int, ...]) -> Resources:
         """Return the resources of its arrays, each in `copies` copies."""
         pairs = zip(self.storages.values(), copies, strict=True)
