@@ -387,7 +387,7 @@ def partition_conflicts(mapping: FpgaMapping) -> list[str]:
     for kernel, task_class, pid in classes.values():
         place = f"{kernel.name} ({kernel.location})" if kernel.location is not None else kernel.name
         cost = mapping.cost(task_class, pid)
-        tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports if port.tensor.shape}
+        tensors = {port.arg: port.tensor.name for port in task_class.used_ports if port.tensor.shape}
         for name, storage in cost.storages.items():
             if storage.array.argument in tensors:
                 slow = [(loop.ii, loop.names[-1]) for loop in cost.loops if loop.limit == f"ports of {name}"]

@@ -7,7 +7,6 @@ shared.scheduled(schedule).tensors          # how tensors reach designs with tha
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
@@ -48,42 +47,17 @@ def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int,
     return Observed(decisions[pid]) if decisions else None
 
 
-class _Read(Frozen, eq=False):
-    """A task class with its code as other classes may have it.
-
-    Attributes:
-        code: equal for classes that differ only in which arguments they use.
-        arguments: that it uses, in the order of the code.
-    """
-
-    planner: Planner
-    code: Hashable
-    arguments: tuple[str, ...]
-
-    @classmethod
-    def of(cls, program: CompiledProgram, task_class: TaskClass) -> _Read:
-        nest, body = simplified(task_class.body.mlir), task_class.body.mlir
-        given = {name for name, array in nest.arrays.items() if array.argument is not None}
-        head, _, code = body.partition(") {\n")
-        used = [name for name in dict.fromkeys(re.findall(r"%(\w+)", code)) if name in given]
-        number = {name: f"%argument{at}." for at, name in enumerate(used)}
-        code = re.sub(r"%(\w+)", lambda found: number.get(found[1], found[0]), code)
-        loops = tuple((loop.name, loop.function, loop.call) for loop in task_class.loops)
-        return cls(Planner(program, task_class, nest), (head.count("%"), code, loops), tuple(used))
-
-
 class ClassCosts:
     """Costs of the task classes of one program, computed once for all designs with equal directives.
 
-    Classes that differ only in which arguments they use, such as blocks of a matrix, share their costs.
+    Classes that differ only in the arguments that they use, such as blocks of a matrix, share them.
     """
 
     def __init__(self, program: CompiledProgram) -> None:
         self._program = program
-        self._known: dict[Hashable, TaskCost] = {}
-        self._alike: dict[Hashable, tuple[tuple[str, ...], TaskCost]] = {}
+        self._known: dict[Hashable, dict[tuple[str, str], TaskCost]] = {}
         self._rounds: dict[object, KnownRounds] = {}
-        self._read: dict[tuple[str, str], _Read] = {}
+        self._planners: dict[tuple[str, str], Planner] = {}
         self._latest: dict[tuple[str, str], tuple[Sequence[Directive], Plan, Hashable]] = {}
 
     def of(
@@ -103,23 +77,25 @@ class ClassCosts:
             SimulationError: where control depends on data.
         """
         own = task_class.kernel, task_class.name
-        read = once(self._read, own, lambda: _Read.of(self._program, task_class))
+        planner = once(
+            self._planners, own, lambda: Planner(self._program, task_class, simplified(task_class.body.mlir))
+        )
         if own not in self._latest or self._latest[own][0] is not schedule:  # tasks of a class follow one another
-            plan = read.planner.plan(schedule)
-            self._latest[own] = schedule, plan, plan.key
+            plan = planner.plan(schedule)
+            self._latest[own] = schedule, plan, plan.key(planner.arguments)
         _, plan, said = self._latest[own]
-        key = (device.key, own, pid, said, run)
-        if key not in self._known:
-            observed = observed_of(self._program, task_class, pid, run)
-            rounds = self._rounds.setdefault(device.key, KnownRounds(device))
-
-            def made() -> tuple[tuple[str, ...], TaskCost]:
-                return read.arguments, planned_cost(task_class, rounds, plan, pid, observed=observed)
-
-            alike = key if observed is not None else (device.key, read.code, pid, plan.key_with(read.arguments))
-            others, cost = once(self._alike, alike, made)
-            self._known[key] = cost.with_arguments(dict(zip(others, read.arguments, strict=True)), plan.storages)
-        return self._known[key]
+        observed = observed_of(self._program, task_class, pid, run)
+        key = (device.key, planner.code, pid, said, observed and (own, run))
+        costs = once(self._known, key, dict[tuple[str, str], TaskCost])
+        if own not in costs:
+            for other, cost in costs.items():
+                names = zip(self._planners[other].arguments, planner.arguments, strict=True)
+                costs[own] = cost.with_arguments(dict(names), plan.storages)
+                break
+            else:
+                rounds = self._rounds.setdefault(device.key, KnownRounds(device))
+                costs[own] = planned_cost(task_class, rounds, plan, pid, observed=observed)
+        return costs[own]
 
 
 Pid = tuple[int, ...]

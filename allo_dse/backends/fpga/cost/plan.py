@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import linecache
 import math
+import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -160,32 +161,23 @@ class Plan(Frozen):
     fifos: Mapping[str, int] = field(default_factory=dict)
     lanes: int = 1
 
-    @property
-    def key(self) -> Hashable:
-        """Key that is equal for plans of one class with equal decisions."""
-        return self.key_with(())
-
-    def key_with(self, arguments: Sequence[str]) -> Hashable:
+    def key(self, arguments: Sequence[str]) -> Hashable:
         """Return a key that is equal for plans with equal decisions, whatever the names of arguments.
 
         Args:
-            arguments: names of those that the code uses, in its order; without any, all arrays count with their names.
+            arguments: names of those that the code uses, in its order.
         """
-        number = {name: at for at, name in enumerate(arguments)}
-        storages = (
-            [
-                (number.get(name, name), replace(one, array=replace(one.array, name="", argument=None)))
-                for name, one in self.storages.items()
-                if name in number or one.array.argument is None
-            ]
-            if arguments
-            else self.storages.values()
+        number: dict[str, int | str] = {name: at for at, name in enumerate(arguments)}
+        storages = frozenset(
+            (number.get(name, name), replace(one, array=replace(one.array, name="", argument=None)))
+            for name, one in self.storages.items()
+            if name in number or one.array.argument is None
         )
         flow = self.overlaps, tuple((number.get(name, name), depth) for name, depth in self.fifos.items())
-        return frozenset(self.loops.items()), frozenset(storages), self.fabric, self.lanes, flow
+        return frozenset(self.loops.items()), storages, self.fabric, self.lanes, flow
 
 
-class Planner(Frozen, eq=False):
+class Planner(Frozen, eq=False, dict=True):
     """Reader of schedules for one task class. Names are resolved once for all schedules."""
 
     program: CompiledProgram
@@ -196,6 +188,21 @@ class Planner(Frozen, eq=False):
     _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
     # By name and directives.
     _storages: dict[tuple[str, tuple[Directive, ...], int], Storage] = field(default_factory=dict)
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the arguments that the code uses, in its order."""
+        given = {name for name, array in self.nest.arrays.items() if array.argument is not None}
+        _, _, code = self.task_class.body.mlir.partition(") {\n")
+        return tuple(name for name in dict.fromkeys(re.findall(r"%(\w+)", code)) if name in given)
+
+    @cached_property
+    def code(self) -> Hashable:
+        """Key that is equal for classes that differ only in the arguments that they use."""
+        number = {name: f"%argument{at}." for at, name in enumerate(self.arguments)}
+        head, _, code = self.task_class.body.mlir.partition(") {\n")
+        loops = tuple((loop.name, loop.function, loop.call) for loop in self.task_class.loops)
+        return head.count("%"), re.sub(r"%(\w+)", lambda one: number.get(one[1], one[0]), code), loops
 
     def plan(self, directives: Iterable[Directive] = ()) -> Plan:
         """The directives of the program, and further ones; later ones override."""
