@@ -171,7 +171,6 @@ class Plan(Frozen):
         storages = frozenset(
             (number.get(name, name), replace(one, array=replace(one.array, name="", argument=None)))
             for name, one in self.storages.items()
-            if name in number or one.array.argument is None
         )
         flow = self.overlaps, tuple((number.get(name, name), depth) for name, depth in self.fifos.items())
         return frozenset(self.loops.items()), storages, self.fabric, self.lanes, flow
@@ -228,14 +227,15 @@ class Planner(Frozen, eq=False, dict=True):
                 for name in self._named(directive):
                     said.setdefault(name, []).append(directive)
         lanes = lanes_in(every)
-        storages = {name: self._storage(name, tuple(said.get(name, ())), lanes) for name in self.nest.arrays}
+        used = (name for name, array in self.nest.arrays.items() if array.argument is None or name in self.arguments)
+        storages = {name: self._storage(name, tuple(said.get(name, ())), lanes) for name in used}
         common, direct = kept_in_common(self.program, every), contested(self.program)
-        names = {array.argument: name for name, array in self.nest.arrays.items()}
+        names = {storage.array.argument: name for name, storage in storages.items()}
         for port in self.task_class.tensor_ports:
-            name, tensor = names[port.arg], port.tensor
-            if tensor.name in common:
+            name, tensor = names.get(port.arg, ""), port.tensor
+            if name and tensor.name in common:
                 storages[name] = replace(storages[name], users=common[tensor.name].users)
-            if tensor.name in direct and storages[name].place != "onchip":
+            if name and tensor.name in direct and storages[name].place != "onchip":
                 storages[name] = replace(storages[name], strides=tensor.strides)
         return Plan(loops, storages, self.task_class.loops, fabric, overlaps, fifos, lanes)
 
