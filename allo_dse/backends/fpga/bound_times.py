@@ -50,8 +50,7 @@ class ProgramTimes:
         self._shared, program = graph.once(SharedCosts, device), graph.program
         self._most = max(1, min(MOST_KEPT, _MOST_WORDS // (program.task_count * (1 + len(program.streams)))))
         self._copies: dict[Hashable, Copies] = {}
-        self._own: dict[Hashable, OwnTimes] = {}
-        self._paths: dict[tuple[Copies, OwnTimes], Paths] = {}
+        self._paths: dict[Hashable, Paths] = {}
         self._paths_of: dict[Scheduled, Paths] = {}
 
     def copies(self, scheduled: Scheduled) -> Copies:
@@ -75,14 +74,14 @@ class ProgramTimes:
     def _made_paths(self, scheduled: Scheduled) -> Paths:
         alike, copies = self._shared.alike(0), self.copies(scheduled)
         costs = [scheduled.cost(cls, pid, 0) for cls, pid, *_ in alike]
-        streamed = (
-            copies if scheduled.streamed or scheduled.edged.streams else None
-        )  # which tasks move elements or tiles
-        key = streamed, tuple((cost.parts, cost.operations) for cost in costs)
-        own = once(self._own, key, lambda: OwnTimes.of(scheduled, alike, costs, copies), self._most)
-        return once(
-            self._paths, (copies, own), lambda: Paths.of(self._shared.graph.edges, alike, copies, own), self._most
-        )
+        moves = bool(scheduled.streamed or scheduled.edged.streams)  # tasks move elements or tiles
+        key = copies, moves, tuple((cost.parts, cost.operations) for cost in costs)
+
+        def made() -> Paths:
+            own = OwnTimes.of(scheduled, alike, costs, copies)
+            return Paths.of(self._shared.graph.edges, alike, copies, own)
+
+        return once(self._paths, key, made, self._most)
 
 
 class Copies(Frozen, eq=False, dict=True):

@@ -31,7 +31,7 @@ from allo_dse.space.design import Design
 
 from .cost.memory import fifo_resources
 from .cost.task_cost import Measured, TaskCost, task_cost
-from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse, observed_of
+from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Scheduled, SharedCosts, TensorUse, observed_of
 
 _HANG_ON_DEPTHS = ("depths", "resources", "total", "violations")
 
@@ -202,14 +202,8 @@ class FpgaMapping:
         return len(np.unique(self.vmg.node_of_task[np.concatenate(users)]))
 
     @cached_property
-    def processing(self) -> Processing:
+    def processing(self) -> dict[str, Resources]:
         """The parts of `resources` for processing elements, which do not depend on streams."""
-        fold = self.vmg.mesh_fold
-        if fold is None or self.measured or self.run:
-            return self._processing()
-        return self.shared.processing((fold, self.scheduled.processing_key), self._processing)
-
-    def _processing(self) -> Processing:
         logic, arrays = [], []
         for number, group in enumerate(self.vmg.groups):
             for _, task_class, pid in self.vmg.uses.classes[number]:

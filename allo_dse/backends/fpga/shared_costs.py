@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Literal
 
@@ -99,8 +99,6 @@ class ClassCosts:
 
 
 Pid = tuple[int, ...]
-Processing = Mapping[str, Resources]
-"""Resources of processing elements, by part."""
 Fifos = tuple[tuple[str, int, int], ...]
 """Stream arrays by name, how many FIFOs there are of each, and their depth in tokens."""
 AlikeTasks = tuple[TaskClass, Pid, IntArray, IntArray]
@@ -172,8 +170,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
     graph: ProgramGraph
     device: FpgaDevice
     _schedules: dict[object, Scheduled] = field(default_factory=dict)
-    _fifos: dict[Fifos, Resources] = field(default_factory=dict)
-    _processing: dict[Hashable, Processing] = field(default_factory=dict)
     _alike: dict[int, tuple[AlikeTasks, ...]] = field(default_factory=dict)
     _deciding: dict[Hashable, Pid] = field(default_factory=dict)
 
@@ -190,10 +186,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
     def streams(self) -> Mapping[str, StreamArray]:
         """By name."""
         return {stream.name: stream for stream in self.graph.program.streams}
-
-    def processing(self, key: Hashable, made: Callable[[], Processing]) -> Processing:
-        """Return the cost of processing elements, made once per fold and costs."""
-        return once(self._processing, key, made)
 
     def deciding(self, task_class: TaskClass, pid: Pid, run: int) -> Pid:
         """Return the ids of a task of the class that takes the same time; empty if no id decides.
@@ -239,7 +231,7 @@ class SharedCosts(Frozen, eq=False, dict=True):
         """Return the resources of FIFOs."""
         sizes = self._sizes(fifos)
         parts = ((fifo_resources(self.device, bits, depth), count) for bits, depth, count in sizes)
-        return once(self._fifos, fifos, lambda: Resources.weighted(parts))
+        return Resources.weighted(parts)
 
     def fifo_bits(self, fifos: Fifos) -> int:
         """The bits of memory that FIFOs are."""
@@ -266,7 +258,6 @@ class Scheduled(Frozen, eq=False, dict=True):
     schedule: tuple[Directive, ...]
     rates: Mapping[str, float]
     costs: dict[tuple[str, str, Pid, int], TaskCost] = field(default_factory=dict)
-    _held: dict[tuple[str, str], tuple[Held, ...]] = field(default_factory=dict)
 
     @property
     def program(self) -> CompiledProgram:
@@ -361,23 +352,6 @@ class Scheduled(Frozen, eq=False, dict=True):
         """Names of the tensors in memory on the chip that one kernel writes and another one uses."""
         return kept_in_common(self.program, (*self.program.schedule, *self.schedule)).keys()
 
-    @cached_property
-    def processing_key(self) -> Hashable:
-        """Key that is equal for schedules with equal processing elements.
-
-        Raises:
-            SimulationError: where control depends on data.
-        """
-        costs = (self.cost(cls, pid, 0) for cls, pid, *_ in self._shared.alike(0))
-        streamed = frozenset((name, use.lanes) for name, use in self.streamed.items())
-        return (
-            tuple(map(id, costs)),
-            self.onchip,
-            frozenset(self.edged.streams),
-            frozenset(self.edged.banks),
-            streamed,
-        )  # the graph keeps costs, each once
-
     @property
     def copies_key(self) -> Hashable:
         """Key that is equal for schedules with equal times of all copies."""
@@ -422,10 +396,8 @@ class Scheduled(Frozen, eq=False, dict=True):
 
     def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
         """Return the number of copies of each array on a node that executes the class."""
-        key = task_class.kernel, task_class.name
         ports = {port.arg: port for port in task_class.tensor_ports}
-        held = (self._held_of(storage, ports) for storage in cost.storages.values())
-        return once(self._held, key, lambda: tuple(held))
+        return tuple(self._held_of(storage, ports) for storage in cost.storages.values())
 
     def _held_of(self, storage: Storage, ports: Mapping[int, TensorPort]) -> Held:
         if storage.array.argument is None:
