@@ -216,7 +216,8 @@ class FpgaMapping:
 
     def _held(self, group: int, task_class: TaskClass, cost: TaskCost) -> tuple[int, ...]:
         """Return the number of copies of each array of a class on a node of a group."""
-        held, uses = self.scheduled.held(task_class, cost), self.vmg.uses
+        ports, uses = {port.arg: port for port in task_class.tensor_ports}, self.vmg.uses
+        held = (self.scheduled.held(storage, ports) for storage in cost.storages.values())
         # Tasks on nodes of their own overlap with the copies of their double-buffered tiles. Nodes with several tasks
         # keep tiles in arrays.
         overlaps = 1 < self.vmg.node_count == self.vmg.task_count

@@ -394,12 +394,8 @@ class Scheduled(Frozen, eq=False, dict=True):
         external = self.device.external
         return external.adapter.of(external.port_bits, reads=use.reads)
 
-    def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
-        """Return the number of copies of each array on a node that executes the class."""
-        ports = {port.arg: port for port in task_class.tensor_ports}
-        return tuple(self._held_of(storage, ports) for storage in cost.storages.values())
-
-    def _held_of(self, storage: Storage, ports: Mapping[int, TensorPort]) -> Held:
+    def held(self, storage: Storage, ports: Mapping[int, TensorPort]) -> Held:
+        """Return the number of copies of an array on a node that executes a class with these ports, by argument."""
         if storage.array.argument is None:
             return 1
         port = ports.get(storage.array.argument)
