@@ -55,7 +55,7 @@ class ClassCosts:
 
     def __init__(self, program: CompiledProgram) -> None:
         self._program = program
-        self._known: dict[Hashable, dict[tuple[str, str], TaskCost]] = {}
+        self._known: dict[Hashable, tuple[tuple[str, ...], TaskCost]] = {}
         self._rounds: dict[object, KnownRounds] = {}
         self._planners: dict[tuple[str, str], Planner] = {}
         self._latest: dict[tuple[str, str], tuple[Sequence[Directive], Plan, Hashable]] = {}
@@ -86,16 +86,13 @@ class ClassCosts:
         _, plan, said = self._latest[own]
         observed = observed_of(self._program, task_class, pid, run)
         key = (device.key, planner.code, pid, said, observed and (own, run))
-        costs = once(self._known, key, dict[tuple[str, str], TaskCost])
-        if own not in costs:
-            for other, cost in costs.items():
-                names = zip(self._planners[other].arguments, planner.arguments, strict=True)
-                costs[own] = cost.with_arguments(dict(names), plan.storages)
-                break
-            else:
-                rounds = self._rounds.setdefault(device.key, KnownRounds(device))
-                costs[own] = planned_cost(task_class, rounds, plan, pid, observed=observed)
-        return costs[own]
+        rounds = self._rounds.setdefault(device.key, KnownRounds(device))
+        others, cost = once(
+            self._known,
+            key,
+            lambda: (planner.arguments, planned_cost(task_class, rounds, plan, pid, observed=observed)),
+        )
+        return cost.with_arguments(dict(zip(others, planner.arguments, strict=True)), plan.storages)
 
 
 Pid = tuple[int, ...]
