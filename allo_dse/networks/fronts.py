@@ -138,7 +138,7 @@ def search_fronts(  # noqa: PLR0913 (settings of a search)
     found = Device.of(device)
     launches = launches_of(found)
     if launches.linked:
-        network = with_rows(network, launches.ports, launches.table_bits)
+        network = with_rows(network, launches.ports)
     built_by = target_of(target, found)
     options = SearchOptions(Path(cache), trials, built_by.name, seed, narrower)
     points: dict[str, tuple[Point, ...]] = {}
@@ -182,7 +182,7 @@ def search_fronts(  # noqa: PLR0913 (settings of a search)
     candidates = tuple(one for one in candidates if one.key in points and left.keys().isdisjoint(one.names))
     network = with_hosts(network, left)
     if launches.linked:
-        candidates = tuple(_with_copies(candidates, launches.ports))
+        candidates = tuple(_with_copies(candidates))
     return Fronts(network, found, candidates, points, target=built_by.name)
 
 
@@ -210,7 +210,7 @@ def work_key(work: Work) -> str:
 
 
 def _candidates(network: Network, bits: int) -> Iterator[Operator]:
-    """Yield all operators, also with constants in the bitstream: the smallest that fit together, all of a size or none.
+    """Yield all operators, also with constants in the bitstream: of those that fit together, the smallest first.
 
     Args:
         bits: of memory that the bitstream can fill.
@@ -222,9 +222,9 @@ def _candidates(network: Network, bits: int) -> Iterator[Operator]:
         for name, tensor in zip(one.step.inputs, interface(loaded(one.work))[0], strict=True)
         if name in network.constants and tensor.shape
     }
-    ordered = sorted(sizes.values())
-    ends = dict(zip(ordered, accumulate(ordered), strict=True))
-    fitting = {name for name, size in sizes.items() if ends[size] <= bits}
+    ordered = sorted(sizes, key=sizes.__getitem__)
+    ends = accumulate(map(sizes.__getitem__, ordered))
+    fitting = {name for name, end in zip(ordered, ends, strict=True) if end <= bits}
     for one in every:
         key = work_key(one.work)
         yield replace(one, key=key)
@@ -232,22 +232,17 @@ def _candidates(network: Network, bits: int) -> Iterator[Operator]:
             yield replace(one, key="_".join([key, *map(str, tables)]), tables=tables)
 
 
-def _with_copies(candidates: Iterable[Operator], ports: int) -> Iterator[Operator]:
+def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
     """Yield every operator on each piece of hardware that equal operators may have.
 
-    The n-th of them may run on the first n pieces, if the memory has ports for these. Those with the same constants in
-    the bitstream share a piece.
+    The n-th of them may run on the first n pieces. Those with the same constants in the bitstream share a piece.
     """
     alike: dict[str, list[tuple[str, ...]]] = {}
     for one in candidates:
         own, known = alike.setdefault(one.key, []), tuple(one.step.inputs[at] for at in one.tables)
         if not known or known not in own:
             own.append(known)
-        copies = (
-            [own.index(known)]
-            if known
-            else range(min(len(own), MOST_COPIES, max(1, ports // (1 + len(one.step.inputs)))))
-        )
+        copies = [own.index(known)] if known else range(min(len(own), MOST_COPIES))
         yield from (replace(one, copy=copy) for copy in copies)
 
 

@@ -34,7 +34,6 @@ from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
-from .operators.elementwise import binary_work
 from .operators.execute import (
     Deviation,
     Work,
@@ -497,83 +496,39 @@ def with_hosts(network: Network, why: Mapping[str, str]) -> Network:
 
 
 BLOCKS = 16, 8, 4, 1  # of the columns of a known matrix; the first that divides it and fits the ports is taken
-LEAST_PART = 1 << 18
-"""Elements of a part of a matrix: in bfloat16, 16 channels of HBM take ten times as long for it as for a request."""
 
 
-def with_rows(network: Network, ports: int, bits: int) -> Network:
+def with_rows(network: Network, ports: int) -> Network:
     """Return the network in which known matrices are turned for products with vectors, and cut into blocks of columns.
 
     A row times the turned matrix sums neighbours in DRAM at once, which a matrix times a vector does not. Each block
-    comes through a port of its own. Products of different sizes share the ports. But if the bitstream cannot have all
-    matrices, they are cut into parts of one size, and one piece of hardware with all ports does them one by one.
+    comes through a port of its own. Products of different sizes share the ports.
 
     Args:
         ports: to the device's memory.
-        bits: of memory that the bitstream can fill.
     """
     # By loops: here the kernel of matrices would multiply zeros.
     known = {s.name: replace(work, params={**work.params, "W": 1}) for s, work in network.worked if work.kind == "gemv"}
-    sizes, total, sums_alike = dict[str, Shape](), 0, True
-    for step in network.steps:
-        if step.name in known and step.inputs[0] in network.constants:
-            (matrix, vector), (result,) = interface(loaded(known[step.name]))
-            if matrix.shape[1:] == vector.shape:  # packed weights stay as they are
-                sizes[step.name], total = matrix.shape, total + 8 * matrix.bytes
-                sums_alike &= matrix.dtype == result.dtype and not step.others
-    part = np.gcd.reduce([*sizes.values()] or [(0, 0)])
-    parts = sizes
-    if sums_alike and total > bits and part.prod() >= LEAST_PART:
-        parts = dict.fromkeys(sizes, tuple(part.tolist()))
     # The vector and the result have a port each as well.
-    most = ports // max(1, len({parts.get(name, name) for name in known})) - 2
-    made = replace(network, steps=[], constants=dict(network.constants), shapes=dict(network.shapes))
+    most = ports // max(1, len({str(work.params) for work in known.values()})) - 2
+    steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
     for step in network.steps:
         step = replace(step, work=known.get(step.name, step.work))
-        made.steps.append(
-            _in_rows(made, step, sizes[step.name], parts[step.name], most) if step.name in parts else step
-        )
-    return made
-
-
-def _in_rows(network: Network, step: Step, size: Shape, part: Shape, most: int) -> Step:
-    """Add products of a row and the parts of a turned matrix; return the step that writes the whole result.
-
-    Args:
-        most: blocks that a part may have.
-    """
-    assert isinstance(step.work, Work)
-    (matrix, vector), element, (rows, depth) = step.inputs, step.work.params["Ty"], part
-    for blocks in BLOCKS:
-        with suppress(StudyError):  # of sizes without tiles
-            if blocks <= max(1, most) and rows % blocks == 0:
-                work = gemm_work(1, rows, depth, element, blocks=blocks)
-                break
-    else:
-        return step
-    sums: list[str] = []
-    for column, across in enumerate(network.constants[matrix].reshape(-1, size[1] // depth, depth).swapaxes(0, 1)):
-        cut = across.reshape(-1, blocks, rows // blocks, depth).swapaxes(2, 3)
-        weights = [
-            [network.constant(f"{step.name}.turned{column}.{at}.{n}", one.copy()) for n, one in enumerate(own)]
-            for at, own in enumerate(cut)
-        ]
-        if part == size:
-            return replace(step, work=work, inputs=(vector, *weights[0]))
-        row = network.add(arrange(partial(_at, column, depth), [network.shapes[vector]]), vector)
-        results = [network.add(work, row, *own, name=f"{step.name}.{column}.{at}") for at, own in enumerate(weights)]
-        sums.append(network.add(Arrange(_joined, False), *results))
-    while len(sums) > 1:
-        sums.append(network.add(binary_work("add", size[0], element), sums.pop(0), sums.pop(0)))
-    return replace(step, work=Arrange(np.ravel, True), inputs=(sums[0],))
-
-
-def _at(column: int, depth: int, vector: Array) -> Array:
-    return vector.reshape(-1, depth)[column : column + 1]
-
-
-def _joined(*parts: Array) -> Array:
-    return np.concatenate([part.ravel() for part in parts])
+        for blocks in BLOCKS if step.name in known and step.inputs[0] in constants else ():
+            (matrix, vector), work = step.inputs, known[step.name]
+            rows, depth = interface(loaded(work))[0][0].shape
+            with suppress(StudyError):  # of sizes without tiles
+                # Packed weights stay as they are.
+                if blocks <= max(1, most) and rows % blocks == 0 and depth == work.params["K"]:
+                    work = gemm_work(1, rows, depth, work.params["Ty"], blocks=blocks)
+                    cut = np.split(constants[matrix].reshape(rows, depth).T, blocks, 1)
+                    made = {f"{matrix}.turned{at}": np.ascontiguousarray(block) for at, block in enumerate(cut)}
+                    constants |= made
+                    shapes |= {name: block.shape for name, block in made.items()}
+                    step = replace(step, work=work, inputs=(vector, *made))
+                    break
+        steps.append(step)
+    return replace(network, steps=steps, constants=constants, shapes=shapes)
 
 
 # Fusion of neighbouring steps into one program, which keeps the tensors between them out of DRAM.

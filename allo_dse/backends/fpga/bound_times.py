@@ -12,7 +12,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from msgspec import field
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
@@ -20,7 +19,6 @@ from allo_dse.common.records import MOST_KEPT, Frozen, once
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort, ends_of
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import External
-from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.kernel_graph import StreamEdges
 from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
@@ -201,7 +199,6 @@ class Paths(Frozen, eq=False):
     ends: Times
     kept_begins: Times
     kept_ends: Times
-    _known: dict[MeshFold, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
@@ -211,10 +208,6 @@ class Paths(Frozen, eq=False):
 
     def cycles(self, vmg: VMG) -> int:
         """Return the time of the slowest node of a folded graph from the first copy to the last."""
-        fold = vmg.mesh_fold
-        return self._cycles(vmg) if fold is None else once(self._known, fold, lambda: self._cycles(vmg))
-
-    def _cycles(self, vmg: VMG) -> int:
         longest = 0
         for group in vmg.groups:
             tasks = group.leaves.tasks()

@@ -182,7 +182,6 @@ class Planner(Frozen, eq=False, dict=True):
     program: CompiledProgram
     task_class: TaskClass
     nest: Nest
-    _concerns: dict[str, bool] = field(default_factory=dict)  # by scope
     _loops: dict[str, list[int]] = field(default_factory=dict)  # positions, by name
     _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
     # By name and directives.
@@ -248,8 +247,7 @@ class Planner(Frozen, eq=False, dict=True):
 
     def _is_about(self, scope: str) -> bool:
         """Return whether directives of a scope concern the class."""
-        own, program = self.task_class.kernel, self.program
-        return once(self._concerns, scope, lambda: is_region(scope, program) or kernel_of(scope, program) == own)
+        return is_region(scope, self.program) or kernel_of(scope, self.program) == self.task_class.kernel
 
     def _named(self, directive: Directive) -> list[str]:
         """The arrays a directive names."""
