@@ -40,16 +40,18 @@ NEW_OBJECTS = 20_000
 
 
 LONG = (
-    "tune/workers/test_ray_deaths.py", "tune/workers/test_ray.py", "tune/run/test_optuna_storage.py",
-    "dashboard/test_browser.py", "tune/workers/test_isolation.py", "cli/test_tune.py", "studies/test_mappings.py",
-    "networks/test_studies.py", "tune/search/test_promotion.py", "cli/test_runs.py", "backends/fpga/hls/test_csim.py",
-    "test_examples.py", "tune/workers/test_listening.py", "tune/workers/test_pickled_study.py",
-    "mapper/fold/test_node_fold_search.py", "networks/test_compose.py", "networks/test_accuracy.py", "test_guides.py",
-    "studies/test_npu.py", "studies/test_fpga.py", "eval/rtl/test_rtl.py", "backends/fpga/test_shared_costs.py",
-    "networks/test_fpga.py", "dashboard/test_report.py", "simulator/engine/test_timeline.py", "test_notebooks.py",
-    "dashboard/test_fpga_design.py", "tune/run/test_withdrawal.py", "cli/test_calibrate.py",
-    "eval/calibrate/test_calibration.py", "tune/search/test_exact.py", "backends/npu/allo/test_allo_verdicts.py",
-    "soak/test_soak.py", "networks/operators/test_in_dram.py",
+    "tune/workers/test_ray_deaths.py", "dashboard/test_browser.py", "networks/test_studies.py",
+    "tune/workers/test_ray.py", "tune/workers/test_isolation.py", "tune/run/test_optuna_storage.py", "cli/test_tune.py",
+    "backends/fpga/hls/test_csim.py", "test_examples.py", "simulator/replay/test_designs.py",
+    "simulator/replay/test_trace.py", "test_guides.py", "eval/rtl/test_rtl.py", "backends/fpga/test_shared_costs.py",
+    "simulator/replay/test_replay.py", "test_notebooks.py", "backends/npu/test_accuracy.py", "soak/test_soak.py",
+    "dashboard/test_fpga_design.py", "dashboard/test_gestures.py", "studies/test_mappings.py",
+    "tune/search/test_promotion.py", "cli/test_runs.py", "tune/workers/test_listening.py",
+    "tune/workers/test_pickled_study.py", "mapper/fold/test_node_fold_search.py", "networks/test_compose.py",
+    "networks/test_accuracy.py", "studies/test_npu.py", "studies/test_fpga.py", "networks/test_fpga.py",
+    "dashboard/test_report.py", "simulator/engine/test_timeline.py", "tune/run/test_withdrawal.py",
+    "cli/test_calibrate.py", "eval/calibrate/test_calibration.py", "tune/search/test_exact.py",
+    "backends/npu/allo/test_allo_verdicts.py", "networks/operators/test_in_dram.py",
 )  # fmt: skip
 """Files that take longest for their number of tests, the longest first: at the end one process would be left with
 them. The others come by their number of tests."""

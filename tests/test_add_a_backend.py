@@ -82,14 +82,14 @@ device = dse.Device.load({str(DEVICE)!r})
 print(device.max_nodes, type(backend_of(device)).__name__)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, tmp_path, EXAMPLE)))}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
     assert done.stdout.split() == ["16", "CgraBackend"], done.stderr
 
 
 def test_a_device_of_no_known_kind_is_an_error_with_a_hint() -> None:
     code = f"import allo_dse as dse; dse.Device.load({str(DEVICE)!r})"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
     assert "unknown family 'cgra'" in done.stderr
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from allo_dse.space.design import Design
 
     from .evaluator import Evaluator
-    from .execute.observation import Inputs
+    from .execute.observation import InputSets
     from .inputs import Smaller
     from .parameters import Tunable
     from .recording import Recorded
@@ -75,7 +75,7 @@ class Sources(Frozen):
     reference: Reference | None = None
     verify_with: Smaller | None = None
     metrics: Mapping[str, Any] | None = None
-    inputs: Callable[[Program], Sequence[Inputs]] | None = None
+    inputs: InputSets | None = None
 
 
 class Artifacts(Frozen):

@@ -12,10 +12,10 @@ from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.lang.storage import is_wide, stored
 from allo_dse.mapper.program import Program
 
-from .execute.observation import Inputs, arrays_of
+from .execute.observation import Inputs, completed
 from .execute.run import run_graph
-from .inputs import Reference, asked, directions, random_arrays
-from .reference import as_computable
+from .inputs import Reference, asked, directions
+from .reference import answers_of
 from .tolerances import limits_of
 
 DATA = "data"
@@ -50,21 +50,18 @@ def golden_data(program: Program, reference: Reference | None = None, sets: Sequ
 
     Args:
         reference: maps the input arrays to the output array (or a tuple of them); without it the program itself is run.
-        sets: sets of inputs in place of random ones; from the second on they are in `data/set2`, `data/set3`, ...
+        sets: sets of inputs, which random ones complete; from the second on they are in `data/set2`, `data/set3`, ...
 
     Raises:
         SimulationError: when the program cannot be run on these numbers.
     """
-    if not sets:
-        # Random inputs, the same in every run, and zeros for outputs and where no machine type holds an element.
-        wide = {tensor.name for tensor in program.tensors if is_wide(tensor.dtype)}
-        drawn = [name for name in asked(program, reference) if name not in wide]
-        return _golden_set(program, reference, random_arrays(program, drawn, SEED), DATA)
+    # Random inputs, the same in every run, and zeros for outputs and where no machine type holds an element.
+    wide = {tensor.name for tensor in program.tensors if is_wide(tensor.dtype)}
+    drawn = [name for name in asked(program, reference) if name not in wide]
     files: dict[str, bytes] = {}
-    for number, given in enumerate(sets, 1):
-        arrays = Arguments(program, arrays_of(program, given)).by_name
+    for number, arrays in enumerate(completed(program, drawn, sets or [{}], SEED), 1):
         directory = DATA if number == 1 else f"{DATA}/set{number}"
-        files |= _golden_set(program, reference, {t.name: arrays[t.name] for t in program.tensors}, directory)
+        files |= _golden_set(program, reference, arrays, directory)
     return files
 
 
@@ -93,11 +90,11 @@ def _told(program: Program, reference: Reference, before: Arrays, outputs: Seque
 
     Fixed-point numbers computed in floats are not: floats neither round nor wrap as fixed-point numbers do.
     """
-    found = reference(*(as_computable(before[name]) for name in asked(program, reference)))
+    found = answers_of(reference, [before[name] for name in asked(program, reference)])
     types = {tensor.name: tensor.dtype for tensor in program.tensors}
     told: Arrays = {}
-    for name, result in zip(outputs, found if isinstance(found, tuple) else (found,), strict=True):
-        value, own = np.asarray(result), before[name]
+    for name, value in zip(outputs, found, strict=True):
+        own = before[name]
         if value.dtype.kind == "f" and own.dtype.kind in "iu":
             if types[name].is_fixed:
                 return None
@@ -107,5 +104,4 @@ def _told(program: Program, reference: Reference, before: Arrays, outputs: Seque
 
 
 def _files(program: Program, arrays: Arrays) -> dict[str, bytes]:
-    arguments = Arguments(program, list(arrays.values()))
-    return {name: array.tobytes() for name, array in arguments.by_name.items()}
+    return {name: one.tobytes() for name, one in Arguments(program, list(arrays.values())).by_name.items()}

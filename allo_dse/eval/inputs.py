@@ -12,7 +12,6 @@ from allo_dse.common.errors import StudyError, of_the_study
 from allo_dse.common.records import Array
 from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.space.params import Assignment
 
 from .evaluator import needed_arguments
@@ -79,16 +78,14 @@ def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dic
     """Random inputs and zeroed outputs."""
     rng = np.random.default_rng(seed)
     return {
-        t.name: _random(t, rng) if t.name in inputs else np.zeros(t.shape, numpy_dtype(t.dtype))
+        t.name: np.zeros(t.shape, own)
+        if t.name not in inputs
+        else rng.standard_normal(t.shape).astype(own)
+        if t.dtype.is_float
+        else rng.integers(*t.dtype.limits, t.shape, dtype=own)
         for t in program.tensors
+        for own in [numpy_dtype(t.dtype)]
     }
-
-
-def _random(tensor: Tensor, rng: np.random.Generator) -> Array:
-    dtype = tensor.dtype
-    if dtype.is_float:
-        return rng.standard_normal(tensor.shape).astype(numpy_dtype(dtype))
-    return rng.integers(*dtype.limits, tensor.shape, dtype=numpy_dtype(dtype))
 
 
 def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, Array]:

@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
+from allo_dse.common.errors import of_the_study
 from allo_dse.common.records import Array
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import BoolArray
 from allo_dse.lang.types import DType
 
 from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, unit_of
+from .inputs import LOST, Reference
 
 Arrays = list[Array]
 _DOUBLE = 2.0**-53
@@ -115,6 +117,17 @@ def _steps_apart(value: Array, wanted: Array, dtype: DType, steps: float) -> tup
     with np.errstate(invalid="ignore"):
         apart = (value.astype(np.float64) - wanted.astype(np.float64) + span / 2) % span - span / 2
         return ~(np.abs(apart) <= steps), f" by more than {steps:g} steps of {dtype}"
+
+
+def answers_of(reference: Reference, arrays: Arrays) -> Arrays:
+    """Return the outputs that a reference computes from the inputs.
+
+    Raises:
+        StudyError: when it fails.
+    """
+    with of_the_study("reference", LOST):
+        given = reference(*map(as_computable, arrays))
+        return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
 
 
 def as_computable(array: Array) -> Array:

@@ -1,23 +1,26 @@
 """Tolerances of results that are computed elsewhere: by a device, by C++, or by another evaluator of a network.
 
-They follow from running error analysis (`eval.execute.rounding`) of the program on random inputs. A smaller instance
-replaces a program that is too large for that; errors grow with the root of the number of operations behind a result.
+They follow from running error analysis (`eval.execute.rounding`) of the program on the study's inputs or random ones.
+A smaller instance replaces a program that is too large for that; errors grow with the root of the number of operations
+behind a result.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import Array, Frozen
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.mapper.program import Program
 
+from .execute.observation import InputSets, completed
 from .execute.rounding import DEVIATIONS, ROOM, SINGLE, Analysed, analysed, unit_roundoff
 from .inputs import Smaller, asked, directions, positive_arrays, random_arrays, reduced
 
@@ -48,11 +51,16 @@ class Tolerance(Frozen):
 
 
 @lru_cache(_KEPT)
-def tolerances_of(program: Program, verify_with: Smaller | None = None) -> Mapping[str, Tolerance]:
+def tolerances_of(
+    program: Program,
+    verify_with: Smaller | None = None,
+    inputs: InputSets | None = None,
+) -> Mapping[str, Tolerance]:
     """Return the tolerance of each floating-point tensor that a program writes.
 
     Args:
         verify_with: maps the parameters to the changes for a smaller instance.
+        inputs: the sets of inputs of a program; random ones without.
     """
     written = _written_floats(program)
     if not written:
@@ -64,9 +72,13 @@ def tolerances_of(program: Program, verify_with: Smaller | None = None) -> Mappi
         return {tensor.name: _estimate(program, tensor) for tensor in written}
     growth = math.sqrt(max(1.0, _operations(program) / _operations(own)))
     found: dict[str, Tolerance] = {}
-    for make in (random_arrays, positive_arrays):
+    given = [make(own, asked(own), 0) for make in (random_arrays, positive_arrays)]
+    if inputs is not None:
+        with suppress(AlloDseError):  # arrays that only fit the program itself
+            given = completed(own, asked(own), inputs(own), 0)
+    for arrays in given:
         try:
-            analysis = analysed(own.vmg, make(own, asked(own), 0), depths={}, seconds=_SECONDS)
+            analysis = analysed(own.vmg, arrays, depths={}, seconds=_SECONDS)
         except SimulationError:  # random inputs may not give numbers
             continue
         for tensor in written:
@@ -85,17 +97,17 @@ def limits_of(
     Args:
         from_run: the expected values are those of a run, with its roundings, and not of a reference.
     """
-    if not _written_floats(program) or (program.elements_computed or MOST_ELEMENTS) >= MOST_ELEMENTS:
+    written = _written_floats(program)
+    if not written or (program.elements_computed or MOST_ELEMENTS) >= MOST_ELEMENTS:
         return {}
     try:
         analysis = analysed(program.vmg, arrays, depths={}, seconds=_SECONDS)
     except SimulationError:
         return {}
-    found = {}
-    for tensor in _written_floats(program):
-        one = analysis.result(tensor.name)
-        found[tensor.name] = element_limits(one, unit_roundoff(tensor.dtype), from_run=from_run)
-    return found
+    return {
+        tensor.name: element_limits(analysis.result(tensor.name), unit_roundoff(tensor.dtype), from_run=from_run)
+        for tensor in written
+    }
 
 
 def element_limits(one: Analysed, roundoff: float, *, from_run: bool = False) -> NDArray[np.float32]:

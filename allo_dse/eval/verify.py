@@ -21,7 +21,6 @@ import numpy as np
 
 from allo_dse.common.errors import IndexRangeError, SimulationError, StudyError, of_the_study
 from allo_dse.common.records import Array, Frozen, array_text, once, replace
-from allo_dse.compiler.model.arguments import Arguments
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import BoolArray, Tensor
 from allo_dse.mapper.fold.fold import unfolded
@@ -33,11 +32,20 @@ from allo_dse.space.design import Design
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
-from .execute.observation import arrays_of, sets_of
+from .execute.observation import completed, sets_of
 from .execute.rounding import Analysed, Analysis, analysed, has_floats, unit_roundoff
 from .execute.run import run_graph
-from .inputs import LOST, Reference, Smaller, asked, directions, positive_arrays, random_arrays, reduced
-from .reference import Arrays, as_computable, difference_from, magnitude, share
+from .inputs import (
+    LOST,
+    Reference,
+    Smaller,
+    asked,
+    directions,
+    positive_arrays,
+    random_arrays,
+    reduced,
+)
+from .reference import Arrays, answers_of, difference_from, magnitude, share
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, a comparison with a reference replaces the run of the unfolded program."""
@@ -303,7 +311,7 @@ def _expected(
     analysis = Analysis({}, {}, 0)
     if has_floats(program):
         analysis = _deeper(lambda own: analysed(vmg, arrays, depths=own, seconds=seconds), depths)
-    expected = _asked_of(reference, [arrays[name] for name in read])
+    expected = answers_of(reference, [arrays[name] for name in read])
     with of_the_study("reference", LOST):
         shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in outputs]
         if shapes != wanted_shapes:
@@ -333,25 +341,19 @@ def _ignored(program: Program, reference: Reference, sets: list[dict[str, Array]
 
     def ignored() -> list[str]:
         first, other = sets[0], sets[-1]
-        before = _asked_of(reference, [first[name] for name in read])
+        before = answers_of(reference, [first[name] for name in read])
         return [
             name
             for name in read
             if all(
                 np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
                 for a, b in zip(
-                    before, _asked_of(reference, [(other if n == name else first)[n] for n in read]), strict=True
+                    before, answers_of(reference, [(other if n == name else first)[n] for n in read]), strict=True
                 )
             )
         ]
 
     return once(_IGNORED.setdefault(program, {}), reference, ignored)
-
-
-def _asked_of(reference: Reference, arrays: list[Array]) -> Arrays:
-    with of_the_study("reference", LOST):
-        given = reference(*map(as_computable, arrays))
-        return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
 
 
 def _of_size(verify_with: Smaller | None, inputs: object) -> Smaller | None:
@@ -365,13 +367,11 @@ def _given(program: Program, read: list[str], inputs: object, seed: int) -> list
     Without such sets there are two. One has both signs and similar magnitudes, the other is positive with very
     different magnitudes, so that no activation hides the values before it.
     """
-    others = random_arrays(program, read, seed)
     if inputs is None:
-        return [others, positive_arrays(program, read, seed)]
+        return [random_arrays(program, read, seed), positive_arrays(program, read, seed)]
     sets = sets_of(inputs, program)
     with of_the_study("inputs", LOST):
-        given = [Arguments(program, arrays_of(program, one)).by_name for one in sets]
-    return [others | {name: arrays[name] for name in one} for one, arrays in zip(sets, given, strict=True)]
+        return completed(program, read, sets, seed)
 
 
 def _sizes(program: CompiledProgram) -> str:

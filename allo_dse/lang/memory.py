@@ -162,15 +162,5 @@ class DTensor:
     def memory(self) -> Memory | None:
         return self.spec if isinstance(self.spec, Memory) else None
 
-    def get_local_shape(self) -> tuple[int, ...]:
-        """Return the shape of the part that one task sees."""
-        if self.layout is None or self.mapping is None:
-            return self.shape
-        axes = self.layout.axes(len(self.mapping))
-        return tuple(
-            extent if axis is None else extent // self.mapping[axis]
-            for extent, axis in zip(self.shape, axes, strict=True)
-        )
-
     def __str__(self) -> str:
         return f"DTensor(name={self.name}, shape={self.shape}, dtype={self.dtype}, memory={self.memory})"

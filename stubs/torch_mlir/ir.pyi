@@ -47,6 +47,9 @@ class _List(Protocol[_A]):
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[_A]: ...
 
+class _Blocks(_List[Block], Protocol):
+    def append(self, *arguments: Type) -> Block: ...
+
 class _Operands(_List[Value], Protocol):
     def __setitem__(self, index: int, value: Value, /) -> None: ...
     def __contains__(self, value: object, /) -> bool: ...
@@ -99,6 +102,8 @@ class Operation(_OperationBase):
         results: Sequence[Type] | None = None,
         operands: Sequence[Value] | None = None,
         attributes: dict[str, Attribute] | None = None,
+        *,
+        regions: int = 0,
     ) -> Operation: ...
 
 class OpView(_OperationBase):
@@ -139,7 +144,7 @@ class Block:
     def create_after(self, *types: Type) -> Block: ...
 
 class Region:
-    blocks: _List[Block]
+    blocks: _Blocks
     owner: OpView
 
 class SymbolTable:

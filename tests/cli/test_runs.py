@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,14 @@ from allo_dse.tune.store.log import Log, encode_line
 from allo_dse.tune.store.rundir import RunDirectory, running
 from allo_dse.tune.study import load_studies
 
+from ..tune.fakes import FakeEvaluator, fake_study
+
 STUDY = """
-import time
 from tests.tune.fakes import FakeEvaluator, fake_study
 from allo_dse.tune.study import Study
 
 class Priced(FakeEvaluator):
     def evaluate(self, design):
-        time.sleep({sleep})
         if int(design.key, 16) % 10 == 0:
             raise RuntimeError("no licence")
         return super().evaluate(design)
@@ -38,7 +37,7 @@ def study(salt: str = "") -> Study:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("cli")
-    (folder / "study.py").write_text(STUDY.format(sleep=0))
+    (folder / "study.py").write_text(STUDY)
     (study,) = load_studies(folder / "study.py")
     result = study.run(60, run_dir=folder / "runs" / "fake", progress="quiet", seed=3)
     return folder, result
@@ -125,9 +124,7 @@ def test_replay_gives_the_recorded_metrics_again(tune: Any, made: Any) -> None:
 def test_replay_notices_a_changed_evaluator(tune: Any, made: Any) -> None:
     folder, result = made
     changed = folder / "changed.py"
-    changed.write_text(
-        STUDY.format(sleep=0) + "\nPriced.evaluate = lambda self, d: type('M', (dict,), {})(latency_us=1)"
-    )
+    changed.write_text(STUDY + "\nPriced.evaluate = lambda self, d: type('M', (dict,), {})(latency_us=1)")
     assert "latency_us" in tune("replay", result.best().key, "--study", changed, code=1)
 
 
@@ -149,7 +146,7 @@ def test_replaying_a_run_says_which_designs_differ(tune: Any, made: Any) -> None
     folder, result = made
     changed = folder / "slower.py"
     changed.write_text(
-        STUDY.format(sleep=0)
+        STUDY
         + "\nbefore = Priced.evaluate"
         + "\ndef slower(self, design):"
         + "\n    found = dict(before(self, design))"
@@ -267,17 +264,32 @@ def test_every_command_has_examples(tune: Any, command: str) -> None:
 
 
 def test_a_live_run_is_seen_and_not_disturbed(tune: Any, tmp_path: Path) -> None:
-    (tmp_path / "study.py").write_text(STUDY.format(sleep=0.01))
-    (study,) = load_studies(tmp_path / "study.py")
+    """As it goes on, and while it waits for a design that is only evaluated when it has been seen."""
+    looked = threading.Event()
+
+    class Waiting(FakeEvaluator):
+        evaluated = 0
+
+        def evaluate(self, design: Any) -> Any:
+            Waiting.evaluated += 1
+            if Waiting.evaluated == 60:
+                looked.wait()
+            return super().evaluate(design)
+
+    study = fake_study(evaluator=Waiting)
     run = threading.Thread(target=study.run, args=(80,), kwargs={"run_dir": tmp_path / "run", "progress": "quiet"})
     run.start()
     seen = []
-    while run.is_alive():
-        if (tmp_path / "run" / "run.json").exists():
-            facts = json.loads(tune("status", tmp_path / "run", "--json"))
-            seen.append((facts["running"], facts["trials"]))
-        time.sleep(0.05)
-    run.join()
+    try:
+        while run.is_alive():
+            if (tmp_path / "run" / "run.json").exists():
+                facts = json.loads(tune("status", tmp_path / "run", "--json"))
+                seen.append((facts["running"], facts["trials"]))
+                if facts["trials"]:
+                    looked.set()
+    finally:
+        looked.set()
+        run.join()
     assert any(running and 0 < trials < 80 for running, trials in seen)
     assert [t for _, t in seen] == sorted(t for _, t in seen)
     assert running(tmp_path / "run") is None

@@ -264,7 +264,7 @@ def test_ctrl_c_again_and_again_keeps_what_there_is(study: Any) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
             break
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "kept" in out + err
     assert "Traceback" not in err

@@ -53,13 +53,21 @@ def test_ctrl_c_ends_a_search_and_is_pythons_afterwards() -> None:
         if not ended.is_set():
             raise KeyboardInterrupt
 
+    def end() -> None:
+        try:
+            answer(long_model(), work=1e6)
+        finally:
+            ended.set()
+
+    insisting = threading.Thread(target=insist)
     before = signal.signal(signal.SIGINT, interrupt)
     try:
-        threading.Thread(target=insist).start()
+        insisting.start()
         with pytest.raises(KeyboardInterrupt):
-            answer(long_model(), work=1e6)
+            end()
     finally:
         ended.set()
+        insisting.join()
         signal.signal(signal.SIGINT, before)
     assert catches_ctrl_c()
     status, solver = answer(cp_model.CpModel(), work=1.0)

@@ -26,6 +26,7 @@ from allo_dse.common.errors import ProgramError
 from allo_dse.compiler import compile_region
 from allo_dse.compiler.program.compiled import CompiledProgram
 
+from ..support.written_programs import write_program
 from . import samples
 from .execute import verify_bodies
 
@@ -44,14 +45,6 @@ CONDITIONS: list[Callable[[Any, Any, Any], Any]] = [
 # The same conditions as a kernel sees them; `which` chooses the pair that a program uses.
 PATHS = ["i == 0", "0 < i < 3", "i in {0, 2} and j in {1, 3}", "(i + 2 * j) % 3 == 1", "i == j or k > 2",
          "not (j // 2 == 1)", "min(i, k) >= 1", "k not in (1, 2)", "[5, 0, 3, 1, 2, 4][i] > j"]  # fmt: skip
-
-
-def write_program(path: Path, text: str) -> Any:
-    """The function `build` of a program that is written to a file of its own."""
-    path.write_text("import allo\nimport allo.dataflow as df\nfrom allo.ir.types import Stream, int32\n\n\n" + text)
-    names: dict[str, Any] = {}
-    exec(compile(path.read_text(), str(path), "exec"), names)
-    return names["build"]
 
 
 @pytest.fixture(scope="module")

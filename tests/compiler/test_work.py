@@ -10,7 +10,7 @@ import pytest
 import allo_dse as dse
 
 from ..backends.fpga.cost import programs
-from .test_properties import write_program
+from ..support.written_programs import write_program
 
 
 def test_work_of_tasks_is_counted_through_loops_that_depend_on_each_other() -> None:

@@ -23,7 +23,9 @@ from allo_dse.dashboard.programs import Programs
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser")
 """The first is the same without windows: an eighth less to compute."""
 CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-TIMEOUT_MS = 90_000
+SLOWDOWN = os.environ.get("SLOWDOWN")
+"""How many times as long everything in a page is to take: finds tests that depend on time, on an idle machine."""
+TIMEOUT_MS = 300_000
 # Too low for the parallel coordinates of the front page, which a processor takes seconds to draw: tests scroll to them.
 OPTIONS: dict[str, Any] = {"viewport": {"width": 1440, "height": 640}, "accept_downloads": True}
 ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
@@ -107,6 +109,8 @@ class Visit:
 
     def __init__(self, page: Any, url: Any) -> None:
         self.page, self.url = page, url
+        if SLOWDOWN:
+            page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": float(SLOWDOWN)})
         page.wait_for_function = partial(page.wait_for_function, polling=POLLING_MS)
         self.problems: list[str] = []
         self.external: list[str] = []

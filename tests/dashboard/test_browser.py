@@ -48,7 +48,8 @@ def front(dashboard: Any, visit: Any) -> Any:
     """The front page, drawn."""
     page = visit(dashboard[0]).open()
     page.wait_for_function(DRAWN)
-    page.wait_for_function("() => document.querySelectorAll('.ag-center-cols-container .ag-row').length > 3")
+    page.wait_for_selector(".ag-center-cols-container .ag-row")
+    page.wait_for_function("() => dash_ag_grid.getApi('table').getDisplayedRowAtIndex(0)?.data")
     return page
 
 
@@ -284,6 +285,7 @@ def test_no_words_are_lost_when_rows_come_with_a_gesture_or_after_newer_ones(fro
     front.wait_for_function("() => window.rowsHeld()")
     front.fill("#filter", "bram18 < 40")
     front.wait_for_function("() => !window.rowsHeld()")
+    wait_text(front, "#table-note", f"{expected} of {DESIGNS} designs")
     front.wait_for_timeout(100)
     assert front.inner_text("#table-note").startswith(f"{expected} of {DESIGNS} designs")
 
@@ -363,14 +365,15 @@ def test_the_table_sorts_all_designs_is_saved_as_filtered_and_hides_equal_column
 
 def test_a_design_is_opened_and_taken_away(front: Any, dashboard: Any) -> None:
     board = dashboard[1].board
+    designs = list(board.front())
+    row = designs[(designs.index(board.knee) + 2) % len(designs)].row
+    key = board.runs[0].keys[row]
     front.keyboard.press("j")
     front.keyboard.press("j")
-    wait_text(front, "#design-words", "Pareto front")
+    wait_text(front, "#design-words", key[:8])
     front.click("#open-design")
     front.wait_for_url("**/design*")
-    front.wait_for_selector("#design-page h2 code")
-    key = front.inner_text("#design-page h2 code")
-    row = board.runs[0].row_of[key]
+    front.wait_for_selector(f"#design-page h2 code:text-is('{key}')")
     with front.expect_download() as download:
         front.click("#design-page button:text-is('JSON')")
     assert json.loads(download.value.path().read_text())["records"][0] == board.runs[0].record(row)
@@ -403,6 +406,7 @@ def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
     assert download.value.path().read_bytes().startswith(b"\x89PNG")
     show_parallel(front)
     stroke = "() => getComputedStyle(document.querySelector('.parcoords .domain')).stroke"
+    front.wait_for_selector(".parcoords .domain", state="attached")
     assert front.evaluate(stroke) != "rgb(0, 0, 0)"  # which is the panel's colour in the dark
     saved("front", 2)
     front.keyboard.press("2")
@@ -426,6 +430,7 @@ def test_the_reference_can_be_chosen(front: Any) -> None:
     front.keyboard.press("r")
     wait_text(front, "#design-words", f"Reference: {key}")
     front.keyboard.press("j")
+    front.wait_for_function("key => !document.querySelector('#design-words').innerText.startsWith(key)", arg=key)
     front.keyboard.press("c")
     front.wait_for_url("**/compare*")
     wait_text(front, "#compare-page", key)
@@ -489,6 +494,7 @@ def test_progress_is_drawn(dashboard: Any, visit: Any) -> None:
         "() => document.querySelector('#importance .js-plotly-plot').data[0].y.at(-1) === 'k.axis0.nodes'"
     )
     failed = page.locator("#failed-messages tbody tr")
+    failed.first.wait_for()
     assert failed.first.locator("td").all_inner_texts()[:2] == ["RuntimeError: the tool gave up", "10"]
     key = failed.first.locator("a").inner_text()
     failed.first.locator("a").click()

@@ -49,7 +49,7 @@ def board(tmp_path: Path) -> Board:
 
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITES, str(tmp_path), name]) for name in ("a", "b")]
-    assert [writer.wait(120) for writer in writers] == [0, 0]
+    assert [writer.wait(300) for writer in writers] == [0, 0]
     assert len(Notes(tmp_path).all()) == 200
 
 
@@ -92,7 +92,7 @@ def test_a_run_is_stopped_as_by_ctrl_c(board: Board) -> None:
     with pytest.raises(StudyError, match="running already"):
         control.resume(board, 0)
     assert str(process.pid) in control.stop(board, 0)
-    assert process.wait(60) == 17
+    assert process.wait(300) == 17
     with pytest.raises(StudyError, match="not running"):
         control.stop(board, 0)
 

@@ -201,7 +201,7 @@ def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(
     names = {path.name for path in tmp_path.iterdir()}
     assert {"kernel.cpp", "kernel.h", "testbench.cpp", "Makefile", "run_hls.tcl"} <= names
     if shutil.which("g++") and shutil.which("make"):
-        made = subprocess.run(["make", "csim"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        made = subprocess.run(["make", "csim"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert made.returncode == 0, made.stderr
 
 
@@ -283,7 +283,7 @@ def test_the_command_that_reproduces_the_run_runs(run: Any, tmp_path: Path) -> N
     options = ["--trials", "4", "--run-dir", str(other)]
     command = [sys.executable, "-m", "allo_dse", *facts["command"][1:], *options]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}  # where the study's program is
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     first, again = (next(iter(Board.open([path]).runs[0].keys)) for path in (run, other))
     assert again == first

@@ -70,7 +70,7 @@ def command(*arguments: Path | str) -> Iterator[Any]:
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
-            process.wait(timeout=60)
+            process.wait(timeout=300)
         finally:
             process.kill()
 
@@ -106,7 +106,7 @@ def test_an_interrupt_leaves_no_request_half_accepted(tmp_path: Path) -> None:
 
     server.process_request = interrupted  # type: ignore[method-assign]
     url = f"http://127.0.0.1:{server.port}/_dash-dependencies"
-    asking = threading.Thread(target=lambda: answers.append(urllib.request.urlopen(url, timeout=60).status))
+    asking = threading.Thread(target=lambda: answers.append(urllib.request.urlopen(url, timeout=300).status))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with server, server.interrupted_between_requests():
@@ -129,6 +129,6 @@ def test_the_command_refuses_at_once_what_it_cannot_serve(tmp_path: Path) -> Non
         ]
         for arguments, words in cases:
             with command(*arguments) as process:
-                _, said = process.communicate(timeout=60)
+                _, said = process.communicate(timeout=300)
             assert words in said
             assert process.returncode == 2

@@ -203,6 +203,28 @@ def test_a_bound_does_not_know_how_many_tasks_there_are() -> None:
     assert found[1].largest < 0.1
 
 
+def picked(N=8):
+    @df.region()
+    def top(At: int32[N], X: float32[64], Y: float32[N]):
+        @df.kernel(mapping=[1], args=[At, X, Y])
+        def core(at: int32[N], x: float32[64], y: float32[N]):
+            for i in range(N):
+                y[i] = x[at[i]] * 0.1
+
+    return top
+
+
+def test_tolerances_of_a_program_that_data_leads_come_from_the_inputs_of_the_study() -> None:
+    program = load_program(picked)
+    values = np.linspace(1, 2, 64, dtype=np.float32)
+    found = tolerances_of(program, None, lambda _: [{"At": np.full(8, at, np.int32), "X": values} for at in (40, 60)])
+    each = [
+        tolerances_of(program, None, lambda _, at=at: [{"At": np.full(8, at, np.int32), "X": values}])
+        for at in (40, 60)
+    ]
+    assert found["Y"] == each[0]["Y"].joined(each[1]["Y"]) != tolerances_of(program)["Y"]
+
+
 OPERATIONS = {
     "sum": lambda x, y: x + y,
     "product": lambda x, y: x * y,

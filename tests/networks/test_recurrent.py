@@ -172,8 +172,8 @@ def test_time_steps_share_programs_and_weights(op: str) -> None:
         ({"more": {"lengths": np.array([2], np.int32)}}, "sequence_lens"),
         ({"more": {"peepholes": np.full((1, 12), 0.5, np.float32)}}, "peepholes"),
         ({"clip": 0.5}, "clip"),
-        ({"activations": ["HardSigmoid", "Tanh", "Tanh"]}, "activations hardsigmoid, tanh, tanh"),
-        ({"steps": 65}, "65 time steps; at most 64"),
+        ({"activations": ["HardSigmoid", "Tanh", "Affine"]}, "activation 'Affine' has no program"),
+        ({"hidden": 128}, "69,632 weights of a recurrent layer; a core holds 12,288"),
     ],
 )
 def test_what_is_not_written_out_is_the_hosts_and_says_why(how: dict[str, Any], why: str) -> None:

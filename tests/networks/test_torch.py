@@ -188,7 +188,8 @@ def test_a_module_of_this_interpreter(tmp_path: Path, monkeypatch: pytest.Monkey
     assert _kinds(network) == _kinds(dse.from_onnx(models.mlp()))
     # Transformers registers an operator for experts, which PyTorch's exporter does not know.
     exporter.ops.transformers.grouped_mm_fallback = SimpleNamespace(default="grouped")
-    dse.from_torch(exporter, [1])
+    network = dse.from_torch(exporter, [1], element="bf16,w8a8", calibration={"x": np.full((8, 16), 127.0)})
+    assert any(one.rounded for step in network.steps for one in step.others)
     assert list(exporter.options["custom_translation_table"]) == ["grouped"]
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(dse.StudyError, match="from_torch needs PyTorch") as error:

@@ -153,8 +153,6 @@ def _soak(counts: Counts, minutes: float, seed: int, folder: Path) -> int:
     start = shown = time.monotonic()
     print(f"seed {seed}", file=sys.stderr, flush=True)
     for own_seed, attack in enumerate(_attacks(counts, random.Random(seed)), seed + 1):
-        if time.monotonic() >= start + 60 * minutes:
-            break
         found = attempt(attack, own_seed, folder)
         counts.tried[attack.name] += 1
         if found:
@@ -166,6 +164,8 @@ def _soak(counts: Counts, minutes: float, seed: int, folder: Path) -> int:
             shown = time.monotonic()
             counts.keep()
             print(f"{shown - start:.0f} s, {counts}", file=sys.stderr, flush=True)
+        if time.monotonic() >= start + 60 * minutes:
+            break
     counts.keep()
     print(counts)
     return 1 if counts.failed.total() else 0

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.study import Study
+from allo_dse.tune.workers import evaluate_one
 
 from .fakes import FakeEvaluator, Looseness
-from .hazards import Hazard
+from .hazards import HANGS, Hazard, Hurried, hang, study
 
 
 def is_deadly(key: Any) -> Any:
@@ -72,7 +74,15 @@ class HangsInAWorker(Hazard):
     deadline_s = 1.0
 
     def trip(self, design: Any) -> None:
-        time.sleep(300)
+        hang()
+
+
+def hurried_study(evaluator: Any, folder: Path) -> Study:
+    """What a worker loads: the study, and a clock for its own deadlines."""
+    hangs = folder / f"{os.getpid()} hangs"
+    vars(evaluate_one)["time"] = Hurried(hangs)
+    os.environ[HANGS] = str(hangs)
+    return study(evaluator)
 
 
 def noted(path: Any) -> Any:

@@ -140,7 +140,7 @@ class FpgaBackend(Backend):
 
         verify_with = sources.verify_with
         if sources.metrics is None:
-            project = hls_project(design, dict(design.as_built.depths), verify_with=verify_with)
+            project = hls_project(design, dict(design.as_built.depths), verify_with=verify_with, inputs=sources.inputs)
         else:
             depths = sources.metrics.get("stream_depths")
             project = board_project(

@@ -195,9 +195,9 @@ def _access(op: Op, access: Access, loops: Sequence[Loop], pids: Ints, always: b
         low, high = (None if form is None else _extreme(form, loops, pids, most=most) for most in (False, True))
         ranges.append(None if low is None or high is None else (low, high + (extent - 1)))
     # A block is written as a whole; of elements, each dimension follows a loop of its own.
-    fixed = all(form is not None and form.variables <= set(pids) for form in access.index)
-    dense = _dense((), loops, pids) and fixed if op.block else _dense(access.index, loops, pids)
-    return _Access(tuple(ranges), access.write, access.write and always and dense)
+    fixed = not op.block or all(form is not None and form.variables <= set(pids) for form in access.index)
+    certain = access.write and always and fixed and _dense(access.index, loops, pids)
+    return _Access(tuple(ranges), access.write, certain)
 
 
 def _extreme(form: Linear, loops: Sequence[Loop], pids: Ints, *, most: bool) -> IndexSum | None:

@@ -24,8 +24,6 @@ __all__ = [
     "ext",
     "func",
     "ir",
-    "linalg",
-    "llvm",
     "memref",
     "passmanager",
     "scf",
@@ -54,7 +52,7 @@ for _dialect in ("df", "async"):
 
 if TYPE_CHECKING:  # both distributions have these types, which `stubs/` writes down
     from torch_mlir import execution_engine, ir, passmanager
-    from torch_mlir.dialects import arith, async_dialect, cf, ext, func, linalg, llvm, memref, scf
+    from torch_mlir.dialects import arith, async_dialect, cf, ext, func, memref, scf
     from torch_mlir.ir import Operation, Value
 else:
     ir, passmanager, execution_engine = (
@@ -63,7 +61,7 @@ else:
     Operation, Value = ir.Operation, ir.Value
 
     def __getattr__(name: str) -> object:
-        """A dialect, where it is imported: those of LLVM and linalg take as long as all else here."""
+        """A dialect, where it is imported."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return importlib.import_module(f"{PACKAGE}.dialects.{name}")

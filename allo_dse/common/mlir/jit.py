@@ -83,7 +83,7 @@ _SMALL_FLOATS = (
 )
 
 TO_LLVM = (
-    "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,"
+    "builtin.module(lower-affine,convert-scf-to-cf,"
     "arith-expand{include-bf16=true},convert-math-to-llvm,convert-math-to-libm,finalize-memref-to-llvm,"
     "convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,"
     "canonicalize,reconcile-unrealized-casts)"
@@ -149,17 +149,17 @@ def leave_as_it_is(module: ir.Module) -> None:
             pass_through(op, "optnone", "noinline")
 
 
-def compile_object(module: ir.Module, entry: str, layout: str, *, optimize: bool) -> bytes:
+def compile_object(module: ir.Module, entry: str, layout: str, *, optimize: bool, bf16: bool) -> bytes:
     """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function.
 
     Args:
         layout: `data_layout()`.
         optimize: False halves the time of compiling, and gives the same results.
+        bf16: whether it may have values of this type.
     """
-    text = str(module)
-    if "bf16" in text:
+    if bf16:
         # 16-bit integers in place of numbers
-        text = _CONSTANT.sub(lambda found: _NUMBER.sub(_bits, found[0]), text)
+        text = _CONSTANT.sub(lambda found: _NUMBER.sub(_bits, found[0]), str(module))
         module = ir.Module.parse(_BF16.sub("i16", text), module.context)
     if not optimize:
         leave_as_it_is(module)

@@ -104,10 +104,14 @@ class Linear(Frozen):
         return total
 
     def extreme(self, ends: Iterable[tuple[int, tuple[Linear, Linear]]], *, most: bool) -> Linear:
-        """Return its least or greatest value over variables from a first to a last one, inner variables first."""
+        """Return its least or greatest value over variables from a first to a last one, inner variables first.
+
+        A variable in a derived part stays: only linear forms have their extremes at the ends.
+        """
         form = self
         for variable, (first, last) in ends:
-            if factor := form.factor(variable):
+            factor = form.factor(variable)
+            if factor and all(variable not in part.variables for part, _ in form.derived):
                 form = form.put_in(variable, last if (factor > 0) is most else first)
         return form
 

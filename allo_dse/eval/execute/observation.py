@@ -11,7 +11,8 @@ before:  scf.if %c {...}                          after:  call @df_decide(%words
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +20,25 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import SimulationError, StudyError, of_the_study
 from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, nested_ops
 from allo_dse.common.mlir.dialect import text_context
-from allo_dse.common.records import replace
+from allo_dse.common.records import Array, replace
 from allo_dse.compiler.ir.nest import CONTROL, read_nest
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram, Decisions, Pid, TaskClass
-from allo_dse.mapper.program import Program
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.space.params import Assignment
 
+from ..inputs import random_arrays
 from .observed_control import data_sites
 from .run import Externals, Run, compile_places, initial_state, wiring_of
 
+if TYPE_CHECKING:
+    from allo_dse.mapper.program import Program
+
 Inputs = Mapping[str, object]
 """Arrays or numbers by tensor name."""
+InputSets = Callable[["Program"], Sequence[Inputs]]
+"""Returns a study's sets of inputs for a program."""
 IntArray = NDArray[np.int64]
 
 _ENTRY = 3  # words per entry: site, number, last value of the loop's variable
@@ -171,6 +177,13 @@ def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs)
         pids = np.stack(group.pid, axis=1).tolist() if group.pid else [[]] * len(group.tasks)
         found[place] = {tuple(pid): _decisions(own, entries) for pid, own in zip(pids, words[place], strict=True)}
     return Decisions(found)
+
+
+def completed(program: CompiledProgram, inputs: list[str], sets: Sequence[Inputs], seed: int) -> list[dict[str, Array]]:
+    """Return the arrays of sets of inputs, with random ones for inputs that a set lacks."""
+    others = random_arrays(program, inputs, seed)
+    given = (Arguments(program, arrays_of(program, one)).by_name for one in sets)
+    return [others | {name: arrays[name] for name in one} for one, arrays in zip(sets, given, strict=True)]
 
 
 def arrays_of(program: CompiledProgram, inputs: Inputs) -> list[object]:

@@ -22,12 +22,23 @@ from allo_dse.tune.study import call, execute_file
 from ..accuracy import add_codes
 from ..edges import simplified
 from ..network import Network, arrange
-from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import rope_work, softmax
 from ..operators.execute import CODES, Operand, Work, element_type, weight_bits
+from ..operators.expressions import padded
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
+from ..operators.sequences import (
+    LOOPED,
+    TASKS,
+    attention_work,
+    cell_of,
+    fitting_chunks,
+    heads_of,
+    pair_matrix,
+    query_matrix,
+    recurrent_work,
+    weight_rows,
+)
 from .builder import Array, Builder, InvalidModel
-from .definitions import RECURRENT, why_looped
 from .elementwise import REDUCTIONS, Groups, add_group, reduction
 from .evaluate import NotComputed, evaluate
 from .graph import Graph, Node, read_graph
@@ -125,9 +136,7 @@ def from_onnx(
     """
     if host not in HOSTS:
         raise StudyError(f"host={host!r} is none of {', '.join(HOSTS)}", hint=did_you_mean(host, HOSTS))
-    # The host takes microseconds for a recurrent layer, whose time steps are a launch or more each on a device.
-    kept = {*(programs or ()), *(RECURRENT if host == "auto" else ())}
-    read = read_graph(model, sizes, frozenset(kept))
+    read = read_graph(model, sizes, frozenset(programs or ()))
     graph, own = with_patterns(in_whole_numbers(read)), dict(programs or {})
     wanted, needed = set(graph.outputs), list[Node]()
     for node in reversed(graph.nodes):  # those that outputs depend on
@@ -210,9 +219,8 @@ class Conversion:
         if any(name in graph.open or 0 in graph.shapes.get(name, (1,)) for name in shaped):
             return self._by_host(node, self.builder.refuse(node, "shapes that depend on the elements of inputs"))
         floats = graph.is_float(node.output) or node.output in graph.whole
-        more = [name for name in node.outputs if name != node.output and name]
-        read = any(name in self._reads for name in more)
-        if node.op in CONVERTERS and node.is_standard and floats and not read:
+        read = any(name in self._reads for name in node.outputs if name and name != node.output)
+        if node.op in CONVERTERS and node.is_standard and floats and (node.op in LOOPED or not read):
             with self.builder.attempt() as failed, self.builder.typed(node):
                 CONVERTERS[node.op](self.builder, node)
             if not failed:
@@ -230,10 +238,7 @@ class Conversion:
             for one in parts:
                 inside.add(one)
             return None
-        looped = node.op in RECURRENT and node.is_standard
-        shape = graph.shapes.get(node.inputs[0]) if looped else None
-        reason = why_looped(node.proto, shape, graph.known, graph.version) if looped else ""
-        return self._by_host(node, why or self.builder.refuse(node, reason or "no program for it"))
+        return self._by_host(node, why or self.builder.refuse(node, "no program for it"))
 
     @property
     def _reads(self) -> set[str]:
@@ -246,7 +251,7 @@ class Conversion:
         if outside := indices_outside(node, graph.shapes.get("".join(node.inputs[:1]), ()), graph.known):
             raise InvalidModel(f"{graph.name}: {node.place}: {outside}", hint="export the model again")
         if self.host == "never":
-            self.refused.append(why)
+            self.refused.append(why if node.place in why.message else self.builder.refuse(node, why.message))
             for name in filter(None, node.outputs):
                 builder.net.shapes[name] = graph.shapes[name]
             return
@@ -419,6 +424,78 @@ def _attention(builder: Builder, node: Node) -> None:
     builder.rearrange(node, lambda one: heads_of(one, kv_heads, rows)[:, :asked, :width], out)
 
 
+def _recurrent(builder: Builder, node: Node) -> None:
+    """Convert a recurrent layer: a product for the inputs of all time steps, and one program for the steps.
+
+    Biases are rows of the weights, which multiply ones.
+    """
+    known, number, default = builder.graph.known, node.number, LOOPED[node.op]
+    x, w, r, b, lengths, h, c, peepholes = (*node.inputs, *[""] * 7)[:8]
+    first, named = int(number("layout", 0)), [one.decode() for one in node.attributes.get("activations", [])]  # type: ignore[attr-defined]
+    steps, batch = (builder.shape(x)[at] for at in (first, 1 - first))
+    own = named[: len(default)] or default
+    reasons = {
+        "weights must be constants": {w, r, b} - {""} - known.keys(),
+        "sequence_lens": lengths and not (lengths in known and (known[lengths] == steps).all()),
+        "peepholes": peepholes and (peepholes not in known or known[peepholes].any()),
+        "input_forget": number("input_forget", 0),
+        f"activations {', '.join(named)}": named != own * (len(named) // len(default)),
+        "clip or activation_alpha": {"clip", "activation_alpha", "activation_beta"} & node.attributes.keys(),
+    }
+    if why := next((reason for reason, found in reasons.items() if found), ""):
+        raise builder.refuse(node, why)
+    cell, (directions, _, hidden) = cell_of(node.op, own, bool(number("linear_before_reset", 0))), known[r].shape
+    wide, long = -(-hidden // UNIT) * UNIT, padded(max(2, steps), 2, 64)
+    tall = min(UNIT, -(-batch * directions // TASKS))  # sequences of a task
+    sets = -(-batch // tall)
+    work = recurrent_work(cell, directions * sets, long, tall, wide, builder.element)
+    turns: dict[object, list[int]] = {b"forward": [], b"reverse": [0]}
+    backward = turns.get(node.attributes.get("direction", b"forward"), [1])
+    more = ((0, sets * tall - batch), (0, 0), (0, wide - hidden))
+
+    def by_gate(weights: Array, bias: Array) -> Array:
+        """[columns, directions, gates, wide] of weights and of the bias after them."""
+        parts = np.moveaxis(np.concatenate([weights, bias[..., None]], axis=2), 2, 0).astype(np.float32)
+        return np.pad(parts.reshape(len(parts), directions, -1, hidden), ((0, 0), *more[1:2], *more[1:]))
+
+    def turned(one: Array) -> Array:
+        """[steps, batch, directions, ...] with the time of directions that run backward turned."""
+        one = one.reshape(steps, batch, directions, -1).copy()
+        one[:, :, backward] = one[::-1, :, backward]
+        return one
+
+    def rows(one: Array) -> Array:
+        own = one.swapaxes(0, 1) if first else one
+        return np.pad(own.reshape(steps * batch, -1), ((0, 0), (0, 1)), constant_values=1)
+
+    def by_task(one: Array) -> Array:
+        return np.pad(turned(one), ((0, long - steps), *more[:2], (0, 0))).swapaxes(1, 2).reshape(long, -1)
+
+    def weights(*states: Array) -> Array:
+        made = np.zeros((weight_rows(wide, tall), directions, sets, cell.gates, wide), np.float32)
+        made[:hidden], made[wide] = of_h[:-1, :, None], of_h[-1, :, None]
+        for at, one in enumerate(states):
+            by_batch = np.pad(one if first else one.swapaxes(0, 1), more).reshape(sets, tall, directions, wide)
+            made[wide + 1 : wide + 1 + tall, :, :, at] = by_batch.transpose(1, 2, 0, 3)
+        return made.reshape(len(made), -1)
+
+    def result(at: int, one: Array) -> Array:
+        every = one.reshape(long, directions, sets * tall, -1, wide)[:steps, :, :batch, max(0, at - 1), :hidden]
+        found: Array = every[-1] if at else turned(every.swapaxes(1, 2)).swapaxes(1, 2)
+        return np.moveaxis(found, -2, 0) if first else found
+
+    biases = known.get(b, np.zeros((directions, 2 * cell.gates * hidden)))
+    of_x, of_h = map(by_gate, (known[w], known[r]), np.split(biases, 2, axis=1))
+    product = builder.graph.new_name(f"{node.name or node.output}.inputs")
+    sums = builder.matrix_product(product, builder.arranged(rows, x), builder.known(of_x.reshape(len(of_x), -1)))
+    zeros = np.zeros((batch, directions, hidden) if first else (directions, batch, hidden), np.float32)
+    states = [one or builder.known(zeros) for one in (h, c)[: len(cell.states)]]
+    made = builder.part(node, work, builder.arranged(by_task, sums), builder.arranged(weights, *states))
+    for at, name in enumerate(node.outputs):
+        if name:
+            builder.rearrange(replace(node, output=name), partial(result, at), made)
+
+
 def _moved(builder: Builder, node: Node) -> bool:
     """Add rearrangements if a node only moves elements of tensors; return whether it does.
 
@@ -474,6 +551,7 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "AveragePool": pool,
     "ConvTranspose": conv,
     "Resize": resize,
+    **dict.fromkeys(LOOPED, _recurrent),
     **dict.fromkeys(REDUCTIONS, reduction),
 }
 """Functions that make a step of a node, by its type."""

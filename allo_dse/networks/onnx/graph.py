@@ -18,7 +18,7 @@ import numpy as np
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import Frozen, replace
 
-from .definitions import Array, Shape, einsum_parts, linear_parts, narrow_parts, norm_parts, recurrent_parts, shape_of
+from .definitions import Array, Shape, einsum_parts, linear_parts, narrow_parts, norm_parts, shape_of
 from .evaluate import NotComputed, evaluate, run_model
 
 if TYPE_CHECKING:
@@ -212,7 +212,6 @@ def _read(
             or linear_parts(proto)
             or einsum_parts(proto, types, same)
             or norm_parts(proto, shape, versions.get("", 1))
-            or recurrent_parts(proto, shape, types, known, same, versions.get("", 1))
         )
         if parts is None and (narrow := narrow_parts(proto, known)) is not None:
             parts, every = narrow

@@ -13,17 +13,16 @@ import inspect
 import json
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allo_dse.common.errors import StudyError
 
 from ..network import Network
-from ..operators.execute import Work
 from . import torch_export
 from .convert import from_onnx
-from .graph import Graph, Node, load_model
+from .graph import load_model
 
 if TYPE_CHECKING:
     import torch
@@ -31,20 +30,13 @@ if TYPE_CHECKING:
 PYTHON = "/usr/bin/python3"
 """The interpreter that Debian's packages are for."""
 
-Programs = Mapping[str, Callable[[Node, Graph], Work]]
 _INSTALL = (
     "apt-get install python3-torch, or python= an interpreter that imports torch and, for its exporter, onnxscript"
 )
 
 
-def from_torch(
-    module: torch.nn.Module,
-    example_inputs: Sequence[torch.Tensor],
-    *,
-    element: str = "bf16",
-    programs: Programs | None = None,
-) -> Network:
-    """Convert a PyTorch module to a network, as it infers. Other arguments and errors are those of `from_onnx`.
+def from_torch(module: torch.nn.Module, example_inputs: Sequence[torch.Tensor], **options: Any) -> Network:
+    """Convert a PyTorch module to a network, as it infers. Options and errors are those of `from_onnx`.
 
     Args:
         example_inputs: tensors to call it with; their shapes are the network's.
@@ -61,7 +53,7 @@ def from_torch(
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder, "model.onnx")
         torch_export.write_model(module, example_inputs, str(model))
-        return from_onnx(load_model(model, type(module).__name__), element=element, programs=programs)
+        return from_onnx(load_model(model, type(module).__name__), **options)
 
 
 def from_torch_file(
@@ -70,10 +62,11 @@ def from_torch_file(
     *,
     settings: Mapping[str, object] | None = None,
     python: str | Path = PYTHON,
-    element: str = "bf16",
-    programs: Programs | None = None,
+    **options: Any,
 ) -> Network:
     """Convert a module that a Python file makes, in another interpreter that has PyTorch.
+
+    Options and errors are those of `from_onnx`.
 
     Args:
         path: a file with `def model(**settings)` that returns the module and its example inputs. It imports neither
@@ -90,7 +83,7 @@ def from_torch_file(
         model = Path(folder, "model.onnx")
         arguments = [str(file), function, json.dumps(dict(settings or {})), str(model)]
         _run([str(python), "-c", inspect.getsource(torch_export), *arguments], file)
-        return from_onnx(load_model(model, file.stem), element=element, programs=programs)
+        return from_onnx(load_model(model, file.stem), **options)
 
 
 def _run(command: list[str], file: Path) -> None:

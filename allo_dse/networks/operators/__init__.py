@@ -12,10 +12,10 @@ from allo_dse.lang import install
 
 install()  # programs import `allo`: its stand-in if Allo is not installed
 
-from .attention import attention_work, heads_of, pair_matrix, query_matrix
 from .elementwise import binary_work, rms_norm_work, rope_work, unary_work
 from .execute import Work, element_type
 from .products import gemm_work, gemv_work
+from .sequences import attention_work, heads_of, pair_matrix, query_matrix
 
 __all__ = [
     "Work",

@@ -11,7 +11,7 @@ from allo_dse.common.mlir.dialect import POLLS, Breathe, Fault, text_context
 from allo_dse.common.mlir.jit import TO_LLVM, compile_object, data_layout, pass_through, round_small_floats, run_passes
 
 from ..run_time import fifo
-from ..run_time.builder import Emitter, function, make_internal
+from ..run_time.builder import function, make_internal
 from ..run_time.records import Header, Node
 from ..run_time.scheduler import RUN, START_BODY, add_bodies_runtime, add_runtime
 from .coroutines import to_coroutine
@@ -39,6 +39,7 @@ PIECE_TURNS = 256
 """Turns of the scheduler that a piece counts as: about as long."""
 ASSUMED_TRIPS = 1 << 10
 """Of a loop whose bounds are not constant."""
+_LOOPS = ("scf.for", "affine.for")
 _DATA = ("memref.load", "affine.load", "df.take", "df.get", "scf.if", "scf.while")
 _STREAMS = ("df.get", "df.put", "df.try", "df.take", "df.offer")
 
@@ -52,7 +53,7 @@ def _look_into(block: ir.Block) -> None:
     """Add `df.breathe` to the long loops of a block."""
     for op in list(block.operations):
         one = op.operation
-        if one.name in ("scf.for", "affine.for") and not any(op.name.startswith(_STREAMS) for op in nested_ops(one)):
+        if one.name in _LOOPS and not any(op.name.startswith(_STREAMS) for op in nested_ops(one)):
             _treat(one)
         else:
             for region in one.regions:
@@ -64,13 +65,13 @@ def _treat(loop: ir.Operation) -> None:
     body = loop.regions[0].blocks[0]
     each, trips = _rounds_in(body), _trips(loop)
     if trips is not None and trips * each < LONG_ROUNDS:
-        return
-    if each >= PIECE_ROUNDS:
+        _look_into(body)  # for loops whose bounds are data
+    elif each >= PIECE_ROUNDS:
         with ir.InsertionPoint.at_block_begin(body), loop.location:
             breathe(PIECE_TURNS)
         _look_into(body)
     elif loop.name == "scf.for" and not len(loop.results):
-        _cut(loop, max(1, PIECE_ROUNDS // each))
+        _cut(loop, PIECE_ROUNDS // each)
 
 
 def _cut(loop: ir.Operation, rounds: int) -> None:
@@ -91,12 +92,9 @@ def _rounds_in(block: ir.Block) -> int:
     """Rounds of the loops in a block, together; 1 where there are none."""
     found = 0
     for op in block.operations:
-        inner = [each for region in op.regions for each in region.blocks]
-        rounds = sum(map(_rounds_in, inner)) if inner else 0
-        if op.operation.name in ("scf.for", "affine.for"):
-            trips = _trips(op.operation)
-            rounds *= ASSUMED_TRIPS if trips is None else trips
-        found += rounds
+        rounds = sum(_rounds_in(inner) for region in op.regions for inner in region.blocks)
+        trips = _trips(op.operation) if op.operation.name in _LOOPS else 1
+        found += rounds * (ASSUMED_TRIPS if trips is None else trips)
     return max(1, found)
 
 
@@ -248,12 +246,16 @@ def compile_bodies(
         module = ir.Module.create()
         starts: list[str] = []
         lowered = []
-        for body in bodies:
+        for number, body in enumerate(bodies, 1):
             started((body.symbol,))
-            lowered.append(_add(module, body, starts, record))
+            lowered.append(lower_body(body, name := f"body{number}", record))
+            for op in list(lowered[-1].module.body.operations):
+                module.body.append(op.operation)
+            starts.append(_define_start(module, name, lowered[-1]))
         started(tuple(body.symbol for body in bodies))
         add_bodies_runtime(module, starts, polls=any(b.signature.polls for b in lowered))
-        code = _machine_code(module, START_BODY, layout, optimize=optimize)
+        bf16 = any("bf16" in body.mlir for body in bodies)
+        code = _machine_code(module, START_BODY, layout, optimize=optimize, bf16=bf16)
         return CompiledBodies(code, tuple(b.signature for b in lowered))
 
 
@@ -265,7 +267,7 @@ def compile_runtime(record: bool) -> bytes:
         return _machine_code(module, RUN, data_layout())
 
 
-def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool = True) -> bytes:
+def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool = True, bf16: bool = False) -> bytes:
     run_passes(module, "builtin.module(convert-async-to-llvm)")
     for op in list(module.body.operations):  # declarations of the async run time, which is not used
         if _symbol(op).startswith("mlirAsyncRuntim"):
@@ -279,17 +281,7 @@ def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool 
             pass_through(op, "presplitcoroutine")
         elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
             pass_through(op, "noinline")
-    return compile_object(module, entry, layout, optimize=optimize)
-
-
-def _add(module: ir.Module, body: Body, starts: list[str], record: bool) -> LoweredBody:
-    """Add a body to the run time's module."""
-    name = f"body{len(starts) + 1}"
-    lowered = lower_body(body, name, record)
-    for op in list(lowered.module.body.operations):
-        module.body.append(op.operation)
-    starts.append(_define_start(module, name, lowered))
-    return lowered
+    return compile_object(module, entry, layout, optimize=optimize, bf16=bf16)
 
 
 def lower_body(body: Body, name: str, record: bool = False) -> LoweredBody:
@@ -393,12 +385,9 @@ def _define_start(module: ir.Module, name: str, lowered: LoweredBody) -> str:
 
     The arguments are words: the first cost site, then the parameters in order.
     """
-    ptr = Emitter.pointer_type()
     body = next(op for op in module.body.operations if _symbol(op) == name)
     types = ir.FunctionType(ir.TypeAttr(body.attributes["function_type"]).value).inputs
-    op = function(module, f"start_{name}", [ptr, ptr, ptr])
-    header, node, arguments = op.arguments
-    e = Emitter(op.entry_block)
+    e, (header, node, arguments) = function(module, f"start_{name}", 3)
     costs = e.field(e.load_ptr(header, Header.COSTS), e.load(arguments, 0))
     values, word = [], 1
     parameters = lowered.signature.parameters
@@ -413,6 +402,6 @@ def _define_start(module: ir.Module, name: str, lowered: LoweredBody) -> str:
     records = [fifo.record(e, streams, v) for v, p in zip(values, parameters, strict=True) if p.is_stream]
     e.call(name, [*values, header, node, costs, *records])
     if lowered.suspends:
-        e.coro_resume(e.load_ptr(node, Node.HANDLE))
+        e.op("llvm.intr.coro.resume", [], e.load_ptr(node, Node.HANDLE))
     e.return_()
     return f"start_{name}"

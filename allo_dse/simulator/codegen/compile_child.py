@@ -1,15 +1,20 @@
-"""The process that compiles task bodies: `main()`, with the seconds and the GiB that a request may take as arguments.
+"""The process that compiles task bodies: a fork of the process that asks, or, where that has threads, a new one.
 
 Requests and replies are msgpack behind 8 bytes of their length. It ends with its parent.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import resource
 import signal
 import sys
+import traceback
+from contextlib import suppress
+from types import ModuleType
+from typing import NoReturn
 
 import msgspec
 
@@ -29,36 +34,60 @@ class Request(Frozen):
     layout: str
 
 
-class Started(Frozen, tag=True):
-    """Bodies are being lowered, or machine code is made of them."""
+class Reply(Frozen):
+    """The answer to a request, or, before it, the bodies that are worked on.
 
-    symbols: tuple[str, ...]
+    Attributes:
+        symbols: bodies that are being lowered, or that machine code is made of.
+        made: compiled bodies, as msgpack.
+        message, hint: the error in a request.
+    """
 
-
-class Made(Frozen, tag=True):
-    """Compiled bodies, as msgpack."""
-
-    made: bytes
-
-
-class Refused(Frozen, tag=True):
-    """The error in a request."""
-
-    message: str
-    hint: str
-
-
-Reply = Started | Made | Refused
+    symbols: tuple[str, ...] = ()
+    made: bytes = b""
+    message: str = ""
+    hint: str = ""
 
 
 def main() -> None:
-    """Serve the parent until it closes the pipe."""
+    """Serve in a process that was started with the limits as arguments."""
+    serve(*map(float, sys.argv[1:3]))
+
+
+def serve_as_fork(seconds: float, gib: float) -> NoReturn:
+    """Serve in a fork, which closes its parent's files, frees none of its objects, and ends here."""
+    status = 1
+    try:
+        for file in map(int, os.listdir("/proc/self/fd")):
+            with suppress(OSError):
+                if file > 2:
+                    os.close(file)
+        gc.freeze()
+        gc.enable()
+        serve(seconds, gib)
+        status = 0
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(status)
+
+
+def serve(seconds: float, gib: float) -> None:
+    """Serve the parent until it closes the pipe.
+
+    Args:
+        seconds, gib: processor time and memory that a request may take.
+    """
     # The parent handles signals to the process group; it closes the pipe when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    requests, replies = os.fdopen(0, "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    seconds, gib = map(float, sys.argv[1:3])
+    from allo_dse.common.mlir.bindings import PACKAGE
+
+    # Importing the classes of their operations, which nothing here uses, takes longer than compiling a small body.
+    for dialect in ("linalg", "llvm"):
+        sys.modules.setdefault(name := f"{PACKAGE}.dialects.{dialect}", ModuleType(name))
     from .bodies import compile_bodies
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -73,11 +102,11 @@ def main() -> None:
         request = msgspec.msgpack.decode(requests.read(int.from_bytes(head, "little")), type=Request)
         _limit_time(seconds)
         try:
-            made = compile_bodies(**msgspec.structs.asdict(request), started=lambda names: send(Started(names)))
+            made = compile_bodies(**msgspec.structs.asdict(request), started=lambda names: send(Reply(names)))
         except SimulationError as error:
-            send(Refused(error.message, error.hint))
+            send(Reply(message=error.message, hint=error.hint))
         else:
-            send(Made(msgspec.msgpack.encode(made)))
+            send(Reply(made=msgspec.msgpack.encode(made)))
 
 
 def _limit_time(seconds: float) -> None:

@@ -18,20 +18,21 @@ import subprocess
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
 
 from allo_dse.common.errors import CompileLimit, SimulationError
 from allo_dse.common.mlir import jit
+from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.jit import MachineCode, processor
 from allo_dse.common.processes import python_running
 
-from .compile_child import Made, Refused, Reply, Request, Started
+from .compile_child import Reply, Request, serve_as_fork
 from .signature import Body, CompiledBodies
 
 SECONDS_SETTING, GIB_SETTING = "ALLO_DSE_COMPILE_SECONDS", "ALLO_DSE_COMPILE_GIB"
@@ -57,7 +58,7 @@ def compiled(request: Request) -> bytes:
         if key in _refused:
             raise CompileLimit(*_refused[key])
         limits = _limits()
-        if _server is None or _server.limits != limits or not _server.is_alive():
+        if _server is None or _server.limits != limits or _server.process.poll() is not None:
             end_server()
             _server = _Server(limits)
         try:
@@ -117,37 +118,36 @@ class _Server:
         _refused.clear()
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
         command = python_running(f"{__package__}.compile_child", *map(str, limits))
+        # A fork of a process with Python threads may wait for locks that they hold.
+        fork = partial(serve_as_fork, *limits) if threading.active_count() == 1 else None
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._messages, bufsize=0)
-
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # native threads hold none
+            self.process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=self._messages, bufsize=0, preexec_fn=fork
+            )
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for file in (self._process.stdin, self._process.stdout, self._messages):
+        self.process.kill()
+        self.process.wait()
+        for file in (self.process.stdin, self.process.stdout, self._messages):
             assert file is not None
             file.close()
 
     def made(self, request: bytes, symbols: tuple[str, ...]) -> bytes:
         """The answer to a request for some bodies."""
-        assert self._process.stdin is not None
+        assert self.process.stdin is not None
         until = time.monotonic() + _CLOCK_RATIO * self.limits[0]
         with suppress(BrokenPipeError):  # then there is no answer, either
             view = memoryview(len(request).to_bytes(8, "little") + request)
             while view:
-                view = view[self._process.stdin.write(view) :]
-        while True:
-            match self._reply(until):
-                case Started(symbols):
-                    pass
-                case Made(made):
-                    return made
-                case Refused(message, hint):
-                    raise SimulationError(message, hint=hint)
-                case None:
-                    raise self._ended(symbols, until)
+                view = view[self.process.stdin.write(view) :]
+        while reply := self._reply(until):
+            if reply.made:
+                return reply.made
+            if reply.message:
+                raise SimulationError(reply.message, hint=reply.hint)
+            symbols = reply.symbols
+        raise self._ended(symbols, until)
 
     def _reply(self, until: float) -> Reply | None:
         """Read a reply; None if there is no valid one."""
@@ -160,12 +160,12 @@ class _Server:
 
     def _read(self, count: int, until: float) -> bytes:
         """Read a number of bytes; none if the process has ended, or the clock's limit is over."""
-        assert self._process.stdout is not None
+        assert self.process.stdout is not None
         found, waiting = b"", select.poll()
-        waiting.register(self._process.stdout, select.POLLIN)
+        waiting.register(self.process.stdout, select.POLLIN)
         while len(found) < count:
             ready = waiting.poll(max(0.0, until - time.monotonic()) * 1000)
-            piece = os.read(self._process.stdout.fileno(), count - len(found)) if ready else b""
+            piece = os.read(self.process.stdout.fileno(), count - len(found)) if ready else b""
             if not piece:
                 return b""
             found += piece
@@ -177,8 +177,8 @@ class _Server:
         is_late = time.monotonic() >= until
         if not is_late:  # it ends by itself, or has sent what is no reply
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_ENDS_SECONDS)
-        code = self._process.poll()
+                self.process.wait(_ENDS_SECONDS)
+        code = self.process.poll()
         if is_late or code == -signal.SIGXCPU:
             what, setting = f"takes more than {seconds:g} s of processor time", SECONDS_SETTING
         else:
@@ -244,9 +244,6 @@ def _compiler() -> tuple[object, ...]:
 
 
 def _mlir_version() -> str:
-    for name in ("mlir-python-bindings", "torch-mlir"):
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            continue
-    return ""
+    """Return size and time of MLIR's library; asking for the package's version imports a parser of e-mail."""
+    (found,) = (Path(ir.__file__).parent / "_mlir_libs").glob("_mlir.*so")
+    return f"{found.stat().st_size} {found.stat().st_mtime_ns}"

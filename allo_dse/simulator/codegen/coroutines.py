@@ -61,8 +61,7 @@ def prologue(function: ir.Operation, entry: ir.Block, header: ir.Value, node: ir
     with e.here():
         identity = async_dialect.coro_id()
         handle = async_dialect.coro_begin(identity)
-        frame = ir.Operation.create("builtin.unrealized_conversion_cast", [e.ptr], [handle]).result
-    e.store(frame, node, Node.HANDLE)
+    e.store(e.op("builtin.unrealized_conversion_cast", [e.ptr], handle).result, node, Node.HANDLE)
     clock, stall_get, stall_put = e.variable(e.load(node, Node.CLOCK)), e.variable(0), e.variable(0)
     streams = e.load_ptr(header, Header.STREAMS)
     owned = _hoist_arrays(function, e)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -89,11 +90,7 @@ class Signature(Frozen, dict=True):
     @cached_property
     def columns(self) -> list[int]:
         """The first word of each parameter."""
-        result, word = [], 1
-        for parameter in self.parameters:
-            result.append(word)
-            word += parameter.words
-        return result
+        return [*accumulate((p.words for p in self.parameters), initial=1)][:-1]
 
     def words(self, count: int, arguments: Sequence[ArrayLike | Tiles], *, cost_site: ArrayLike = 0) -> IntArray:
         """Arguments of `count` tasks, of shape (count, width).

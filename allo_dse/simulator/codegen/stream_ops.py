@@ -16,7 +16,8 @@ from allo_dse.common.mlir.jit import run_passes
 from ..run_time.records import WORD
 
 TO_BLOCKS = (
-    "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,func.func(convert-scf-to-cf),cse)"
+    "builtin.module(func.func(convert-linalg-to-loops),expand-strided-metadata,func.func(lower-affine),canonicalize,"
+    "func.func(convert-scf-to-cf),cse)"
 )
 
 
@@ -70,15 +71,23 @@ def _reduce(op: ir.Operation) -> None:
             if tries:
                 inside.enter_context(ir.InsertionPoint(scf.IfOp(tried.ok).then_block))
             if is_block:
-                from allo_dse.common.mlir.bindings import linalg
-
-                op.context.get_dialect_descriptor("linalg")  # takes as long as all others
-                linalg.copy(token if gets else value, outs=[value if gets else token])
+                _copy(*(token, value) if gets else (value, token))
             else:
                 memref.StoreOp(value, token, [])
             if tries:
                 scf.YieldOp([])
     op.erase()
+
+
+def _copy(source: ir.Value, target: ir.Value) -> None:
+    """Emit a `linalg.copy`; importing that dialect's classes takes longer than compiling a small body."""
+    ir.Context.current.get_dialect_descriptor("linalg")  # takes as long to load as all others
+    segments = {"operandSegmentSizes": ir.Attribute.parse("array<i32: 1, 1>")}
+    copy = ir.Operation.create("linalg.copy", [], [source, target], segments, regions=1)
+    element = ir.MemRefType(source.type).element_type
+    body = copy.regions[0].blocks.append(element, element)
+    with ir.InsertionPoint(body):
+        ir.Operation.create("linalg.yield", [], [body.arguments[0]])
 
 
 def _zero(type_: ir.Type) -> ir.Value:

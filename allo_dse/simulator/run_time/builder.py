@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from allo_dse.common.mlir.bindings import Op, arith, cf, func, ir, llvm
+from allo_dse.common.mlir.bindings import Op, arith, cf, func, ir
 from allo_dse.common.records import Frozen
 
-_PREDICATES = {"==": 0, "!=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5}
+_PREDICATES = {"==": 0, "!=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5, "inside": 6}
 
 Word: TypeAlias = ir.Value | int
 """An i64, or a Python int for a constant."""
@@ -31,16 +31,9 @@ class Variable(Frozen):
     type: ir.Type
 
 
-def _binary(kind: str) -> Callable[[Emitter, Word, Word], ir.Value]:
-    """A method that emits an operation of `arith` on two integers."""
-
-    def emit(e: Emitter, a: Word, b: Word) -> ir.Value:
-        a, b = e.word(a), e.word(b)
-        with e.here():
-            result: ir.Value = getattr(arith, kind)(a, b).result
-        return result
-
-    return emit
+def _binary(name: str) -> Callable[[Emitter, Word, Word], ir.Value]:
+    """A method that emits an operation on two integers."""
+    return lambda e, a, b: e.op(name, [e.i64], e.word(a), e.word(b)).result
 
 
 class Emitter:
@@ -77,41 +70,43 @@ class Emitter:
         with self.here():
             return arith.ConstantOp(self.i64, int(value)).result
 
+    def op(self, name: str, types: Sequence[ir.Type], *operands: ir.Value, **attributes: object) -> ir.Operation:
+        """Emit an operation. The classes of LLVM's dialect take longer to import than a small body to compile."""
+        parsed = {key: ir.Attribute.parse(str(value)) for key, value in attributes.items()}
+        with self.here():
+            return ir.Operation.create(name, types, operands, parsed)
+
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def field(self, record: ir.Value, word: Word) -> ir.Value:
         """Address of a 64-bit word of a record; `word` is a constant or an i64."""
         dynamic, constant = ([], int(word)) if isinstance(word, int) else ([word], LLVM_DYNAMIC_INDEX)
-        with self.here():
-            return llvm.GEPOp(self.ptr, record, dynamic, [constant], self.i64, None).result
+        return self._place(record, dynamic, constant, self.i64)
+
+    def _place(self, record: ir.Value, dynamic: Sequence[ir.Value], constant: int, element: ir.Type) -> ir.Value:
+        indices = f"array<i32: {constant}>"
+        return self.op(
+            "llvm.getelementptr", [self.ptr], record, *dynamic, rawConstantIndices=indices, elem_type=element
+        ).result
 
     def load(self, record: ir.Value, word: Word = 0, type_: ir.Type | None = None) -> ir.Value:
-        address = self.field(record, word)
-        with self.here():
-            return llvm.LoadOp(type_ or self.i64, address).result
+        return self.op("llvm.load", [type_ or self.i64], self.field(record, word)).result
 
     def half(self, record: ir.Value, word: int, part: int) -> ir.Value:
         """The low (0) or high (1) half of a word, unsigned, as i64."""
         address = self.field(record, word)
-        with self.here():
-            narrow = ir.IntegerType.get_signless(32)
-            place = llvm.GEPOp(self.ptr, address, [], [part], narrow, None).result
-            return arith.ExtUIOp(self.i64, llvm.LoadOp(narrow, place).result).result
+        narrow = ir.IntegerType.get_signless(32)
+        value = self.op("llvm.load", [narrow], self._place(address, [], part, narrow)).result
+        return self.op("arith.extui", [self.i64], value).result
 
     def load_ptr(self, record: ir.Value, word: Word = 0) -> ir.Value:
         return self.load(record, word, self.ptr)
 
     def store(self, value: Word, record: ir.Value, word: Word = 0) -> None:
-        value, address = self.word(value), self.field(record, word)
-        with self.here():
-            llvm.StoreOp(value, address)
+        self.op("llvm.store", [], self.word(value), self.field(record, word))
 
     def increase(self, record: ir.Value, word: int, amount: Word) -> None:
         self.store(self.add(self.load(record, word), amount), record, word)
-
-    def to_ptr(self, value: Word) -> ir.Value:
-        with self.here():
-            return llvm.IntToPtrOp(self.ptr, self.word(value)).result
 
     def variable(self, initial: Word) -> Variable:
         """A new variable; its stack slot is made in the function's entry block."""
@@ -119,18 +114,18 @@ class Emitter:
         at = ir.InsertionPoint.at_block_begin(self.entry)
         with at:
             one = arith.ConstantOp(self.i64, 1).result
-            slot = Variable(llvm.AllocaOp(self.ptr, one, initial.type).result, initial.type)
+            address = ir.Operation.create(
+                "llvm.alloca", [self.ptr], [one], {"elem_type": ir.TypeAttr.get(initial.type)}
+            ).result
+        slot = Variable(address, initial.type)
         self.set(slot, initial)
         return slot
 
     def get(self, variable: Variable) -> ir.Value:
-        with self.here():
-            return llvm.LoadOp(variable.type, variable.address).result
+        return self.op("llvm.load", [variable.type], variable.address).result
 
     def set(self, variable: Variable, value: Word) -> None:
-        value = self.word(value)
-        with self.here():
-            llvm.StoreOp(value, variable.address)
+        self.op("llvm.store", [], self.word(value), variable.address)
 
     def array(self, address: ir.Value, type_: ir.Type, strides: Sequence[Word] | None = None) -> ir.Value:
         """A memref of a static shape at an address; `strides` (i64, in elements) default to row-major."""
@@ -139,56 +134,43 @@ class Emitter:
         if strides is None:
             strides = [math.prod(shape[i + 1 :]) for i in range(rank)]
         parts = "ptr, ptr, i64" + (f", array<{rank} x i64>" * 2 if rank else "")
-        places: list[tuple[list[int], Word]] = [([0], address), ([1], address), ([2], 0)]
-        places += [([3, i], size) for i, size in enumerate(shape)] + [([4, i], s) for i, s in enumerate(strides)]
+        places: list[tuple[str, Word]] = [("0", address), ("1", address), ("2", 0)]
+        places += [(f"3, {i}", size) for i, size in enumerate(shape)] + [(f"4, {i}", s) for i, s in enumerate(strides)]
         values = [(place, self.word(value)) for place, value in places]
-        with self.here():
-            descriptor = llvm.UndefOp(ir.Type.parse(f"!llvm.struct<({parts})>")).result
-            for place, value in values:
-                descriptor = llvm.InsertValueOp(descriptor, value, place).result
-            return ir.Operation.create("builtin.unrealized_conversion_cast", [type_], [descriptor]).result
+        kind = ir.Type.parse(f"!llvm.struct<({parts})>")
+        descriptor = self.op("llvm.mlir.undef", [kind]).result
+        for place, value in values:
+            descriptor = self.op("llvm.insertvalue", [kind], descriptor, value, position=f"array<i64: {place}>").result
+        return self.op("builtin.unrealized_conversion_cast", [type_], descriptor).result
 
     # -- arithmetic --------------------------------------------------------------------------------------------------
 
-    add = _binary("AddIOp")
-    sub = _binary("SubIOp")
-    mul = _binary("MulIOp")
-    bits_and = _binary("AndIOp")
-    shift_left = _binary("ShLIOp")
-    shift_right = _binary("ShRUIOp")
-    max = _binary("MaxSIOp")
+    add = _binary("arith.addi")
+    sub = _binary("arith.subi")
+    mul = _binary("arith.muli")
+    bits_and = _binary("arith.andi")
+    shift_left = _binary("arith.shli")
+    shift_right = _binary("arith.shrui")
+    max = _binary("arith.maxsi")
 
     def bit(self, value: bool) -> ir.Value:
         with self.here():
             return arith.ConstantOp(self.bit_type(), int(value)).result
 
-    def is_below(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """An i1: `0 <= a < b`, for b >= 0 (one unsigned comparison)."""
-        with self.here():
-            return arith.CmpIOp(6, a, b).result
-
     def is_(self, a: Word, relation: str, b: Word) -> ir.Value:
-        """An i1: the signed comparison `a relation b` of integers."""
-        a, b = self.word(a), self.word(b)
-        with self.here():
-            return arith.CmpIOp(_PREDICATES[relation], a, b).result
-
-    def same_ptr(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        with self.here():
-            return llvm.ICmpOp(0, a, b).result
+        """An i1: the comparison `a relation b` of integers, signed but for `inside`: `0 <= a < b`, for b >= 0."""
+        predicate = _PREDICATES[relation]
+        return self.op("arith.cmpi", [self.bit_type()], self.word(a), self.word(b), predicate=predicate).result
 
     def address(self, pointer: ir.Value) -> ir.Value:
         """A pointer as i64."""
-        with self.here():
-            return llvm.PtrToIntOp(self.i64, pointer).result
+        return self.op("llvm.ptrtoint", [self.i64], pointer).result
 
     def index(self, value: Word) -> ir.Value:
-        with self.here():
-            return arith.IndexCastOp(ir.IndexType.get(), self.word(value)).result
+        return self.op("arith.index_cast", [ir.IndexType.get()], self.word(value)).result
 
     def from_index(self, value: ir.Value) -> ir.Value:
-        with self.here():
-            return arith.IndexCastOp(self.i64, value).result
+        return self.op("arith.index_cast", [self.i64], value).result
 
     # -- control flow ------------------------------------------------------------------------------------------------
 
@@ -255,38 +237,17 @@ class Emitter:
             values = ir.Attribute.parse(f"dense<[{', '.join(map(str, range(len(cases))))}]> : vector<{len(cases)}xi64>")
             cf.SwitchOp(value, [], [], [0] * len(cases), default, list(cases), case_values=values)
 
-    def call(self, name: str, arguments: Sequence[ir.Value]) -> None:
+    def call(self, name: str, arguments: Sequence[ir.Value], types: Sequence[ir.Type] = ()) -> list[ir.Value]:
+        """Call a function, with results of these types."""
         with self.here():
-            func.CallOp([], ir.FlatSymbolRefAttr.get(name), list(arguments))
+            return list(func.CallOp(list(types), ir.FlatSymbolRefAttr.get(name), list(arguments)).results)
 
     def call_at(self, address: ir.Value, arguments: Sequence[ir.Value]) -> None:
         """Call a function of no result whose address is a pointer."""
         kind = ir.FunctionType.get([a.type for a in arguments], [])
+        callee = self.op("builtin.unrealized_conversion_cast", [kind], address).result
         with self.here():
-            callee = ir.Operation.create("builtin.unrealized_conversion_cast", [kind], [address]).result
             func.CallIndirectOp([], callee, list(arguments))
-
-    def result_of(self, name: str, arguments: Sequence[ir.Value], type_: ir.Type) -> ir.Value:
-        """Call a function of one result."""
-        return self.results_of(name, arguments, [type_])[0]
-
-    def results_of(self, name: str, arguments: Sequence[ir.Value], types: Sequence[ir.Type]) -> list[ir.Value]:
-        """Call a function."""
-        with self.here():
-            return list(func.CallOp(list(types), ir.FlatSymbolRefAttr.get(name), list(arguments)).results)
-
-    def prefetch(self, address: ir.Value) -> None:
-        """Have a cache line at hand soon; any address will do."""
-        with self.here():
-            llvm.Prefetch(address, 0, 3, 1)
-
-    def coro_resume(self, frame: ir.Value) -> None:
-        with self.here():
-            llvm.CoroResumeOp(frame)
-
-    def coro_destroy(self, frame: ir.Value) -> None:
-        with self.here():
-            llvm.CoroDestroyOp(frame)
 
     def return_(self, values: Sequence[ir.Value] = ()) -> None:
         with self.here():
@@ -301,17 +262,27 @@ LLVM_DYNAMIC_INDEX = -(2**31)
 
 
 def function(
-    module: ir.Module, name: str, arguments: Sequence[ir.Type], results: Sequence[ir.Type] = (), *, public: bool = False
-) -> func.FuncOp:
-    """A new function with an empty entry block in `module`; public ones can be called from Python."""
+    module: ir.Module,
+    name: str,
+    pointers: int,
+    results: Sequence[ir.Type] = (),
+    *,
+    words: int = 0,
+    public: bool = False,
+) -> tuple[Emitter, list[ir.Value]]:
+    """A new function of pointers and then words, as an emitter at its begin and its arguments.
+
+    Args:
+        public: whether it can be called from Python.
+    """
+    types = [Emitter.pointer_type()] * pointers + [Emitter.word_type()] * words
     with ir.InsertionPoint(module.body):
-        op = func.FuncOp(name, (list(arguments), list(results)), visibility="public" if public else "private")
+        op = func.FuncOp(name, (types, list(results)), visibility="public" if public else "private")
     if public:
         op.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
     else:
         make_internal(op)
-    op.add_entry_block()
-    return op
+    return Emitter(op.add_entry_block()), list(op.arguments)
 
 
 def make_internal(op: Op) -> None:

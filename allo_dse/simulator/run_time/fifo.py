@@ -16,10 +16,7 @@ MOVE = ".move_"
 def define_wakes(module: ir.Module) -> None:
     """`df_wake_...(header, stream word)`: queue the node registered there as runnable and clear the registration."""
     for name, push in ((WAKE_READER, _push_reader), (WAKE_WRITER, push_ready)):
-        ptr = Emitter.pointer_type()
-        op = function(module, name, [ptr, ptr])
-        header, place = op.arguments
-        e = Emitter(op.entry_block)
+        e, (header, place) = function(module, name, 2)
         node = e.load_ptr(place)
         e.store(0, place)
         push(e, header, node)
@@ -158,11 +155,9 @@ class Moves:
         results = [e.i64, e.ptr]
         if name not in self._defined:
             self._defined.add(name)
-            op = function(self._module, name, [e.ptr, e.ptr, e.i64], results)
-            own_header, own_stream, own_clock = op.arguments
-            own = Emitter(op.entry_block)
+            own, (own_header, own_stream, own_clock) = function(self._module, name, 2, results, words=1)
             own.return_(move(own, getting, own_header, own_stream, own_clock, words))
-        now, token = e.results_of(name, [header, stream, clock], results)
+        now, token = e.call(name, [header, stream, clock], results)
         return now, token
 
 
@@ -176,7 +171,7 @@ def _observe(e: Emitter, view: _View, now: ir.Value, getting: bool) -> None:
     at = e.variable(further(view.count, view.most))
     with e.forever() as (_, leave):
         token = e.get(at)
-        there = e.is_(token, "<", view.others) if getting else e.is_below(token, view.others)
+        there = e.is_(token, "<" if getting else "inside", view.others)
         e.leave_unless(there, leave, rare=True)
         other = e.load(view.entry(e, token), Entry.PUT if getting else Entry.TAKEN)
         e.leave_unless(e.is_(other, "<=" if getting else ">=", now), leave)

@@ -5,7 +5,10 @@ The process keeps its position in its node record and is called again when it ca
 
 from __future__ import annotations
 
-from allo_dse.common.mlir.bindings import func, ir
+from collections.abc import Callable
+from functools import partial
+
+from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.records import Frozen
 
 from . import fifo
@@ -34,20 +37,15 @@ class _Frame(Frozen):
 
 def define_table_process(module: ir.Module, record: bool) -> None:
     """`df_table_start(node)` begins the node's current slot, `df_table_step(header, node)` runs it until it blocks."""
-    ptr = Emitter.pointer_type()
-    start = function(module, START, [ptr])
-    (node,) = start.arguments
-    e = Emitter(start.entry_block)
+    e, (node,) = function(module, START, 1)
     arguments = e.load_ptr(e.load_ptr(node, Node.SLOT), Slot.ARGUMENTS)
     e.store(e.load(arguments, Process.OPS), node, Node.HANDLE)
     e.return_()
-    step = function(module, STEP, [ptr, ptr])
-    _define_step(step, record)
+    _define_step(module, record)
 
 
-def _define_step(step: func.FuncOp, record: bool) -> None:
-    header, node = step.arguments
-    e = Emitter(step.entry_block)
+def _define_step(module: ir.Module, record: bool) -> None:
+    e, (header, node) = function(module, STEP, 2)
     arguments = e.load_ptr(e.load_ptr(node, Node.SLOT), Slot.ARGUMENTS)
     pc = e.variable(e.load_ptr(node, Node.HANDLE))
     clock = e.variable(e.load(node, Node.CLOCK))
@@ -55,7 +53,9 @@ def _define_step(step: func.FuncOp, record: bool) -> None:
     log_end = e.load_ptr(arguments, Process.LOG_END)
     with e.forever() as (head, leave):
         frame = _Frame(e, header, node, arguments, pc, clock, log, log_end, leave, record)
-        handlers = {Code.GET: _get, Code.PUT: _put, Code.WAIT: _wait, Code.REQUEST: _request, Code.REPEAT: _repeat}
+        handlers: dict[Code, Callable[[_Frame, ir.Value], None]]
+        handlers = {Code.WAIT: _wait, Code.REQUEST: _request, Code.REPEAT: _repeat}
+        handlers |= {Code.GET: partial(_stream_op, State.GET), Code.PUT: partial(_stream_op, State.PUT)}
         blocks = {code: e.new_block() for code in Code}
         row = e.get(pc)
         e.switch(e.load(row, Op.CODE), blocks[Code.HALT], [blocks[code] for code in Code])
@@ -94,7 +94,7 @@ def _stop(frame: _Frame) -> None:
     frame.e.branch(frame.leave)
 
 
-def _stream_op(frame: _Frame, row: ir.Value, state: State) -> None:
+def _stream_op(state: State, frame: _Frame, row: ir.Value) -> None:
     e = frame.e
     stream = _bound(frame, row, Process.STREAMS)
     getting = state is State.GET
@@ -115,14 +115,6 @@ def _stream_op(frame: _Frame, row: ir.Value, state: State) -> None:
     if frame.record:
         fifo.write(e, frame.header, frame.node, e.add(e.address(row), int(state)), e.address(stream), before, now)
     _next(frame, row)
-
-
-def _get(frame: _Frame, row: ir.Value) -> None:
-    _stream_op(frame, row, State.GET)
-
-
-def _put(frame: _Frame, row: ir.Value) -> None:
-    _stream_op(frame, row, State.PUT)
 
 
 def _wait(frame: _Frame, row: ir.Value) -> None:

@@ -42,10 +42,7 @@ def define_scheduler(module: ir.Module, record: bool) -> None:
 
 
 def _define_run(module: ir.Module, record: bool) -> None:
-    ptr = Emitter.pointer_type()
-    op = function(module, RUN, [Emitter.word_type()], public=True)
-    e = Emitter(op.entry_block)
-    header = e.to_ptr(op.arguments[0])
+    e, (header,) = function(module, RUN, 1, public=True)
     with e.forever() as (again, stop):
         if record:
             with e.when(fifo.is_full(e, header), rare=True):
@@ -65,13 +62,13 @@ def _define_run(module: ir.Module, record: bool) -> None:
             e.branch(stop)
         e.store(e.sub(left, 1), header, Header.BUDGET)
         position = e.bits_and(head, e.load(header, Header.READY_MASK))
-        node = e.load(e.load_ptr(header, Header.READY), position, ptr)
+        node = e.load_ptr(e.load_ptr(header, Header.READY), position)
         e.store(e.add(head, 1), header, Header.READY_HEAD)
         # Fetch the frame of the node that comes next; every place of the queue names some node.
         position = e.bits_and(e.add(head, 1), e.load(header, Header.READY_MASK))
         frame = e.load_ptr(e.load_ptr(e.load_ptr(header, Header.READY), position), Node.HANDLE)
         for line in range(PREFETCHED):
-            e.prefetch(e.field(frame, 8 * line))
+            e.op("llvm.intr.prefetch", [], e.field(frame, 8 * line), rw="0 : i32", hint="3 : i32", cache="1 : i32")
         e.call(TURN, [header, node])
         with e.when(e.is_(e.load(header, Header.ANCHOR), "==", 0), rare=True):
             e.store(1, header, Header.STATUS)
@@ -81,17 +78,14 @@ def _define_run(module: ir.Module, record: bool) -> None:
 
 def _define_turn(module: ir.Module) -> None:
     """Run one node until it blocks: go on with its slot, and start the next ones as they end."""
-    ptr = Emitter.pointer_type()
-    op = function(module, TURN, [ptr, ptr])
-    header, node = op.arguments
-    e = Emitter(op.entry_block)
+    e, (header, node) = function(module, TURN, 2)
     with e.forever() as (_, stop):
         slot = e.load_ptr(node, Node.SLOT)
         start, go_on, table, coroutine, ran = (e.new_block() for _ in range(5))
         active = e.load(node, Node.ACTIVE)
         e.branch_if(e.is_(active, "==", 0), start, go_on)
         e.go(start)
-        with e.when(e.same_ptr(slot, e.load_ptr(node, Node.SLOT_END))):
+        with e.when(e.is_(e.address(slot), "==", e.load(node, Node.SLOT_END))):
             e.store(int(State.FINISHED), node, Node.WAITS_IN)
             e.increase(header, Header.FINISHED, 1)
             e.branch(stop)
@@ -105,7 +99,7 @@ def _define_turn(module: ir.Module) -> None:
         e.call(tables.STEP, [header, node])
         e.branch(ran)
         e.go(coroutine)
-        e.coro_resume(e.load_ptr(node, Node.HANDLE))
+        e.op("llvm.intr.coro.resume", [], e.load_ptr(node, Node.HANDLE))
         e.branch(ran)
         e.go(ran)
         with e.when(e.is_(e.load(node, Node.ACTIVE), "!=", 0)):
@@ -117,10 +111,7 @@ def _define_turn(module: ir.Module) -> None:
 
 def _define_start(module: ir.Module) -> None:
     """Start the current slot of a node; a compiled body runs until it blocks for the first time."""
-    ptr = Emitter.pointer_type()
-    op = function(module, START_SLOT, [ptr, ptr, ptr])
-    header, node, slot = op.arguments
-    e = Emitter(op.entry_block)
+    e, (header, node, slot) = function(module, START_SLOT, 3)
     with e.when(e.is_(e.load(slot, Slot.BODY), "==", 0)):
         e.call(tables.START, [node])
         e.call(tables.STEP, [header, node])
@@ -131,10 +122,7 @@ def _define_start(module: ir.Module) -> None:
 
 def _define_before(module: ir.Module) -> None:
     """Order of two waiting nodes: by clock, then by node number (their records are in that order)."""
-    ptr = Emitter.pointer_type()
-    op = function(module, BEFORE, [ptr, ptr], [Emitter.bit_type()])
-    a, b = op.arguments
-    e = Emitter(op.entry_block)
+    e, (a, b) = function(module, BEFORE, 2, [Emitter.bit_type()])
     first, second = e.load(a, Node.CLOCK), e.load(b, Node.CLOCK)
     with e.when(e.is_(first, "!=", second)):
         e.return_([e.is_(first, "<", second)])
@@ -143,10 +131,7 @@ def _define_before(module: ir.Module) -> None:
 
 def _define_request(module: ir.Module) -> None:
     """Add a node to the heap of pending requests."""
-    ptr = Emitter.pointer_type()
-    op = function(module, PUSH_REQUEST, [ptr, ptr])
-    header, node = op.arguments
-    e = Emitter(op.entry_block)
+    e, (header, node) = function(module, PUSH_REQUEST, 2)
     heap, count = e.load_ptr(header, Header.PENDING), e.load(header, Header.PENDING_COUNT)
     e.store(e.add(count, 1), header, Header.PENDING_COUNT)
     hole = e.variable(count)
@@ -155,7 +140,7 @@ def _define_request(module: ir.Module) -> None:
         e.leave_unless(e.is_(place, ">", 0), stop)
         parent = e.shift_right(e.sub(place, 1), 1)
         other = e.load_ptr(heap, parent)
-        e.leave_unless(e.result_of(BEFORE, [node, other], Emitter.bit_type()), stop)
+        e.leave_unless(e.call(BEFORE, [node, other], [Emitter.bit_type()])[0], stop)
         e.store(other, heap, place)
         e.set(hole, parent)
     e.store(node, heap, e.get(hole))
@@ -164,9 +149,7 @@ def _define_request(module: ir.Module) -> None:
 
 def _define_grant(module: ir.Module, record: bool) -> None:
     """Serve the first pending request, from max(request time, server free) on; then the node can run again."""
-    op = function(module, GRANT, [Emitter.pointer_type()])
-    (header,) = op.arguments
-    e = Emitter(op.entry_block)
+    e, (header,) = function(module, GRANT, 1)
     heap = e.load_ptr(header, Header.PENDING)
     node = e.load_ptr(heap)
     count = e.sub(e.load(header, Header.PENDING_COUNT), 1)
@@ -203,11 +186,11 @@ def _sift_down(e: Emitter, heap: ir.Value, count: ir.Value) -> None:
         e.leave_unless(e.is_(e.get(child), "<", count), stop)
         right = e.add(e.get(child), 1)
         with e.when(e.is_(right, "<", count)):
-            nearer = e.result_of(BEFORE, [e.load_ptr(heap, right), e.load_ptr(heap, e.get(child))], Emitter.bit_type())
+            nearer = e.call(BEFORE, [e.load_ptr(heap, right), e.load_ptr(heap, e.get(child))], [Emitter.bit_type()])[0]
             with e.when(nearer):
                 e.set(child, right)
         other = e.load_ptr(heap, e.get(child))
-        e.leave_unless(e.result_of(BEFORE, [other, node], Emitter.bit_type()), stop)
+        e.leave_unless(e.call(BEFORE, [other, node], [Emitter.bit_type()])[0], stop)
         e.store(other, heap, e.get(hole))
         e.set(hole, e.get(child))
     e.store(node, heap, e.get(hole))
@@ -215,9 +198,8 @@ def _sift_down(e: Emitter, heap: ir.Value, count: ir.Value) -> None:
 
 def _define_destroy(module: ir.Module) -> None:
     """`df_destroy(frame)`: free a coroutine that has not ended."""
-    op = function(module, DESTROY, [Emitter.word_type()], public=True)
-    e = Emitter(op.entry_block)
-    e.coro_destroy(e.to_ptr(op.arguments[0]))
+    e, (frame,) = function(module, DESTROY, 1, public=True)
+    e.op("llvm.intr.coro.destroy", [], frame)
     e.return_()
 
 
@@ -243,14 +225,11 @@ def add_bodies_runtime(module: ir.Module, starts: Sequence[str], *, polls: bool)
         starts: names of functions (header, node, arguments) that start bodies, from number 1 on.
         polls: whether any body tests the fill of its streams.
     """
-    ptr = Emitter.pointer_type()
     with ir.Location.unknown():
         fifo.define_wakes(module)
         if polls:
             define_requests(module)
-        op = function(module, START_BODY, [ptr, ptr, ptr], public=True)
-        header, node, slot = op.arguments
-        e = Emitter(op.entry_block)
+        e, (header, node, slot) = function(module, START_BODY, 3, public=True)
         blocks = [e.new_block() for _ in starts]
         e.switch(e.sub(e.load(slot, Slot.BODY), 1), blocks[0], blocks)
         for block, name in zip(blocks, starts, strict=True):

@@ -116,7 +116,7 @@ def _run(project: HlsProject, folder: Path, given: dict[str, np.ndarray]) -> np.
     subprocess.run(["make", "-s", "testbench"], cwd=folder, check=True, capture_output=True)
     for name, array in {**given, "C": np.zeros(384, np.float32)}.items():
         array.tofile(folder / f"{name}.bin")
-    subprocess.run(["./testbench", "."], cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(["./testbench", "."], cwd=folder, check=True, capture_output=True, timeout=300)
     return np.fromfile(folder / "C.bin", np.float32)
 
 

@@ -23,7 +23,7 @@ from allo_dse.eval.execute.observation import observed
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.tune.results.explain import explain
 
-from ...compiler.test_properties import write_program
+from ...support.written_programs import write_program
 from .cost import programs
 
 SIZE = 24

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from allo_dse.compiler.ir.affine import Around, rounds
+from allo_dse.compiler.ir.affine import Around, Linear, derive, rounds
 from allo_dse.compiler.ir.nest import read_nest
 
 BODY = """func.func @f(%pid0: index) {{
@@ -57,3 +59,28 @@ def test_narrow_integers_that_do_not_wrap_stay_linear() -> None:
     assert isinstance(path[1], Around)
     assert path[1].upper is not None
     assert not path[1].upper.derived
+
+
+def _forms(depth: int = 2) -> st.SearchStrategy[Linear]:
+    """Sums, multiples, quotients and remainders of two variables."""
+    plain = st.sampled_from([Linear.variable(0), Linear.variable(1), Linear((), 3)])
+    if not depth:
+        return plain
+    inner, by = _forms(depth - 1), st.integers(2, 5)
+    quotients = st.builds(_quotient, inner, by)
+    remainders = st.builds(lambda form, n: form + _quotient(form, n).scaled(-n), inner, by)
+    return st.one_of(plain, st.builds(Linear.__add__, inner, inner), quotients, remainders)
+
+
+def _quotient(form: Linear, divisor: int) -> Linear:
+    return derive("arith.floordivsi", form, Linear((), divisor))
+
+
+@given(_forms(), st.integers(0, 2), st.integers(1, 5), st.booleans())
+def test_extremes_of_forms_that_are_not_linear_are_true_or_unknown(
+    form: Linear, low: int, count: int, most: bool
+) -> None:
+    ends = [(v, (Linear((), low), Linear((), low + count - 1))) for v in (1, 0)]
+    found = form.extreme(ends, most=most)
+    values = [form.value({0: i, 1: j}) for i in range(low, low + count) for j in range(low, low + count)]
+    assert not found.is_constant or found.constant == (max if most else min)(v for v in values if v is not None)

@@ -136,6 +136,7 @@ def test_a_compiler_that_dies_or_replies_garbage_is_one_error_with_its_line(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_server.end_server()
+    monkeypatch.setattr(compile_server, "serve_as_fork", lambda *_: None)  # goes on as the command
     monkeypatch.setattr(compile_server, "python_running", lambda *_: [sys.executable, "-c", GARBAGE[kind]])
     monkeypatch.setattr(compile_server, "_ENDS_SECONDS", 0.5 if "message" in kind or "length" in kind else 20.0)
     program, y = dse.load_program(copying(0)), np.zeros(8, np.int16)

@@ -39,8 +39,9 @@ def nest(rounds: int, outer: int, by_data: bool = False) -> Any:
         @df.kernel(mapping=[1], args=[A, B])
         def count(a: int32[N], b: int32[N]):
             with allo.meta_if(by_data):
-                for i in range(a[0]):
-                    b[i % N] = b[i % N] * 3 + i
+                for _k in range(outer):
+                    for i in range(a[0]):
+                        b[i % N] = b[i % N] * 3 + i
             with allo.meta_else():
                 for i in range(outer):
                     for j in range(rounds):
@@ -60,7 +61,9 @@ def reference(rounds: int, outer: int) -> Any:
 LONG = [{"rounds": 10**6, "outer": 10**6}, {"rounds": 3, "outer": 10**12}, {"rounds": 10**12, "outer": 2}]
 
 
-@pytest.mark.parametrize("shape", [*LONG, {"rounds": 1, "outer": 1, "by_data": True}])
+@pytest.mark.parametrize(
+    "shape", [*LONG, {"rounds": 1, "outer": 1, "by_data": True}, {"rounds": 1, "outer": 9, "by_data": True}]
+)
 def test_a_long_nest_meets_the_time_limit(shape: Any) -> None:
     graph = load_program(nest(**shape)).vmg
     a, b = np.full(N, 2**31 - 1, np.int32), np.zeros(N, np.int32)

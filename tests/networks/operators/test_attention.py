@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from allo_dse.common.records import replace
 from allo_dse.networks.operators import attention_work, element_type
-from allo_dse.networks.operators.attention import fitting_chunks
 from allo_dse.networks.operators.execute import deviation, loaded, reference_of
+from allo_dse.networks.operators.sequences import fitting_chunks
 
 
 @pytest.mark.parametrize(("blocks", "chunks"), [(2, 4), (4, 2), (1, 8)])

@@ -272,7 +272,8 @@ def test_a_database_that_is_lost_during_a_run_costs_no_design(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "trials.db"
-    url, held = f"sqlite:///{file}?timeout=0.2", []  # seconds that SQLite waits for a lock, instead of 5
+    seconds, held = 0.2 if what == "locked" else 60, []  # SQLite waits so long for a lock
+    url = f"sqlite:///{file}?timeout={seconds}"
     monkeypatch.setattr(optuna_storage, "OPEN_SECONDS", 0.0)
 
     class Loses(FakeEvaluator):
@@ -300,6 +301,7 @@ def test_a_database_that_is_lost_during_a_run_costs_no_design(
     assert re.search(f"not every design is in the storage: .*({reasons[what]})", said), said
     for connection in held:
         connection.close()
+    url = f"sqlite:///{file}?timeout=60"
     if what == "overwritten":
         with pytest.raises(StudyError, match=r"cannot use the storage sqlite:///.*not a database"):
             run(fake_study(), tmp_path / "run", url, 14)

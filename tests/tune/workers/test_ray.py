@@ -20,7 +20,7 @@ from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_WORKER_FAILURES, Po
 
 from ...support.values import present
 from ..hazards import Hazard, own_processes, wait_until
-from ..ray_evaluators import Deadly, HangsInAWorker, OnNothing, OnTheBoard, is_deadly, noted
+from ..ray_evaluators import Deadly, HangsInAWorker, OnNothing, OnTheBoard, hurried_study, is_deadly, noted
 from .conftest import EXHAUSTIVE, ray_files, study
 
 
@@ -64,9 +64,9 @@ def test_rungs_go_to_the_nodes_that_have_the_resource(
 
 
 def test_isolated_evaluators_cost_one_trial_in_workers_too(tmp_path: Path, cluster: Any, expected: Any) -> None:
-    result = study(HangsInAWorker).run(
-        12, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE
-    )
+    made = study(HangsInAWorker)
+    made.reload = partial(hurried_study, HangsInAWorker, tmp_path)
+    result = made.run(12, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE)
     for record in result.records:
         if int(record.key, 16) % Hazard.one_in == 0:
             assert "longer than its deadline" in present(record.error)
@@ -89,9 +89,8 @@ def test_a_cluster_that_is_not_there_is_explained(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_wants_a_token_gets_it(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    ports = range(20_000 + os.getpid() % 10_000, 32_000)  # none of which anything is given that asks for any port
+    address = next(address for port in ports if not listens(address := f"127.0.0.1:{port}"))
     (tmp_path / "study.py").write_text("from tests.tune.fakes import fake_study\nstudy = fake_study('guarded')\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= {"PYTHONPATH": os.getcwd(), "RAY_AUTH_TOKEN": uuid.uuid4().hex}
@@ -105,10 +104,10 @@ def test_a_cluster_that_wants_a_token_gets_it(tmp_path: Path) -> None:
     try:
         wait_until(lambda: listens(address))
         command = [sys.executable, "-m", "allo_dse", "study.py", "--ray", address, "--trials", "8", "-q"]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     finally:
         head.terminate()
-        head.wait(30)
+        head.wait(300)
     assert "8 trials done" in done.stdout, done.stderr
 
 
@@ -179,4 +178,4 @@ def test_tasks_are_lost_only_so_often() -> None:
 
 def test_workers_are_gone_after_the_run(cluster: Any) -> None:
     child = b"allo_dse.tune.workers.isolated_child"
-    wait_until(lambda: not own_processes(b"ray::RayWorker") and not own_processes(child), seconds=20)
+    wait_until(lambda: not own_processes(b"ray::RayWorker") and not own_processes(child))

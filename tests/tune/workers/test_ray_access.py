@@ -87,7 +87,7 @@ def test_only_logs_of_what_failed_outlast_ray(tmp_path: Path, monkeypatch: pytes
     ("answer", "says"), [(None, "no answer in 0 s"), (b"HTTP/1.1 400\r\n", "no Ray cluster"), (b"", "no Ray cluster")]
 )
 def test_what_is_no_cluster_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, answer: bytes | None, says: str) -> None:
-    monkeypatch.setattr(ray_access, "KNOCK_SECONDS", 5.0 if answer is not None else 0.05)
+    monkeypatch.setattr(ray_access, "KNOCK_SECONDS", 300.0 if answer is not None else 0.05)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

@@ -15,6 +15,7 @@ import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
 from allo_dse.tune.store.log import Log
+from allo_dse.tune.workers import pool as pool_module
 from allo_dse.tune.workers import ray_executor
 from allo_dse.tune.workers.pool import Pool
 from allo_dse.tune.workers.ray_executor import RayExecutor
@@ -57,6 +58,8 @@ class Murderer:
 
         monkeypatch.setattr(RayExecutor, "collect", wrapped)
         monkeypatch.setattr(Pool, "remove_worker", counting)
+        # On a busy machine batches grow, and all designs would be under way before the last kill.
+        monkeypatch.setattr(pool_module, "MAX_BATCH", 8)
 
     def kill(self, pool: Any) -> None:
         busy = sorted(worker for worker in pool.ready if pool.busy(worker))
@@ -154,13 +157,13 @@ def busy(monkeypatch: Any) -> Any:
     return places
 
 
-def is_at_work(node: Any, notes: Path, busy: Any) -> Any:
-    """Whether the free designs have been evaluated, so that all wait, and a node has workers that do."""
-    return len(noted(notes)) >= Gated.free and node.node_id in {place.node for place in busy}
+def are_at_work(workers: int, notes: Path, busy: Any) -> bool:
+    """Return whether the free designs have been evaluated, and each of the workers has some for which it waits."""
+    return len(noted(notes)) >= Gated.free and len(set(busy)) == workers
 
 
 @contextlib.contextmanager
-def meanwhile(act: partial[Any], gate: Path, when: Callable[..., Any], *others: Path) -> Iterator[None]:
+def meanwhile(act: Callable[[], Any], gate: Path, when: Callable[..., Any], *others: Path) -> Iterator[None]:
     """Do something as soon as a condition holds while the block runs, then open the gate, whatever happens; other gates
     too where it could not be done, so that nothing waits for what will not come."""
 
@@ -205,7 +208,7 @@ def test_a_node_that_dies_has_its_designs_evaluated_elsewhere(
     never = tmp_path / "never"
     rungs = [partial(OnTheProbe, tmp_path / "probe", gate=never)]
     kill = partial(cluster.remove_node, node, allow_graceful=False)
-    with meanwhile(kill, gate, lambda: is_at_work(node, notes, busy), never):
+    with meanwhile(kill, gate, lambda: are_at_work(4, notes, busy), never):
         result = study(Gated(notes, gate=gate), rungs=rungs).run(
             10**6, workers=4, ray_address=cluster.address, run_dir=tmp_path / "run",
             **{**EXHAUSTIVE, "progress": "plain"},
@@ -223,25 +226,21 @@ def test_a_node_that_falls_silent_has_killed_no_design(
     notes, gate = tmp_path / "notes", tmp_path / "gate"
 
     def silence() -> None:
-        wait_until(lambda: len(noted(notes)) >= Gated.free and node.node_id in {place.node for place in busy})
         (raylet,) = node.all_processes["raylet"]
         os.kill(raylet.process.pid, signal.SIGSTOP)
         for process in [place.process for place in busy if place.node == node.node_id]:
             os.kill(process, signal.SIGKILL)
-        gate.touch()
 
-    silencer = threading.Thread(target=silence)
-    silencer.start()
     try:
-        result = study(Gated(notes, gate=gate)).run(
-            10**6, workers=3, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE
-        )
+        with meanwhile(silence, gate, lambda: are_at_work(3, notes, busy)):
+            result = study(Gated(notes, gate=gate)).run(
+                10**6, workers=3, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE
+            )
     finally:
-        silencer.join()
         cluster.remove_node(node, allow_graceful=False)
     assert {r.key: (r.error, r.metrics) for r in result.records} == {k: (None, m) for k, m in expected.items()}
 
 
 def test_workers_are_gone_after_the_run(cluster: Any) -> None:
     child = b"allo_dse.tune.workers.isolated_child"
-    wait_until(lambda: not own_processes(b"ray::RayWorker") and not own_processes(child), seconds=20)
+    wait_until(lambda: not own_processes(b"ray::RayWorker") and not own_processes(child))

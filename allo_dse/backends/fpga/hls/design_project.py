@@ -5,18 +5,17 @@ hls_project(design).write("best/hls")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.execute.observation import Inputs
+from allo_dse.eval.execute.observation import InputSets
 from allo_dse.eval.execute.run import folding_of
 from allo_dse.eval.golden_data import golden_data
-from allo_dse.eval.inputs import Smaller, reduced
+from allo_dse.eval.inputs import Reference, Smaller, reduced
 from allo_dse.eval.tolerances import tolerances_of
-from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
 from ..depths.solver import in_program_order
@@ -35,6 +34,7 @@ def hls_project(
     streams: KernelStreams | None = None,
     *,
     verify_with: Smaller | None = None,
+    inputs: InputSets | None = None,
 ) -> HlsProject:
     """The HLS project of a design: its schedule, stream depths and folds, for its device.
 
@@ -42,6 +42,7 @@ def hls_project(
         depths: of streams by name, where they differ from the design's; without any, those that it is evaluated with.
         streams: tensors that are not in DRAM.
         verify_with: as for `verify_design`; tolerances of large programs come from that instance.
+        inputs: the sets of inputs of a program; random ones without.
     """
     own = dict(design.as_built.depths) if depths is None else {**dict(design.depths), **depths}
     device = design.device if isinstance(design.device, FpgaDevice) else None
@@ -52,7 +53,7 @@ def hls_project(
         device=device,
         folding=folding_of(design.vmg, own, whole=bool(streams and streams.tables)),
         streams=streams,
-        tolerances={n: (one.largest, one.rms) for n, one in tolerances_of(design.program, verify_with).items()},
+        tolerances={n: (one.largest, one.rms) for n, one in tolerances_of(design.program, verify_with, inputs).items()},
     )
 
 
@@ -60,9 +61,9 @@ def board_project(
     design: Design,
     depths: Mapping[str, int] | None = None,
     *,
-    reference: Callable[..., object] | None = None,
-    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
-    inputs: Callable[[Program], Sequence[Inputs]] | None = None,
+    reference: Reference | None = None,
+    verify_with: Smaller | None = None,
+    inputs: InputSets | None = None,
     streams: KernelStreams | None = None,
 ) -> HlsProject:
     """Return the HLS project of a design, with a test and a prediction of the tools' results.
@@ -83,7 +84,7 @@ def board_project(
     sets = inputs or (lambda _: ())
     if depths and not design.depths:
         depths = in_program_order(design.vmg, depths, sets(design.program) if design.program.runs else ())
-    project = hls_project(design, depths, streams, verify_with=verify_with)
+    project = hls_project(design, depths, streams, verify_with=verify_with, inputs=inputs)
     prediction = predicted(replace(FpgaMapping.of(design), depths=depths or dict(design.depths)), project)
     if prediction is not None:
         project = project.with_prediction(prediction)
@@ -92,7 +93,7 @@ def board_project(
         with suppress(AlloDseError):  # an instance that cannot be tested
             program = reduced(design.program, verify_with)
             if data := golden_data(program, reference, sets(program)):
-                small = replace(hls_project(replace(design, program=program), depths), data=data)
+                small = replace(hls_project(replace(design, program=program), depths, inputs=inputs), data=data)
     own: Mapping[str, bytes] = {}
     if small is None or reference is not None:
         with suppress(SimulationError):  # a program that cannot be run on them

@@ -48,7 +48,7 @@ def _allo_files(design: Design, sources: Sources) -> tuple[Files, JsonObject]:
         "tensors": tensors,
         "tolerance": {
             name: {"largest": float(f"{one.largest:.4g}"), "rms": float(f"{one.rms:.4g}")}
-            for name, one in tolerances_of(program, sources.verify_with).items()
+            for name, one in tolerances_of(program, sources.verify_with, sources.inputs).items()
         },
         "not_taken": _not_taken(design),
     }

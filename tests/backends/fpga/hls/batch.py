@@ -40,7 +40,7 @@ class Batch:
         data.mkdir(exist_ok=True)
         arguments = save_arguments(self.projects[name], copies, data)
         done = subprocess.run(
-            ["./all", name, data.name], cwd=self.directory, capture_output=True, text=True, timeout=60, check=False
+            ["./all", name, data.name], cwd=self.directory, capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, f"{name}: {done.returncode} {done.stderr}"
         load_results(self.projects[name], arguments, data)

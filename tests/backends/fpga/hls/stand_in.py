@@ -72,9 +72,9 @@ def calls(directory: Path) -> int:
 
 
 def ends(pid: int) -> bool:
-    """Whether a process ends, or waits only to be reaped, within the minute that a busy machine may take to kill it."""
+    """Whether a process ends, or waits only to be reaped, in the minutes that a busy machine may take to kill it."""
     stat_file = Path(f"/proc/{pid}/stat")
-    for _ in range(600):
+    for _ in range(3000):
         try:
             if stat_file.read_text().rsplit(")", 1)[1].split()[0] == "Z":
                 return True

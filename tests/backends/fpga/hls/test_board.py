@@ -84,6 +84,14 @@ def test_references_and_runs_agree_on_golden_outputs() -> None:
     assert golden_data(program, np.matmul) == golden_data(program) == golden_data(program)
 
 
+def test_random_numbers_complete_a_set_of_inputs() -> None:
+    program = dse.load_program(samples.gemm, **GEMM)
+    own = golden_data(program)
+    name = program.tensors[0].name
+    given = np.frombuffer(own[f"data/{name}.bin"], np.float32 if program.tensors[0].dtype.is_float else np.int16)
+    assert golden_data(program, None, [{name: given.reshape(program.tensors[0].shape)}]) == own
+
+
 def test_a_reference_may_write_to_what_it_is_given() -> None:
     def in_place(a: Any, b: Any) -> Any:
         product = a @ b

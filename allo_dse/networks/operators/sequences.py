@@ -1,9 +1,12 @@
-"""Attention with several heads in one program: grouped keys and values, causal masks, an online softmax."""
+"""Operators along a sequence: attention with several heads in one program, and recurrent layers.
+
+Attention has grouped keys and values, causal masks and an online softmax.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import allo
 import allo.dataflow as df
@@ -12,7 +15,12 @@ from allo.ir.types import Stream, bfloat16, float32
 from allo.memory import Layout
 from numpy.typing import NDArray
 
-from .execute import Work, tile_counts
+from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.common.records import Frozen
+
+from .execute import Expr, Work, tile_counts
+from .expressions import HEAD, UNARY, Writer, indented, loaded_text, numpy_lines
+from .products import MATRIX_ELEMENTS, UNIT
 
 S = Layout.Shard
 HIDDEN = -1.0e30
@@ -195,3 +203,176 @@ def _smaller(params: Mapping[str, int], square: bool) -> Mapping[str, int]:
     each = 4 * math.lcm(params["Pq"], params["Pk"])
     shown = each - (1 if params["valid"] < params["L"] else 0)
     return {"L": each, "N": each if square else 4 * params["Pq"], "D": 8, "valid": shown}
+
+
+# Recurrent layers: a task has some time steps of a few sequences, and hands states on to the next one.
+
+LOOPED = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+"""Operators that are a loop over time, and their activations by default."""
+MOST_INPUTS = 3072
+"""Elements of a task's inputs, beside them."""
+TASKS = 16
+"""Sequences that run at once, before a task has several: half of the cores of the largest NPU."""
+
+
+class Cell(Frozen):
+    """A time step as expressions.
+
+    Inputs are the gates of the layer's input, those of the product of the state, the states, and the last gate of a
+    second product.
+
+    Attributes:
+        gates: their number.
+        states: the next ones; the first is the result.
+        reset: the state that the second product reads; None without one.
+    """
+
+    gates: int
+    states: tuple[Expr, ...]
+    reset: Expr | None = None
+
+    def inputs(self, x: str, product: str, state: str, last: str) -> list[str]:
+        """The texts of all inputs, from texts with the number of a gate or state in braces."""
+        gates = [one.format(at) for one in (x, product) for at in range(self.gates)]
+        return [*gates, *(state.format(at) for at in range(len(self.states))), last]
+
+
+def cell_of(op: str, activations: Sequence[str], resets_after: bool) -> Cell:
+    """Return the time step of an operator of ONNX, with gates in its order.
+
+    Args:
+        activations: by ONNX's names.
+        resets_after: a GRU resets the product of the state, not the state.
+
+    Raises:
+        StudyError: for an unknown activation.
+    """
+    for name in activations:
+        if name not in UNARY:
+            raise StudyError(f"activation {name!r} has no program", hint=did_you_mean(name, UNARY))
+
+    def act(at: int, x: Expr) -> Expr:
+        return UNARY[activations[at]](x, lambda _, default: default)
+
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
+    x, product = ([("in", first + at) for at in range(gates)] for first in (0, gates))
+    sums: list[Expr] = [("add", *pair) for pair in zip(x, product, strict=True)]
+    h, c = ("in", 2 * gates), ("in", 2 * gates + 1)
+    if op == "RNN":
+        return Cell(gates, (act(0, sums[0]),))
+    if op == "GRU":
+        update, reset = act(0, sums[0]), act(0, sums[1])
+        new = act(1, ("add", x[2], ("mul", reset, product[2]) if resets_after else c))
+        kept: Expr = ("add", new, ("mul", update, ("sub", h, new)))
+        return Cell(gates, (kept,), None if resets_after else ("mul", reset, h))
+    after: Expr = ("add", ("mul", act(0, sums[2]), c), ("mul", act(0, sums[0]), act(1, sums[3])))
+    return Cell(gates, (("mul", act(0, sums[1]), act(2, after)), after))
+
+
+def _cell_text(cell: Cell) -> str:
+    """The text of a file with a recurrent layer, and the reference in NumPy.
+
+    Below the weights of the state are a row of biases, and the first states of each sequence. Rows of the matrix
+    kernel are states, with a one for the biases.
+    """
+    count, writer, lines = len(cell.states), Writer(), list[str]()
+    names = cell.inputs(
+        "x[t, (b * G + {}) * H + i]", "sums[b, {} * H + i]", "state[{} * B + b, i]", "again[b, (G - 1) * H + i]"
+    )
+    arrays = cell.inputs("x[t, :, :, {}]", "product[:, :, {}]", "states[{}]", "again[:, :, -1]")
+    again, known = list[str](), dict[Expr, str]((("in", at), name) for at, name in enumerate(arrays))
+    numpy = list[str]()
+    if cell.reset:
+        value = writer.scalars(cell.reset, {}, names.__getitem__, again)
+        again = ["for b, i in allo.grid(B, H):", *(f"    {one}" for one in (*again, f"rows[b, i] = {value}"))]
+        again.append(f"again: Ty[{UNIT}, G * H] = allo.matmul(rows, w)")
+        numpy = numpy_lines(cell.reset, known, "r")
+        numpy.append(f"again = product_of({known[cell.reset]})")
+    shared: dict[Expr, str] = {}
+    values = [writer.scalars(one, shared, names.__getitem__, lines) for one in cell.states]
+    for at, value in enumerate(values):
+        lines.append(f"state[{at} * B + b, i] = {value}")
+        lines.append(f"y[t, (b * {count} + {at}) * H + i] = {value}")
+        numpy += numpy_lines(cell.states[at], known, f"s{at}_")
+    return f'''"""A recurrent layer."""
+
+{HEAD}def program(P=1, T=16, B=1, H=32, Pt=1, Ty=bfloat16):
+    G, K, Tt = {cell.gates}, (H + B) // {UNIT} * {UNIT} + {UNIT}, T // Pt
+    every = max(2, {count} * B)  # Allo drops dimensions of a single element
+
+    @df.region()
+    def top(X: Ty[T, P * B * G * H], W: Ty[K, P * G * H], Y: Ty[T, P * B * {count} * H]):
+        states: Stream[float32[every, H], 2][P, Pt]
+
+        @df.kernel(mapping=[P, Pt], args=[X, W, Y])
+        def layer(
+            x: Ty[T, P * B * G * H] @ [S(1), S(0)],
+            w: Ty[K, P * G * H] @ [R, S(0)],
+            y: Ty[T, P * B * {count} * H] @ [S(1), S(0)],
+        ):
+            p, part = df.get_pid()
+            state: float32[every, H] = 0.0
+            rows: Ty[{UNIT}, K] = 0.0
+            with allo.meta_if(part > 0):
+                state[:, :] = states[p, part - 1].get()
+            with allo.meta_else():
+                for s, b, i in allo.grid({count}, B, H):
+                    state[s * B + b, i] = w[H + 1 + b, s * H + i]
+            for b in range(B):
+                rows[b, H] = 1.0
+            for t in range(Tt):
+                for b, i in allo.grid(B, H):
+                    rows[b, i] = state[b, i]
+                sums: Ty[{UNIT}, G * H] = allo.matmul(rows, w)
+{indented(4, again)}                for b, i in allo.grid(B, H):
+{indented(5, lines)}            with allo.meta_if(part < Pt - 1):
+                states[p, part].put(state)
+
+    return top
+
+
+def reference(X, W, P, B):
+    T, G = len(X), {cell.gates}
+    H = X.shape[1] // (P * B * G)
+    x, w = X.reshape(T, P, B, G, H), W.reshape(-1, P, G, H)
+    states = [w[H + 1 : H + 1 + B, :, at].swapaxes(0, 1) for at in range({count})]
+
+    def product_of(state):
+        return np.einsum("pbk,kpgh->pbgh", state, w[:H]) + w[H][:, None]
+
+    found = np.zeros((T, P, B, {count}, H), np.float32)
+    for t in range(T):
+        with np.errstate(over="ignore"):
+            product = product_of(states[0])
+{indented(3, numpy)}            states = [{", ".join(known[one] for one in cell.states)}]
+            found[t] = np.stack(states, axis=2)
+    return found.reshape(T, -1)
+'''
+
+
+def weight_rows(hidden: int, sequences: int) -> int:
+    """Return the rows of the matrix of weights, biases and first states."""
+    return (hidden + sequences) // UNIT * UNIT + UNIT
+
+
+def recurrent_work(cell: Cell, tasks: int, steps: int, sequences: int, hidden: int, element: object) -> Work:
+    """All time steps of a recurrent layer, whose input is [steps, tasks * sequences * gates * hidden].
+
+    Args:
+        tasks: sets of sequences, each with weights of its own.
+        sequences: of a task.
+        hidden: elements of a state, a multiple of UNIT.
+
+    Raises:
+        StudyError: for weights that no core holds.
+    """
+    weights, held = weight_rows(hidden, sequences) * cell.gates * hidden, MATRIX_ELEMENTS // (1 + (element is float32))
+    if weights > held:
+        raise StudyError(f"{weights:,} weights of a recurrent layer; a core holds {held:,}")
+    program, reference = loaded_text("recurrent", _cell_text(cell))
+    most = max(2, MOST_INPUTS // (sequences * cell.gates * hidden))
+    params = {"P": tasks, "T": steps, "B": sequences, "H": hidden, "Pt": tile_counts(steps, 2, most), "Ty": element}
+    return Work(
+        "recurrent", program, params, lambda X, W: reference(X, W, tasks, sequences),
+        lambda p: {"T": 2 * p["Pt"], "H": UNIT},
+    )  # fmt: skip
