@@ -149,11 +149,8 @@ def _joined(before: Step, step: Step) -> Step | None:
         and isinstance(second.function, OnnxHost)
     ):
         return None
-    below = dict(zip(step.inputs, second.below, strict=True))
-    if below[before.output] is not None and None in first.below:  # a choice among floats, which others may not make
-        return None
     function = second.function.after(first.function)
-    bounds = {**below, **dict(zip(before.inputs, first.below, strict=True))}
+    bounds = {**dict(zip(step.inputs, second.below, strict=True)), **dict(zip(before.inputs, first.below, strict=True))}
     inputs = tuple(one for one, _ in function.elements)
     kinds = dict.fromkeys([*first.kind.split("+"), *second.kind.split("+")])
     work = Host(
