@@ -147,7 +147,7 @@ class OpenDesigns:
     def _refine(self, position: int, candidate: Candidate) -> None:
         """Compute the next bounds of a design, which may bring it nearer to the front or decide it."""
         queue = self.queue
-        first = frozenset(candidate.params.items()), candidate.design.schedule
+        first = str(candidate.params), candidate.design.schedule
         self._left -= 1 if first in self._programs else FIRST_OF_PROGRAM
         self._programs.add(first)
         queue.level[position] += 1
