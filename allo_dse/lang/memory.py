@@ -155,10 +155,6 @@ class DTensor:
     top_name: str | None = None
 
     @property
-    def layout(self) -> Layout | None:
-        return self.spec if isinstance(self.spec, Layout) else None
-
-    @property
     def memory(self) -> Memory | None:
         return self.spec if isinstance(self.spec, Memory) else None
 

@@ -438,9 +438,9 @@ def _recurrent(builder: Builder, node: Node) -> None:
         "weights must be constants": {w, r, b} - {""} - known.keys(),
         "sequence_lens": lengths and not (lengths in known and (known[lengths] == steps).all()),
         "peepholes": peepholes and (peepholes not in known or known[peepholes].any()),
-        "input_forget": number("input_forget", 0),
         f"activations {', '.join(named)}": named != own * (len(named) // len(default)) or {*own} - UNARY.keys(),
-        "clip or activation_alpha": {"clip", "activation_alpha", "activation_beta"} & node.attributes.keys(),
+        "clip, activation_alpha or input_forget": {"clip", "activation_alpha", "activation_beta", "input_forget"}
+        & node.attributes.keys(),
     }
     if why := next((reason for reason, found in reasons.items() if found), ""):
         raise builder.refuse(node, why)
