@@ -339,12 +339,10 @@ def _expected(
     wrong = difference_from(expected, program, written, outputs, analysis)
     floats = [tensor for tensor in program.tensors if tensor.name in analysis.tensors and tensor.name in written]
     largest = {tensor.name: _largest(tensor, analysis.tensors[tensor.name]) for tensor in floats}
-    pairs = zip(written, expected, outputs, strict=True)
-    wraps = {name: one != one.astype(own.dtype) for name, one, own in pairs if one.dtype.kind in "iu"}
     beyond = [
-        f"the reference exceeds the type of {name} in {share(mask)}, compared as they wrap"
-        for name, mask in wraps.items()
-        if mask.any()
+        f"the reference exceeds the type of {name} at some elements, which wrap"
+        for name, one, own in zip(written, expected, outputs, strict=True)
+        if one.dtype.kind in "iu" and (one != one.astype(own.dtype)).any()
     ]
     return known.setdefault(key, _Expected(outputs, wrong, largest, beyond))
 

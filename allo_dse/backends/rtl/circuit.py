@@ -49,12 +49,9 @@ def index_width(function: ir.OpView, mesh: tuple[int, ...]) -> int:
             known[op.results[0].get_name()] = _interval(op, known)
     values = [_of(known, v) for op in find(function, lambda _: True) for v in _indices(op)]
     touching = find(function, {"memref.load", "memref.store"}.__contains__)
-    sizes = [(0, math.prod(ir.MemRefType(v.type).shape)) for op in touching for v in _arrays(op)]
+    arrays = (v.type for op in touching for v in op.operands if isinstance(v.type, ir.MemRefType))
+    sizes = [(0, math.prod(ir.MemRefType(array).shape)) for array in arrays]
     return max([2, *(_bits(interval) for interval in values + sizes)])
-
-
-def _arrays(op: ir.Operation) -> list[ir.Value]:
-    return [value for value in op.operands if isinstance(value.type, ir.MemRefType)]
 
 
 def _indices(op: ir.Operation) -> list[ir.Value]:
