@@ -38,7 +38,11 @@ def _smaller_tiles(violation: Violation, program: CompiledProgram, device: NpuDe
         parts: dict[Dimension, int] = {}
         while _tensor_bytes(own, parts) > budget:
             halved = [{**parts, one: 2 * parts.get(one, 1)} for one in sizes if one[0] == kind]
-            halved = [option for option in halved if all(_divides(own, one, n) for one, n in option.items())]
+            halved = [
+                option
+                for option in halved
+                if all(_sizes(port).get(one, n) % n == 0 for one, n in option.items() for port in own.used_ports)
+            ]
             if not halved:
                 break
             parts = min(halved, key=lambda option: _tensor_bytes(own, option))
@@ -61,10 +65,6 @@ def _sizes(port: TensorPort) -> dict[Dimension, int]:
     """Return the elements of a tile along each dimension."""
     pairs = zip(port.layout, port.tile_shape, strict=True)
     return {("size", size) if axis is None else ("axis", axis): size for axis, size in pairs}
-
-
-def _divides(own: TaskClass, dimension: Dimension, parts: int) -> bool:
-    return all(_sizes(port).get(dimension, parts) % parts == 0 for port in own.used_ports)
 
 
 def _tensor_bytes(own: TaskClass, parts: Mapping[Dimension, int]) -> int:

@@ -114,7 +114,11 @@ def recorded(design: Design) -> Recorded:
     note = f"{'all' if whole else f'{found.periods:,} of the'} {found.of:,} period{'s' if found.of > 1 else ''}"
     without = "without the host's time" if whole else "from one intervention of the host to the next"
     note += f" of the schedule, {without}"
-    kinds = tuple(_kind(found.labels.task(task)) for task in range(found.network.task_count))
+    # Processes are called "core …", "memory tile: …" and "shim: …".
+    kinds = tuple(
+        "cores" if process.startswith("core ") else f"{process.partition(':')[0]} channels"
+        for process in map(found.labels.task, range(found.network.task_count))
+    )
     usual = -(-found.cycles // max(1, found.periods))
     # By tensor and place; the other stream of each buffer has its free slots.
     buffers = tuple(
@@ -127,8 +131,3 @@ def recorded(design: Design) -> Recorded:
     known = {array.name for array in design.vmg.program.streams}
     arrays = tuple(name if colon and name in known and n % 2 == 0 else "" for n, (name, colon, _) in enumerate(names))
     return Recorded(found, note, "", kinds, buffers, np.maximum(nodes, -1), arrays, TICKS_PER_CYCLE, usual)
-
-
-def _kind(process: str) -> str:
-    """Processes are called "core …", "memory tile: …" and "shim: …"."""
-    return "cores" if process.startswith("core ") else f"{process.partition(':')[0]} channels"
