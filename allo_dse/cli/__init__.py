@@ -7,15 +7,9 @@ Imports: allo_dse, backends, common, dashboard, device, eval, networks, simulato
 Imported by: allo_dse.
 """
 
-import sys
-from types import SimpleNamespace
-
 from allo_dse.common.imports import standing_in
 
-# Rich imports attrs to print its classes, and Typer's help Markdown: a fourth of the time of `--help`, for neither.
-with standing_in({"attr": None, "rich.markdown": SimpleNamespace(Markdown=None)}):
+with standing_in({"attr": None}):  # Rich imports attrs to print its classes, which takes longer than the rest of it
     import rich.pretty  # noqa: F401
 
-    if "--help" in sys.argv:
-        import typer.rich_utils  # noqa: F401
 from .main import main as main

@@ -19,7 +19,7 @@ from typer.exceptions import TyperException
 from allo_dse.common.errors import AlloDseError, did_you_mean
 from allo_dse.common.quoting import markup
 
-from .output import discard, flowing, print_error
+from .output import WIDE, discard, flowing, print_error
 
 # `allo-tune STUDY.py --help`: settings of the studies in a file.
 
@@ -81,7 +81,8 @@ def application(command: str) -> typer.Typer:
     app = typer.Typer(
         name="allo-tune",
         add_completion=False,
-        rich_markup_mode="rich",
+        rich_markup_mode=None,  # drawing it with Rich takes as long as all else
+        context_settings=WIDE,
         pretty_exceptions_enable=False,
         callback=lambda: None,  # without it, Typer parses a lone command's name as its first argument
     )

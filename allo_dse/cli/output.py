@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RunArgument = Annotated[
     Path | None,
-    typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False),
+    typer.Argument(metavar="[RUN]", help="Run directory. [default: the newest in runs/]", show_default=False),
 ]
 IdAndRun = Annotated[list[str], typer.Argument(metavar="ID [RUN]", help="A design, and its run.", show_default=False)]
 StudyOption = Annotated[
@@ -50,9 +50,13 @@ COPIED = ("run", "go on with")
 """Facts that are paths or commands."""
 
 
+WIDE = {"max_content_width": 120}
+"""Settings of help, which is as wide as the terminal up to this."""
+
+
 def flowing(text: str) -> str:
-    """Let help paragraphs wrap at the terminal's width; lines that begin with a space stay as they are."""
-    return re.sub(r"(?m)(?<=\S)\n(?=\S)", " ", text)
+    """Let help paragraphs wrap at the terminal's width; those that begin with a space stay as they are."""
+    return re.sub(r"(?m)(?<=\n\n)(?= )", "\b\n", text)
 
 
 def say_stopped(stopped: KeyboardInterrupt, command: Sequence[str]) -> int:

@@ -74,6 +74,12 @@ def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
         PORTS.append(server.port)
 
 
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would help a design is found out, however long that takes."""
+    monkeypatch.setattr("allo_dse.eval.recording._SECONDS", 600.0)
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """Debian's Chromium."""

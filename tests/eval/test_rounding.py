@@ -108,7 +108,7 @@ def of_study(name: str) -> Verified:
         run_graph(program.vmg, *own.values())
         results.append([own[key] for key in written])
         rounds = has_floats(program)
-        analyses.append(analysed(program.vmg, arrays, depths={}, seconds=60) if rounds else Analysis({}, {}, 0))
+        analyses.append(analysed(program.vmg, arrays, depths={}, seconds=600) if rounds else Analysis({}, {}, 0))
     return Verified(program, made.reference, sets, results, analyses)
 
 
@@ -260,7 +260,7 @@ def test_bounds_hold_and_the_rounded_values_are_those_of_any_run(dtype: Any, see
     arrays = random_arrays(program, ["X", "Y"], seed)
     for name in "XY":
         arrays[name] = (arrays[name].astype(np.float64) * 2.0**power).astype(arrays[name].dtype)
-    one = analysed(program.vmg, arrays, depths={}, seconds=60).tensors["Z"]
+    one = analysed(program.vmg, arrays, depths={}, seconds=600).tensors["Z"]
     own = {name: array.copy() for name, array in arrays.items()}
     run_graph(program.vmg, *own.values())
     np.testing.assert_array_equal(own["Z"].astype(np.float64), one.rounded.astype(np.float64))
@@ -323,7 +323,7 @@ def test_results_other_than_those_of_their_operations_are_refused_however_large_
     """Sums of 1,024 numbers in bfloat16: a result times 1.1 is nearer than roundings allow."""
     program = load_program(long_sums)
     arrays = random_arrays(program, ["A"], 0)
-    analysis = analysed(program.vmg, arrays, depths={}, seconds=60)
+    analysis = analysed(program.vmg, arrays, depths={}, seconds=600)
     one = analysis.tensors["C"]
     exact = arrays["A"].astype(np.float64).sum(axis=1)
     assert (one.bound > 0.1 * np.abs(exact)).all()
@@ -387,7 +387,7 @@ def long_sums(N=1024, Ty=bfloat16, Sum=None, Out=None):
 def test_a_sum_that_stagnates_has_room_in_its_export() -> None:
     """Its roundings go in one direction: more than independent ones."""
     program = load_program(long_sums, N=8192, Ty=float16)
-    one = analysed(program.vmg, positive_arrays(program, ["A"], 0), depths={}, seconds=60).tensors["C"]
+    one = analysed(program.vmg, positive_arrays(program, ["A"], 0), depths={}, seconds=600).tensors["C"]
     assert (one.error / np.sqrt(one.variance)).max() > 6
     assert (one.error <= one.tolerance).all()
 
@@ -406,7 +406,7 @@ def threshold(N=64):
 
 def test_decisions_that_roundings_change_are_counted_and_excuse_as_many_elements() -> None:
     program = load_program(threshold)
-    analysis = analysed(program.vmg, random_arrays(program, ["X"], 0), depths={}, seconds=60)
+    analysis = analysed(program.vmg, random_arrays(program, ["X"], 0), depths={}, seconds=600)
     assert 0 < analysis.undecided < 64
     made = as_design(program)
     right = verify_design(made, reference=lambda X: (X.astype(np.float64) ** 2 * 64).astype(np.int32))

@@ -38,7 +38,7 @@ def calibrate(
     an FPGA it is a run directory with designs that dse.HlsTool has measured, a csynth.xml, or a directory of HLS
     projects.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune calibrate measured.csv --run runs/gemm -o my_npu.toml
       allo-tune calibrate runs/gemm -o my_npu.toml      what a rung measured

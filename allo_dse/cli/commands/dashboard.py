@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8050
 
-Runs = Annotated[list[Path] | None, typer.Argument(metavar="RUN…", help="Run directories. \\[default: the newest]")]
+Runs = Annotated[list[Path] | None, typer.Argument(metavar="RUN…", help="Run directories. [default: the newest]")]
 NamedRuns = Annotated[
     list[Path] | None,
     typer.Option("--run", "-r", metavar="RUN", help="The same as RUN; repeatable.", show_default=False),

@@ -51,7 +51,7 @@ def depths(
     whatever the depths: cycles are compared with those of FIFOs that never get full, which may be more, as shallow
     ones are read a cycle earlier. `--json` has the depths of every point. docs/replay.md says how a trace is made.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune depths 41                        of the latest run
       allo-tune depths 9f3c2a runs/systolic

@@ -45,7 +45,7 @@ def show(
 
     ID is its number, its key, or the beginning of its key.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune show 41
       allo-tune show 9f3c2a runs/gemm
@@ -74,7 +74,7 @@ def replay(
     first difference is shown), and every record is checked and evaluated again, in order, at its rung; rungs whose
     evaluator cannot run here are left out. Ctrl-C shows what was found so far.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune replay 41
       allo-tune replay 9f3c2a --verify                   also compare its numbers
@@ -114,7 +114,7 @@ def compare(
     """Two designs of a run side by side, or two runs: hypervolumes are up to the reference point of the first. What is
     equal is left out, unless --all is given.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune compare 41 57
       allo-tune compare 9f3c2a 41 runs/gemm --all

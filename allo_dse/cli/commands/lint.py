@@ -29,7 +29,7 @@ def lint(
 
     Looks at the program of the study's first parameters. Exit code 1 when there is something.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune lint studies/ffn_npu.py
       allo-tune lint studies/ffn_npu.py --set device=npu2 --json

@@ -56,7 +56,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     Designs of operators are searched once and kept in --cache, for other networks too. `docs/networks.md` says what
     is decided and what a launch costs.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune network model.onnx --device npu2
       allo-tune network model.onnx --set batch=1      a size that is left open

@@ -32,7 +32,7 @@ def list_(
 ) -> None:
     """The runs in a directory: what each is of, how far it is, and where.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune list                      those in runs/
       allo-tune list elsewhere --json
@@ -69,7 +69,7 @@ def export(
     words: IdAndRun,
     run: RunOption = None,
     to: Annotated[
-        Path | None, typer.Option("--to", "-o", metavar="FOLDER", help="\\[default: RUN/export/ID]", show_default=False)
+        Path | None, typer.Option("--to", "-o", metavar="FOLDER", help="[default: RUN/export/ID]", show_default=False)
     ] = None,
     study: StudyOption = None,
     as_json: AsJson = False,
@@ -78,7 +78,7 @@ def export(
 
     This executes the study file the run was made with.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune export 41
       allo-tune export 9f3c2a runs/gemm --to build/
@@ -108,7 +108,7 @@ def clean(
 ) -> None:
     """Remove runs with everything in their directories. Without --yes, it only says which.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune clean runs/gemm runs/old --yes
       allo-tune clean --empty --yes       the runs that have evaluated nothing

@@ -35,7 +35,7 @@ def status(
 ) -> None:
     """Progress of a run, its pace, and what rules designs out. Works while the run goes on.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune status                    the newest run in runs/
       allo-tune status runs/gemm --json   for a script: .running, .trials, .best
@@ -88,7 +88,7 @@ def best(
 ) -> None:
     """The best design of each objective, or of one.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune best
       allo-tune best runs/gemm --objective latency_us
@@ -127,7 +127,7 @@ def pareto(
 ) -> None:
     """The front: every design that none is better than in all objectives. Best in the first objective first.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune pareto
       allo-tune pareto runs/gemm --csv > front.csv

@@ -21,11 +21,11 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import shell_completion, unquoted
 from allo_dse.tune.run.options import RunOptions
 
-from ..output import EXIT_NO_RESULT, EXIT_SIGNALS, flowing, json_only, say_stopped
+from ..output import EXIT_NO_RESULT, EXIT_SIGNALS, WIDE, flowing, json_only, say_stopped
 
 _HELP = """Search the designs of the studies in a Python file, and show the best ones.
 
-[bold]Examples[/]
+Examples:
 
   allo-tune studies/gemm_npu.py                    until its trials are done
   allo-tune studies/gemm_npu.py --time 60s         for a minute
@@ -39,7 +39,7 @@ _HELP = """Search the designs of the studies in a Python file, and show the best
 Running the same command again resumes. Ctrl-C keeps what was evaluated and leaves what takes longer than a second.
 """
 
-_EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
+_EPILOG = """Commands on a run, while it works or afterwards:
 
   allo-tune status [RUN]       how far it is, how fast, what rules designs out
   allo-tune best [RUN]         the best design of each objective
@@ -55,7 +55,7 @@ _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
   allo-tune list               the runs there are
   allo-tune clean RUN...       remove runs
 
-[bold]Other commands[/]
+Other commands:
 
   allo-tune network MODEL      a whole network (ONNX) in launches
   allo-tune lint STUDY.py      what of a program Allo does not build
@@ -66,7 +66,7 @@ Each has --help, and what prints results --json. RUN is a run directory or its n
 A study file with the name of a command is run as ./NAME.
 """
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=WIDE)
 
 
 def _show_version(wanted: bool) -> None:
@@ -107,7 +107,7 @@ def _taking_flags(command: Callable[..., None]) -> Callable[..., None]:
     flags = []
     for name, (kind, how) in _FLAGS.items():
         names = [how["flag"]] if "flag" in how else []
-        text = help[name].replace("[", "\\[")
+        text = help[name]
         shown = typer.Option(*names, metavar=how.get("metavar"), help=text, show_default=bool(defaults[name]))
         annotation = Annotated[kind if kind is bool or defaults[name] else kind | None, shown]  # type: ignore[valid-type]
         flags.append(
@@ -137,7 +137,7 @@ def tune(  # noqa: PLR0913 (the flags of a command)
         typer.Option(
             metavar="TARGET|OBJECTIVE=VALUE",
             help="What shall build the winner: allo, or model (the hardware's limits only). "
-            "\\[default: the study's, or allo for NPUs] With a value: end the run when one design reaches all of them.",
+            "[default: the study's, or allo for NPUs] With a value: end the run when one design reaches all of them.",
             show_default=False,
         ),
     ] = None,
@@ -146,7 +146,7 @@ def tune(  # noqa: PLR0913 (the flags of a command)
         typer.Option(
             metavar="COMMAND",
             help='What measures designs: a command that reads a folder and prints JSON, "./measure.sh {design}". '
-            "\\[default: the study's, or the simulator]",
+            "[default: the study's, or the simulator]",
             show_default=False,
         ),
     ] = None,
@@ -249,7 +249,7 @@ SHOWN = 8  # characters of a key
 def completion(shell: Annotated[Shell, typer.Argument(help="The shell that reads the script.")] = Shell.BASH) -> None:
     """The script that lets a shell complete commands, options, settings, runs and designs.
 
-    [bold]Examples[/]
+    Examples:
 
       eval "$(allo-tune completion)"          in ~/.bashrc
       eval "$(allo-tune completion zsh)"      in ~/.zshrc, after compinit

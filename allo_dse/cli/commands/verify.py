@@ -44,7 +44,7 @@ def verify(
     the size. Exit code 1 says that a design differs. Where data decides on loops or indices, it is for all inputs on
     the path that random ones take. Designs that poll streams or call vendor kernels are undecided.
 
-    [bold]Examples[/]
+    Examples:
 
       allo-tune verify                           the front of the latest run
       allo-tune verify 41 9f3c2a runs/gemm

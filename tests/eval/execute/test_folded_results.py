@@ -97,7 +97,7 @@ def expected(X: np.ndarray, C: int, sums: bool, turned: bool) -> np.ndarray:
 
 def result_of(vmg: VMG, X: np.ndarray) -> np.ndarray:
     Y = np.zeros_like(X)
-    run_graph(vmg, X, Y, seconds=20)
+    run_graph(vmg, X, Y, seconds=600)
     return Y
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from allo_dse.mapper.violation import Violation
+from allo_dse.tune.run import dry_run
 from allo_dse.tune.run.dry_run import LOOKED_AT, SpaceEstimate, estimate_space
 from allo_dse.tune.run.options import RunOptions
 from allo_dse.tune.store.certificate import Certificate
@@ -31,6 +32,7 @@ def test_what_is_decided_and_how_long_the_rest_takes() -> None:
 
 def test_a_small_space_is_closed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dry_run, "SECONDS", 600.0)
     found = estimate_space(small(), RunOptions(sampler="exact"))
     assert present(found.certificate).complete
     assert found.designs == present(found.certificate).designs

@@ -1,7 +1,9 @@
 """Expensive evaluators for the best designs: what is promoted, what is recorded, what happens when one cannot run."""
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,6 +18,7 @@ from allo_dse.lang import install
 from allo_dse.space.genes import Gene, Genes
 from allo_dse.space.params import divisors
 from allo_dse.space.sampler.pareto import pareto_positions
+from allo_dse.tune.search import budget
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.search.promotion import FEWEST, Promotion, Rung, promoted
 from allo_dse.tune.search.tally import Tally
@@ -352,8 +355,18 @@ def test_an_interrupted_ladder_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert [d.key for d in result.front] == [d.key for d in whole.front]
 
 
-def test_a_time_budget_leaves_time_for_the_ladder(tmp_path: Path) -> None:
-    result = fake_study(rungs=[Rung(Measured, at_most=3)]).run(
+def test_a_time_budget_leaves_time_for_the_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on by 20 ms with each design, however long the machine takes."""
+    evaluated: list[str] = []
+    began = time.monotonic()
+    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: began + 0.02 * len(evaluated)))
+
+    class Counted(FakeEvaluator):
+        def evaluate(self, design: Any) -> Metrics:
+            evaluated.append(design.key)
+            return super().evaluate(design)
+
+    result = fake_study(evaluator=Counted, rungs=[Rung(Measured, at_most=3)]).run(
         time=4, run_dir=tmp_path / "run", progress="quiet", verify=False
     )
     assert result.stopped == "time"
