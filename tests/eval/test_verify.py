@@ -30,8 +30,7 @@ from .designs import gemm_fold
 
 install()
 
-import allo.dataflow as df
-from allo.ir.types import Int, bfloat16, int8, int16
+from allo.ir.types import bfloat16, int8, int16
 
 from studies.gemm_npu import gemm
 
@@ -73,44 +72,17 @@ def test_integers_of_a_reference_that_wrap_are_said() -> None:
     assert "exceeds" not in message
 
 
-def positive(N=8):
-    @df.region()
-    def top(X: int16[N], Y: int16[N]):
-        @df.kernel(mapping=[1], args=[X, Y])
-        def core(x: int16[N], y: int16[N]):
-            kept: int16[N]
-            for i in range(N):
-                if x[i] > 0:
-                    kept[i] = x[i]
-                y[i] = kept[i]
-
-    return top
-
-
 def test_wrong_numbers_of_memory_that_was_never_written_name_the_variable() -> None:
-    program = load_program(positive)
+    program = load_program(programs.positive)
     made = Design(program, unfolded(program), Buffering(), Device.load("npu1_4col"))
     result = verify_and_prove(made, reference=lambda x: np.maximum(x, 0) + 1)
     assert not result.ok
-    assert re.search(
-        r"; Y\[0\] of positive depends on memory .*: `kept` \(.*test_verify\.py:\d+, read at", result.message
-    )
+    assert re.search(r"; Y\[0\] of positive depends on memory .*: `kept` \(.*programs\.py:\d+, read at", result.message)
     assert "depends" not in verify_and_prove(design(), reference=lambda A, B: A @ B + 1, verify_with=reduced).message
 
 
-def wide(N=4):
-    @df.region()
-    def top(X: Int(100)[N], Y: Int(100)[N]):
-        @df.kernel(mapping=[1], args=[X, Y])
-        def core(x: Int(100)[N], y: Int(100)[N]):
-            for i in range(N):
-                y[i] = x[i] + 1
-
-    return top
-
-
 def test_integers_wider_than_machine_types_are_verified_on_random_numbers() -> None:
-    program = load_program(wide)
+    program = load_program(programs.wide)
     made = Design(program, unfolded(program), Buffering(), Device.load("u280"))
     result = verify_and_prove(made)
     assert result.ok, result.message
