@@ -21,7 +21,8 @@ def test_leaves_side_by_side_say_as_much_as_whole_periods(
 ) -> None:
     graph = VMG.of(program)
     groups = [group for fold in list(FoldSpace.of(graph.graph))[:200] for group in graph.fold(fold).groups]
-    near = [_steady_levels(program, group, tuple(group.leaves.loops or (group.tree.leaf_count,))) for group in groups]
+    nests = [(group, tuple(group.leaves.loops or (group.tree.leaf_count,))) for group in groups]
+    near = [_steady_levels(program, *nest) for nest in nests]
     several = SimpleNamespace(classes=(1, 2))  # then all leaves of two periods are looked at
     monkeypatch.setattr("allo_dse.backends.npu.movement.periods.schedule_round", lambda _: several)
     assert near == [
