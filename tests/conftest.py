@@ -17,7 +17,7 @@ import hypothesis.internal.entropy
 import pytest
 from _pytest.terminal import TerminalReporter
 from _pytest.unraisableexception import gc_collect_iterations_key
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from allo_dse.lang import install
 
@@ -26,7 +26,9 @@ from .support.others_data import ABSENT
 install()  # so that each test module can import programs, whichever module pytest imports first
 
 # Tests never fail for taking long, and a run of CI tries what the run before it tried.
-settings.register_profile("project", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile(
+    "project", deadline=None, derandomize="CI" in os.environ, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("project")
 # Nothing draws from NumPy's global generator (ruff NPY002): to save and seed it is most of the time between examples.
 hypothesis.internal.entropy.NP_RANDOM = False  # type: ignore[assignment]

@@ -12,7 +12,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from msgspec import field
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
@@ -20,7 +19,6 @@ from allo_dse.common.records import MOST_KEPT, Frozen, once
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort, ends_of
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import External
-from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.kernel_graph import StreamEdges
 from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
@@ -50,8 +48,7 @@ class ProgramTimes:
         self._shared, program = graph.once(SharedCosts, device), graph.program
         self._most = max(1, min(MOST_KEPT, _MOST_WORDS // (program.task_count * (1 + len(program.streams)))))
         self._copies: dict[Hashable, Copies] = {}
-        self._own: dict[Hashable, OwnTimes] = {}
-        self._paths: dict[tuple[Copies, OwnTimes], Paths] = {}
+        self._paths: dict[Hashable, Paths] = {}
         self._paths_of: dict[Scheduled, Paths] = {}
 
     def copies(self, scheduled: Scheduled) -> Copies:
@@ -75,14 +72,14 @@ class ProgramTimes:
     def _made_paths(self, scheduled: Scheduled) -> Paths:
         alike, copies = self._shared.alike(0), self.copies(scheduled)
         costs = [scheduled.cost(cls, pid, 0) for cls, pid, *_ in alike]
-        streamed = (
-            copies if scheduled.streamed or scheduled.edged.streams else None
-        )  # which tasks move elements or tiles
-        key = streamed, tuple((cost.parts, cost.operations) for cost in costs)
-        own = once(self._own, key, lambda: OwnTimes.of(scheduled, alike, costs, copies), self._most)
-        return once(
-            self._paths, (copies, own), lambda: Paths.of(self._shared.graph.edges, alike, copies, own), self._most
-        )
+        moves = bool(scheduled.streamed or scheduled.edged.streams)  # tasks move elements or tiles
+        key = copies, moves, tuple((cost.parts, cost.operations) for cost in costs)
+
+        def made() -> Paths:
+            own = OwnTimes.of(scheduled, alike, costs, copies)
+            return Paths.of(self._shared.graph.edges, alike, copies, own)
+
+        return once(self._paths, key, made, self._most)
 
 
 class Copies(Frozen, eq=False, dict=True):
@@ -202,7 +199,6 @@ class Paths(Frozen, eq=False):
     ends: Times
     kept_begins: Times
     kept_ends: Times
-    _known: dict[MeshFold, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
@@ -212,10 +208,6 @@ class Paths(Frozen, eq=False):
 
     def cycles(self, vmg: VMG) -> int:
         """Return the time of the slowest node of a folded graph from the first copy to the last."""
-        fold = vmg.mesh_fold
-        return self._cycles(vmg) if fold is None else once(self._known, fold, lambda: self._cycles(vmg))
-
-    def _cycles(self, vmg: VMG) -> int:
         longest = 0
         for group in vmg.groups:
             tasks = group.leaves.tasks()

@@ -112,12 +112,15 @@ def _origin(port: TensorPort) -> tuple[IndexSum, ...]:
 @lru_cache(maxsize=256)
 def contested(program: CompiledProgram) -> frozenset[str]:
     """The tensors of which a task accesses elements that another task writes, or itself as another argument."""
-    tasks = Counter[str]()
+    tasks, written = Counter[str](), set[str]()
     for task_class, own, _ in program.tasks_by_class:
         tasks.update(dict.fromkeys((port.tensor.name for port in task_class.used_ports), len(own)))
+        written.update(port.tensor.name for port in task_class.used_ports if port.writes)
     users = defaultdict[str, list[Users]](list)
     for task_class, own, pids in program.tasks_by_class:
-        if len(own) and any(tasks[port.tensor.name] > 1 for port in task_class.used_ports):
+        if len(own) and any(
+            tasks[port.tensor.name] > 1 for port in task_class.used_ports if port.tensor.name in written
+        ):
             for part in parts_of(task_class, pids):
                 users[part.port.tensor.name].append((task_class.kernel, pids, part))
     return frozenset(tensor.name for tensor in program.tensors if tensor.shape and overlap(users[tensor.name]))

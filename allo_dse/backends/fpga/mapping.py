@@ -31,7 +31,7 @@ from allo_dse.space.design import Design
 
 from .cost.memory import fifo_resources
 from .cost.task_cost import Measured, TaskCost, task_cost
-from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse, observed_of
+from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Scheduled, SharedCosts, TensorUse, observed_of
 
 _HANG_ON_DEPTHS = ("depths", "resources", "total", "violations")
 
@@ -202,14 +202,8 @@ class FpgaMapping:
         return len(np.unique(self.vmg.node_of_task[np.concatenate(users)]))
 
     @cached_property
-    def processing(self) -> Processing:
+    def processing(self) -> dict[str, Resources]:
         """The parts of `resources` for processing elements, which do not depend on streams."""
-        fold = self.vmg.mesh_fold
-        if fold is None or self.measured or self.run:
-            return self._processing()
-        return self.shared.processing((fold, self.scheduled.processing_key), self._processing)
-
-    def _processing(self) -> Processing:
         logic, arrays = [], []
         for number, group in enumerate(self.vmg.groups):
             for _, task_class, pid in self.vmg.uses.classes[number]:
@@ -222,7 +216,8 @@ class FpgaMapping:
 
     def _held(self, group: int, task_class: TaskClass, cost: TaskCost) -> tuple[int, ...]:
         """Return the number of copies of each array of a class on a node of a group."""
-        held, uses = self.scheduled.held(task_class, cost), self.vmg.uses
+        ports, uses = {port.arg: port for port in task_class.tensor_ports}, self.vmg.uses
+        held = (self.scheduled.held(storage, ports) for storage in cost.storages.values())
         # Tasks on nodes of their own overlap with the copies of their double-buffered tiles. Nodes with several tasks
         # keep tiles in arrays.
         overlaps = 1 < self.vmg.node_count == self.vmg.task_count
@@ -387,7 +382,7 @@ def partition_conflicts(mapping: FpgaMapping) -> list[str]:
     for kernel, task_class, pid in classes.values():
         place = f"{kernel.name} ({kernel.location})" if kernel.location is not None else kernel.name
         cost = mapping.cost(task_class, pid)
-        tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports if port.tensor.shape}
+        tensors = {port.arg: port.tensor.name for port in task_class.used_ports if port.tensor.shape}
         for name, storage in cost.storages.items():
             if storage.array.argument in tensors:
                 slow = [(loop.ii, loop.names[-1]) for loop in cost.loops if loop.limit == f"ports of {name}"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Literal
 
@@ -48,24 +48,17 @@ def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int,
 
 
 class ClassCosts:
-    """Costs of the task classes of one program, computed once for all designs with equal directives."""
+    """Costs of the task classes of one program, computed once for all designs with equal directives.
+
+    Classes that differ only in the arguments that they use, such as blocks of a matrix, share them.
+    """
 
     def __init__(self, program: CompiledProgram) -> None:
         self._program = program
-        self._known: dict[tuple[object, ...], TaskCost] = {}
+        self._known: dict[Hashable, tuple[tuple[str, ...], TaskCost]] = {}
         self._rounds: dict[object, KnownRounds] = {}
         self._planners: dict[tuple[str, str], Planner] = {}
         self._latest: dict[tuple[str, str], tuple[Sequence[Directive], Plan, Hashable]] = {}
-
-    def _plan(self, task_class: TaskClass, schedule: Sequence[Directive]) -> tuple[Plan, Hashable]:
-        """Return a schedule's plan for a class. It is kept for the tasks of the class, which follow one another."""
-        key = task_class.kernel, task_class.name
-        if key not in self._latest or self._latest[key][0] is not schedule:
-            if key not in self._planners:
-                self._planners[key] = Planner(self._program, task_class, simplified(task_class.body.mlir))
-            plan = self._planners[key].plan(schedule)
-            self._latest[key] = schedule, plan, plan.key
-        return self._latest[key][1:]
 
     def of(
         self,
@@ -83,18 +76,26 @@ class ClassCosts:
         Raises:
             SimulationError: where control depends on data.
         """
-        plan, said = self._plan(task_class, schedule)
-        key = (device.key, task_class.kernel, task_class.name, pid, said, run)
-        if key not in self._known:
-            observed = observed_of(self._program, task_class, pid, run)
-            rounds = self._rounds.setdefault(device.key, KnownRounds(device))
-            self._known[key] = planned_cost(task_class, rounds, plan, pid, observed=observed)
-        return self._known[key]
+        own = task_class.kernel, task_class.name
+        planner = once(
+            self._planners, own, lambda: Planner(self._program, task_class, simplified(task_class.body.mlir))
+        )
+        if own not in self._latest or self._latest[own][0] is not schedule:  # tasks of a class follow one another
+            plan = planner.plan(schedule)
+            self._latest[own] = schedule, plan, plan.key(planner.arguments)
+        _, plan, said = self._latest[own]
+        observed = observed_of(self._program, task_class, pid, run)
+        key = (device.key, planner.code, pid, said, observed and (own, run))
+        rounds = self._rounds.setdefault(device.key, KnownRounds(device))
+        others, cost = once(
+            self._known,
+            key,
+            lambda: (planner.arguments, planned_cost(task_class, rounds, plan, pid, observed=observed)),
+        )
+        return cost.with_arguments(dict(zip(others, planner.arguments, strict=True)), plan.storages)
 
 
 Pid = tuple[int, ...]
-Processing = Mapping[str, Resources]
-"""Resources of processing elements, by part."""
 Fifos = tuple[tuple[str, int, int], ...]
 """Stream arrays by name, how many FIFOs there are of each, and their depth in tokens."""
 AlikeTasks = tuple[TaskClass, Pid, IntArray, IntArray]
@@ -166,8 +167,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
     graph: ProgramGraph
     device: FpgaDevice
     _schedules: dict[object, Scheduled] = field(default_factory=dict)
-    _fifos: dict[Fifos, Resources] = field(default_factory=dict)
-    _processing: dict[Hashable, Processing] = field(default_factory=dict)
     _alike: dict[int, tuple[AlikeTasks, ...]] = field(default_factory=dict)
     _deciding: dict[Hashable, Pid] = field(default_factory=dict)
 
@@ -184,10 +183,6 @@ class SharedCosts(Frozen, eq=False, dict=True):
     def streams(self) -> Mapping[str, StreamArray]:
         """By name."""
         return {stream.name: stream for stream in self.graph.program.streams}
-
-    def processing(self, key: Hashable, made: Callable[[], Processing]) -> Processing:
-        """Return the cost of processing elements, made once per fold and costs."""
-        return once(self._processing, key, made)
 
     def deciding(self, task_class: TaskClass, pid: Pid, run: int) -> Pid:
         """Return the ids of a task of the class that takes the same time; empty if no id decides.
@@ -233,7 +228,7 @@ class SharedCosts(Frozen, eq=False, dict=True):
         """Return the resources of FIFOs."""
         sizes = self._sizes(fifos)
         parts = ((fifo_resources(self.device, bits, depth), count) for bits, depth, count in sizes)
-        return once(self._fifos, fifos, lambda: Resources.weighted(parts))
+        return Resources.weighted(parts)
 
     def fifo_bits(self, fifos: Fifos) -> int:
         """The bits of memory that FIFOs are."""
@@ -260,7 +255,6 @@ class Scheduled(Frozen, eq=False, dict=True):
     schedule: tuple[Directive, ...]
     rates: Mapping[str, float]
     costs: dict[tuple[str, str, Pid, int], TaskCost] = field(default_factory=dict)
-    _held: dict[tuple[str, str], tuple[Held, ...]] = field(default_factory=dict)
 
     @property
     def program(self) -> CompiledProgram:
@@ -355,23 +349,6 @@ class Scheduled(Frozen, eq=False, dict=True):
         """Names of the tensors in memory on the chip that one kernel writes and another one uses."""
         return kept_in_common(self.program, (*self.program.schedule, *self.schedule)).keys()
 
-    @cached_property
-    def processing_key(self) -> Hashable:
-        """Key that is equal for schedules with equal processing elements.
-
-        Raises:
-            SimulationError: where control depends on data.
-        """
-        costs = (self.cost(cls, pid, 0) for cls, pid, *_ in self._shared.alike(0))
-        streamed = frozenset((name, use.lanes) for name, use in self.streamed.items())
-        return (
-            tuple(map(id, costs)),
-            self.onchip,
-            frozenset(self.edged.streams),
-            frozenset(self.edged.banks),
-            streamed,
-        )  # the graph keeps costs, each once
-
     @property
     def copies_key(self) -> Hashable:
         """Key that is equal for schedules with equal times of all copies."""
@@ -414,14 +391,8 @@ class Scheduled(Frozen, eq=False, dict=True):
         external = self.device.external
         return external.adapter.of(external.port_bits, reads=use.reads)
 
-    def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
-        """Return the number of copies of each array on a node that executes the class."""
-        key = task_class.kernel, task_class.name
-        ports = {port.arg: port for port in task_class.tensor_ports}
-        held = (self._held_of(storage, ports) for storage in cost.storages.values())
-        return once(self._held, key, lambda: tuple(held))
-
-    def _held_of(self, storage: Storage, ports: Mapping[int, TensorPort]) -> Held:
+    def held(self, storage: Storage, ports: Mapping[int, TensorPort]) -> Held:
+        """Return the number of copies of an array on a node that executes a class with these ports, by argument."""
         if storage.array.argument is None:
             return 1
         port = ports.get(storage.array.argument)

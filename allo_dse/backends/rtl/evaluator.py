@@ -132,14 +132,13 @@ def _handshake(port: str, wire: str) -> list[str]:
 
 def _site_ports(port: str, wire: str, site: Site) -> list[str]:
     """Connect a kernel's port: an address goes out and data comes in, or both go out and a signal comes in."""
-    address = site.words > 1
-    if site.kind in ("load", "get"):
-        found = [f"{port}_ld0_data({wire}_data)", *_handshake(f"{port}_ld0_data", f"{wire}_answer")]
-        found += _handshake(f"{port}_ld0_addr", f"{wire}_ask")
-        return [*found, f"{port}_ld0_addr({wire}_address)"] if address else found
-    found = [f"{port}_st0_data({wire}_data)", *_handshake(f"{port}_st0", f"{wire}_ask")]
-    found += _handshake(f"{port}_st0_done", f"{wire}_answer")
-    return [*found, f"{port}_st0_address({wire}_address)"] if address else found
+    reads = site.kind in ("load", "get")
+    data, ask, answer, address = (
+        ("ld0_data", "ld0_addr", "ld0_data", "ld0_addr") if reads else ("st0_data", "st0", "st0_done", "st0_address")
+    )
+    found = [f"{port}_{data}({wire}_data)", *_handshake(f"{port}_{answer}", f"{wire}_answer")]
+    found += _handshake(f"{port}_{ask}", f"{wire}_ask")
+    return found + [f"{port}_{address}({wire}_address)"] * (site.words > 1)
 
 
 def _wires(wire: str, site: Site, data: str) -> str:

@@ -10,16 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.fpga.cost.task_cost import task_cost
+from allo_dse.backends.fpga import shared_costs
+from allo_dse.backends.fpga.cost.task_cost import TaskCost, planned_cost, task_cost
 from allo_dse.backends.fpga.depths.solver import run
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
 from allo_dse.backends.fpga.hls.retime import ReportTimes, retimed
 from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.common.errors import SimulationError
-from allo_dse.compiler.program.compiled import Directive
+from allo_dse.compiler.program.compiled import Directive, TaskClass
 from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.fold.fold import MeshFold, unfolded
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.networks.operators import element_type, gemm_work
+from allo_dse.networks.operators.execute import loaded
 from allo_dse.space.design import Design
 from benchmarks import fpga_programs
 
@@ -142,6 +145,26 @@ def test_costs_that_designs_share_are_those_of_each(schedules: list[list[Directi
                 alone = task_cost(*edged, mapping.device, mapping.schedule)
                 assert mapping.cost(task_class) == alone
         assert mapping.tensors == FpgaMapping(VMG.of(program), mapping.device, mapping.schedule).tensors
+
+
+def test_blocks_of_a_matrix_share_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that read other blocks cost the same, unless directives tell the blocks apart."""
+    program = loaded(gemm_work(1, 64, 64, element_type("bf16"), blocks=4))
+    made: list[str] = []
+
+    def counted(task_class: TaskClass, *given: Any, **named: Any) -> TaskCost:
+        made.append(task_class.name)
+        return planned_cost(task_class, *given, **named)
+
+    monkeypatch.setattr(shared_costs, "planned_cost", counted)
+    one_of_them = Directive("partition", "top", "B1", {"dim": 2, "factor": 4, "partition_type": "cyclic"})
+    classes = [cls for cls, tasks, _ in program.tasks_by_class if len(tasks)]
+    for schedule, fewer in (((), 4), ((one_of_them,), 2)):
+        made.clear()
+        mapping = FpgaMapping(VMG.of(program), FpgaDevice.of(U280), schedule)
+        for task_class in classes:
+            assert mapping.cost(task_class) == task_cost(program, task_class, mapping.device, schedule)
+        assert len(made) * fewer == len(classes)
 
 
 def test_an_explanation_speaks_of_processing_elements() -> None:

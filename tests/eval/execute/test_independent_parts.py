@@ -87,7 +87,9 @@ def same(whole: dse.Program, *arrays: Any) -> tuple[int, int]:
     return cycles[0], cycles[1]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(bodies())
 def test_parts_compute_what_the_whole_does(tmp_path: Path, loops: list[str]) -> None:
     program = dse.load_program(written(tmp_path, loops))

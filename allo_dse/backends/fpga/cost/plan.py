@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import linecache
 import math
+import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -160,24 +161,46 @@ class Plan(Frozen):
     fifos: Mapping[str, int] = field(default_factory=dict)
     lanes: int = 1
 
-    @property
-    def key(self) -> Hashable:
-        """Key that is equal for plans of one class with equal decisions."""
-        flow = self.overlaps, tuple(self.fifos.items())
-        return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric, self.lanes, flow
+    def key(self, arguments: Sequence[str]) -> Hashable:
+        """Return a key that is equal for plans with equal decisions, whatever the names of arguments.
+
+        Args:
+            arguments: names of those that the code uses, in its order.
+        """
+        number: dict[str, int | str] = {name: at for at, name in enumerate(arguments)}
+        storages = frozenset(
+            (number.get(name, name), replace(one, array=replace(one.array, name="", argument=None)))
+            for name, one in self.storages.items()
+        )
+        flow = self.overlaps, tuple((number.get(name, name), depth) for name, depth in self.fifos.items())
+        return frozenset(self.loops.items()), storages, self.fabric, self.lanes, flow
 
 
-class Planner(Frozen, eq=False):
+class Planner(Frozen, eq=False, dict=True):
     """Reader of schedules for one task class. Names are resolved once for all schedules."""
 
     program: CompiledProgram
     task_class: TaskClass
     nest: Nest
-    _concerns: dict[str, bool] = field(default_factory=dict)  # by scope
     _loops: dict[str, list[int]] = field(default_factory=dict)  # positions, by name
     _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
     # By name and directives.
     _storages: dict[tuple[str, tuple[Directive, ...], int], Storage] = field(default_factory=dict)
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the arguments that the code uses, in its order."""
+        given = {name for name, array in self.nest.arrays.items() if array.argument is not None}
+        _, _, code = self.task_class.body.mlir.partition(") {\n")
+        return tuple(name for name in dict.fromkeys(re.findall(r"%(\w+)", code)) if name in given)
+
+    @cached_property
+    def code(self) -> Hashable:
+        """Key that is equal for classes that differ only in the arguments that they use."""
+        number = {name: f"%argument{at}." for at, name in enumerate(self.arguments)}
+        head, _, code = self.task_class.body.mlir.partition(") {\n")
+        loops = tuple((loop.name, loop.function, loop.call) for loop in self.task_class.loops)
+        return head.count("%"), re.sub(r"%(\w+)", lambda one: number.get(one[1], one[0]), code), loops
 
     def plan(self, directives: Iterable[Directive] = ()) -> Plan:
         """The directives of the program, and further ones; later ones override."""
@@ -203,14 +226,15 @@ class Planner(Frozen, eq=False):
                 for name in self._named(directive):
                     said.setdefault(name, []).append(directive)
         lanes = lanes_in(every)
-        storages = {name: self._storage(name, tuple(said.get(name, ())), lanes) for name in self.nest.arrays}
+        used = (name for name, array in self.nest.arrays.items() if array.argument is None or name in self.arguments)
+        storages = {name: self._storage(name, tuple(said.get(name, ())), lanes) for name in used}
         common, direct = kept_in_common(self.program, every), contested(self.program)
-        names = {array.argument: name for name, array in self.nest.arrays.items()}
+        names = {storage.array.argument: name for name, storage in storages.items()}
         for port in self.task_class.tensor_ports:
-            name, tensor = names[port.arg], port.tensor
-            if tensor.name in common:
+            name, tensor = names.get(port.arg, ""), port.tensor
+            if name and tensor.name in common:
                 storages[name] = replace(storages[name], users=common[tensor.name].users)
-            if tensor.name in direct and storages[name].place != "onchip":
+            if name and tensor.name in direct and storages[name].place != "onchip":
                 storages[name] = replace(storages[name], strides=tensor.strides)
         return Plan(loops, storages, self.task_class.loops, fabric, overlaps, fifos, lanes)
 
@@ -223,8 +247,7 @@ class Planner(Frozen, eq=False):
 
     def _is_about(self, scope: str) -> bool:
         """Return whether directives of a scope concern the class."""
-        own, program = self.task_class.kernel, self.program
-        return once(self._concerns, scope, lambda: is_region(scope, program) or kernel_of(scope, program) == own)
+        return is_region(scope, self.program) or kernel_of(scope, self.program) == self.task_class.kernel
 
     def _named(self, directive: Directive) -> list[str]:
         """The arrays a directive names."""

@@ -12,11 +12,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 from typing import Any, cast
 
-from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, Ints, once, replace
+from allo_dse.common.records import MOST_SMALL_KEPT, Frozen, Ints, replace
 from allo_dse.compiler.ir.affine import Linear, decided
 from allo_dse.compiler.ir.nest import Access, Branch, Op, loops_of, ops_of, outermost, read_nest, walk
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive, TaskClass
@@ -195,7 +195,7 @@ class LoopCost(Frozen):
     variable: int = -1
 
 
-class TaskCost(Frozen, dict=True):
+class TaskCost(Frozen):
     """Time and resources of one task.
 
     Attributes:
@@ -219,15 +219,22 @@ class TaskCost(Frozen, dict=True):
         """Cycles without waiting for streams."""
         return cycles_of(self.parts)
 
+    def with_arguments(self, names: Mapping[str, str], storages: Mapping[str, Storage]) -> TaskCost:
+        """Return the cost of a task with the same code on other arguments.
+
+        Args:
+            names: theirs, by the names of those here.
+            storages: of all arrays of the other task.
+        """
+        own = {name: one for name, one in self.storages.items() if one.array.argument is None}
+        limits = {f"ports of {one}": f"ports of {other}" for one, other in names.items()}
+        loops = tuple(replace(loop, limit=limits.get(loop.limit, loop.limit)) for loop in self.loops)
+        return replace(self, loops=loops, storages={**storages, **own})
+
     def arrays(self, device: FpgaDevice, copies: tuple[int, ...]) -> Resources:
         """Return the resources of its arrays, each in `copies` copies."""
         pairs = zip(self.storages.values(), copies, strict=True)
-        parts = (storage.resources(device, count) for storage, count in pairs if count)
-        return once(self._arrays, (device.key, copies), lambda: Resources.total(parts))
-
-    @cached_property
-    def _arrays(self) -> dict[tuple[str, tuple[int, ...]], Resources]:
-        return {}
+        return Resources.total(storage.resources(device, count) for storage, count in pairs if count)
 
 
 def task_cost(
