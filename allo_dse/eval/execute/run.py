@@ -361,6 +361,7 @@ def run_graph(
     if result.network.task_count > len(task_id):
         task_id = np.append(np.tile(task_id, frames), np.full((frames - 1) * network.node_count, RESTART))
     run.require_finished(result, task_id)
+    result.leave_memory()
     arguments.write_back()
     return result
 
@@ -403,20 +404,17 @@ class Run(Frozen):
     def network_as(self, before: Before) -> Network:
         """The network of an earlier run of the same graph, with the arrays of this one."""
         moved = {name: new.ctypes.data - before.run.tensors[name].ctypes.data for name, new in self.tensors.items()}
-        groups = before.network.groups
-        if any(moved.values()):  # variables of the state stay where they are
-            shifted = []
-            for own, tasks in zip(self.vmg.graph.class_tasks, groups, strict=True):
-                assert isinstance(tasks, Tasks)
-                words, signature = tasks.words.copy(), self.engine.signatures[tasks.body]
-                columns = (
-                    c for c, p in zip(signature.columns, signature.parameters, strict=True) if p.kind == "tensor"
-                )
-                for column, (name, *_) in zip(columns, own.tiles, strict=False):
-                    words[:, column] += moved[name]
-                shifted.append(Tasks(tasks.body, words))
-            groups = tuple(shifted)
-        return before.network.like(groups=groups, tensors=tuple(self.tensors.values()))
+        if not any(moved.values()):
+            return before.network
+        shifted = []  # variables of the state stay where they are
+        for own, tasks in zip(self.vmg.graph.class_tasks, before.network.groups, strict=True):
+            assert isinstance(tasks, Tasks)
+            words, signature = tasks.words.copy(), self.engine.signatures[tasks.body]
+            columns = (c for c, p in zip(signature.columns, signature.parameters, strict=True) if p.kind == "tensor")
+            for column, (name, *_) in zip(columns, own.tiles, strict=False):
+                words[:, column] += moved[name]
+            shifted.append(Tasks(tasks.body, words))
+        return before.network.like(groups=tuple(shifted), tensors=tuple(self.tensors.values()))
 
     def arrays(self, group: ClassTasks) -> list[Array]:
         """The arrays that the tasks of a class work on, in the order of its body's parameters."""

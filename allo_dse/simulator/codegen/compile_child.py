@@ -100,17 +100,12 @@ def serve(seconds: float, gib: float) -> None:
 
     while head := requests.read(8):
         request = msgspec.msgpack.decode(requests.read(int.from_bytes(head, "little")), type=Request)
-        _limit_time(seconds)
+        usage, (_, most) = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)
+        soft = math.ceil(usage.ru_utime + usage.ru_stime + seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (soft if most == resource.RLIM_INFINITY else min(soft, most), most))
         try:
             made = compile_bodies(**msgspec.structs.asdict(request), started=lambda names: send(Reply(names)))
         except SimulationError as error:
             send(Reply(message=error.message, hint=error.hint))
         else:
             send(Reply(made=msgspec.msgpack.encode(made)))
-
-
-def _limit_time(seconds: float) -> None:
-    """End this process after `seconds` more of processor time."""
-    usage, (_, most) = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)
-    soft = math.ceil(usage.ru_utime + usage.ru_stime + seconds)
-    resource.setrlimit(resource.RLIMIT_CPU, (soft if most == resource.RLIM_INFINITY else min(soft, most), most))

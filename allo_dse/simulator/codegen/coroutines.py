@@ -170,15 +170,12 @@ def to_coroutine(module: ir.Module, function: ir.Operation, streams: Sequence[in
         records = [(number, entry.add_argument(ptr, ir.Location.unknown())) for number in numbers]
         inputs = [a.type for a in entry.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
-        ops = [(op.name, op) for op in nested_ops(function)]
-        stream_ops = [op for name, op in ops if name in ("df.take", "df.offer")]
-        polls = [op for name, op in ops if name in POLLS]
-        plain_ops = [op for name, op in ops if name in _PLAIN_OPS]
-        returns = [op for name, op in ops if name == "func.return"]
+        ops = [op for op in nested_ops(function) if op.name in _LOWERED]
+        returns = find(function, lambda name: name == "func.return")
         name = ir.StringAttr(function.attributes["sym_name"]).value
-        moves = fifo.Moves(module, name) if len(stream_ops) + len(polls) > INLINED_OPS else None
+        moves = fifo.Moves(module, name) if sum(op.name not in _PLAIN_OPS for op in ops) > INLINED_OPS else None
         c = prologue(function, entry, header, node, costs=costs, record=record, records=records, moves=moves)
-        for op in (*plain_ops, *stream_ops, *polls):
+        for op in ops:
             block = op.block
             rest = cut(block, op)
             e = Emitter(block, entry)

@@ -131,7 +131,9 @@ class Engine:
             network = without_logs(network)
         code = self._code(watch.max_events is not None)
         over = watch.over
-        arena = over.restarted(network) if over else Arena(network, network.body_numbers(self.signatures))
+        left = vars(network).pop("memory", None)  # by an earlier run, and taken by one of several threads
+        arena = over.restarted(network) if over else left.again(network) if left else None
+        arena = arena or Arena(network, network.body_numbers(self.signatures))
         arena.header[Header.START_BODY] = code.start_body
         recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
         until = None if watch.window is None else watch.window[0] - 1  # operations that end at its start count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
@@ -59,6 +60,8 @@ class SimResult(Protocol):
         """One row per stream: name, depth, tokens and occupancy, and what else is known."""
 
 
+MOST_COPIED = 1 << 14
+"""Words of FIFOs and tasks that are copied in less time than new memory is filled in."""
 MAX_DEPTH = 1 << 20
 SEARCH_WORK = 20_000_000
 """Turns of the scheduler, and tasks and streams set up for runs, that a search may cost: about two seconds' work."""
@@ -170,6 +173,14 @@ class RunResult:
     def restarted(self, network: Network) -> Arena:
         """The memory of this run, for one of the same network at other depths; this result is lost."""
         return self._arena.restart(network)
+
+    def leave_memory(self) -> None:
+        """Leave the memory of this run to the next of its network, unless the copy that this result needs is large."""
+        arena = self._arena
+        if arena.rings.size + arena.slots.size <= MOST_COPIED:
+            self._arena = copy(arena)  # with the addresses of what it is a copy of
+            vars(self._arena).update(arena.copied())
+            vars(self.network)["memory"] = arena
 
     @property
     def cycles(self) -> int:

@@ -45,9 +45,21 @@ class Arena:
             "resource_ports": len(network.resource_ports),
             "log": sum(int(g.log_limit.sum()) for g in processes),
         }
+        self._begin: dict[str, IntArray] = {}
         self._allocate(sizes)
         self._fill_slots(network, bodies)
         self._start(network)
+
+    def copied(self) -> dict[str, IntArray]:
+        """Return the contents of each part of this memory, by name."""
+        return {name: part.copy() for name, part in vars(self).items() if isinstance(part, np.ndarray)}
+
+    def again(self, network: Network) -> Arena:
+        """Begin another run of the same network, in the same memory."""
+        self._begin = self._begin or self.restart(network).copied()
+        for name, part in self._begin.items():
+            vars(self)[name][:] = part
+        return self
 
     def restart(self, network: Network) -> Arena:
         """Begin a run of the same network at other depths and with other initial tokens, in the same memory."""

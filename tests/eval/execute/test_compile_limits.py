@@ -2,6 +2,7 @@
 
 import re
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,23 @@ def test_a_compiler_that_dies_or_replies_garbage_is_one_error_with_its_line(
     compile_server.end_server()
     compile_server._refused.clear()
     dse.simulate(dse.load_program(copying(0)), X, y)
+    assert (y == X).all()
+
+
+def test_a_process_with_threads_compiles_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forked(*_: object) -> None:
+        raise AssertionError("a fork waits for the locks of threads that it does not have")
+
+    monkeypatch.setattr(compile_server, "serve_as_fork", forked)
+    compile_server.end_server()
+    done = threading.Event()
+    waiting = threading.Thread(target=done.wait)
+    waiting.start()
+    try:
+        dse.simulate(dse.load_program(copying(0)), X, y := np.zeros(8, np.int16))
+    finally:
+        done.set()
+        waiting.join()
     assert (y == X).all()
 
 
