@@ -182,7 +182,7 @@ def search_fronts(  # noqa: PLR0913 (settings of a search)
     candidates = tuple(one for one in candidates if one.key in points and left.keys().isdisjoint(one.names))
     network = with_hosts(network, left)
     if launches.linked:
-        candidates = tuple(_with_copies(candidates))
+        candidates = tuple(_with_copies(candidates, launches.ports))
     return Fronts(network, found, candidates, points, target=built_by.name)
 
 
@@ -232,17 +232,19 @@ def _candidates(network: Network, bits: int) -> Iterator[Operator]:
             yield replace(one, key="_".join([key, *map(str, tables)]), tables=tables)
 
 
-def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
+def _with_copies(candidates: Iterable[Operator], ports: int) -> Iterator[Operator]:
     """Yield every operator on each piece of hardware that equal operators may have.
 
-    The n-th of them may run on the first n pieces. Those with the same constants in the bitstream share a piece.
+    The n-th of them may run on the first n pieces, as many as the memory has ports for. Those with the same constants
+    in the bitstream share a piece.
     """
     alike: dict[str, list[tuple[str, ...]]] = {}
     for one in candidates:
         own, known = alike.setdefault(one.key, []), tuple(one.step.inputs[at] for at in one.tables)
         if not known or known not in own:
             own.append(known)
-        copies = [own.index(known)] if known else range(min(len(own), MOST_COPIES))
+        most = min(len(own), MOST_COPIES, max(1, ports // (1 + len(one.step.inputs))))
+        copies = [own.index(known)] if known else range(most)
         yield from (replace(one, copy=copy) for copy in copies)
 
 

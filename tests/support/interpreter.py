@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-SECONDS_PER_TOKEN = 60
+SECONDS_PER_TOKEN = 600
 
 
 @dataclass(frozen=True)

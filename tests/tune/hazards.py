@@ -41,10 +41,11 @@ class Hurried:
         self._hangs, self._ahead = hangs, 0.0
 
     def monotonic(self) -> float:
-        if self._hangs.exists():
+        now = self._ahead + time.monotonic() / 100
+        if self._hangs.exists():  # who begins to wait only now has not waited for an hour
             self._hangs.unlink()
             self._ahead += 3600.0
-        return self._ahead + time.monotonic() / 100
+        return now
 
 
 def hang() -> None:

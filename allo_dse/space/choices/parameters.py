@@ -273,7 +273,8 @@ class ParameterChoice(QuestionChoice):
             return replace(draft, params=found.params, program=found.program)
         if not self.parameters.allows(params):
             return None
-        return replace(draft, params=params, program=self._programs.load(params))
+        size = None if self._builder is None else _Size(self._builder)
+        return replace(draft, params=params, program=self._programs.load(params, size))
 
     def _params_at(self, positions: Mapping[str, int]) -> Assignment:
         return self.parameters.assign(lambda name, _: positions[name])

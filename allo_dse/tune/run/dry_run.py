@@ -122,5 +122,5 @@ def estimate_space(study: StudySpec, options: RunOptions) -> SpaceEstimate:
         listing_seconds=listed - began,
         seconds=time.monotonic() - listed,
         certificate=None if looked_at else proposer.certificate(),
-        refusal="" if screen.any_legal else str(screen.refusal()),
+        refusal=str(screen.refusal()) if screen.legal is None else "",
     )

@@ -110,7 +110,7 @@ def _repeat(
     history = read_history(lines, scorer, screen, names, run.before)
     lower_bounds = study.lower_bounds(None if history.withdrawn else evaluators[0])
     proposer = make_proposer(
-        how.sampler, screen, lower_bounds, seed=how.seed, done=how.done, trials=None,
+        how.sampler, screen, lower_bounds, seed=how.seed, done=how.done, trials=how.trials,
         strict=True, sizes=how.sizes,
     )  # fmt: skip
     try:

@@ -406,7 +406,7 @@ def _proposer(
         proposer = make("evolution")
     session = Session(
         sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=done,
-        strict=options.inline, sizes=sizes, enqueued=study.enqueued,
+        strict=options.inline, trials=budget.trials, sizes=sizes, enqueued=study.enqueued,
     )  # fmt: skip
     if budget.gap is not None and (proposer.certificate() is None or ledger.lower_bounds.unbounded):
         raise StudyError(

@@ -20,6 +20,7 @@ Item = Candidate | Region
 REGION = -1  # level of an item that is not a design yet
 _DECIDED, _LEAST = -math.inf, -sys.float_info.max  # priorities of decided items, and of open ones at least
 _MOST_DECIDED = 4096  # decided items to tolerate before compaction
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # of Fibonacci hashing (Knuth, TAOCP 3, 6.4): 2^64 over the golden ratio
 _PLACES = 32  # bits of the place of a design within its region
 
 
@@ -32,6 +33,7 @@ class BestFirstQueue:
 
     Attributes:
         open: number of designs that are not decided.
+        spread: whether designs at equal distance come from all over the space.
     """
 
     def __init__(self, objectives: int) -> None:
@@ -42,7 +44,7 @@ class BestFirstQueue:
         self._best: list[int] = []  # items that were worth most, the next one last
         self._most = math.inf  # what they are worth
         self.front: Points = np.empty((0, objectives))
-        self.open = 0
+        self.open, self.spread = 0, False
 
     @staticmethod
     def rank(region: int, place: int = 0) -> int:
@@ -107,8 +109,15 @@ class BestFirstQueue:
             self._most = self._worth.max()
             best = np.flatnonzero(self._worth == self._most)
             rows = self._rows[best]
-            self._best = best[np.lexsort((rows["rank"], rows["level"] != REGION))[::-1]].tolist()
+            ranks = rows["rank"].astype(np.uint64) * _GOLDEN if self.spread else rows["rank"]
+            self._best = best[np.lexsort((ranks, rows["level"] != REGION))[::-1]].tolist()
         return None
+
+    def next_of(self, level: int) -> int | None:
+        """The next item of those with bounds of a level."""
+        worth = np.where(self.level == level, self._worth, _DECIDED)
+        best = np.flatnonzero((worth == worth.max(initial=_DECIDED)) & (worth > _DECIDED))
+        return int(best[self._rows["rank"][best].argmin()]) if len(best) else None
 
     def decide(self, position: int) -> None:
         """Mark an item as decided, so that it never comes next."""

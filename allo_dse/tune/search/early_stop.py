@@ -30,7 +30,7 @@ class EarlyStop:
         self._usual = {failure_kind(r.error) for r in earlier.with_status("failed") if self._met}
         self._evaluated = self._missing = 0
         self._kinds: Counter[str] = Counter()
-        self._unmet: dict[str, float] | None = None  # constraints that all designs break by the same amount
+        self._unmet: set[tuple[str, float]] | None = None  # constraints that all designs break by the same amount
 
     def look(self, records: Sequence[Record]) -> None:
         """Count results of the first rung.
@@ -56,7 +56,7 @@ class EarlyStop:
             return
         self._missing += record.metrics is not None
         self._kinds[kind] += 1
-        self._unmet = {}
+        self._unmet = set()
         if self._missing == self._evaluated == MISSING:
             raise StudyError(f"no design can be judged: {error}", hint="correct the study and run it again")
         if self._kinds[kind] == self._evaluated == FAILED:
@@ -66,12 +66,10 @@ class EarlyStop:
             )
 
     def _infeasible(self, record: Record) -> None:
-        broken = {name: amount for name, amount in (record.constraints or {}).items() if amount > 0}
-        if self._unmet is None:
-            self._unmet = broken
-        self._unmet = {name: amount for name, amount in self._unmet.items() if broken.get(name) == amount}
+        broken = {(name, amount) for name, amount in (record.constraints or {}).items() if amount > 0}
+        self._unmet = broken if self._unmet is None else self._unmet & broken
         if self._unmet and self._evaluated >= UNMET:
-            names = " and ".join(repr(name) for name in self._unmet)
+            names = " and ".join(repr(name) for name, _ in sorted(self._unmet))
             raise StudyError(
                 f"none of {self._evaluated} designs satisfies the constraint {names} or comes near",
                 hint=f"correct or loosen it; a metric with at_most= or at_least= would guide the search; {AGAIN}",

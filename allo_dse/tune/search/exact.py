@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from allo_dse.common.records import replace
 from allo_dse.space.genes import Genes, random_suggest
 from allo_dse.space.regions import Region, regions_of
-from allo_dse.space.space import Candidate, Space
+from allo_dse.space.space import Candidate
 
 from ..store.certificate import Certificate, Gap
 from ..store.record import Record
@@ -28,6 +28,10 @@ from .screening import Screen
 MOST_KEPT = 256
 """Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""
 _AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
+ALL_REFINED = 1_000  # designs of a space that may all get tight bounds, which takes seconds
+REFINED_PER_TRIAL = 150  # designs that get tight bounds for each evaluated one in larger spaces
+FIRST_OF_PROGRAM = 10
+"""Weight of the first design of a program and its directives: its bounds take 10 to 50 times as long as the others'."""
 DRAWN = 16  # random proposals before the first design is that with the best bounds; most can be repaired
 
 Ranked = tuple[int, Region | Candidate]
@@ -42,11 +46,17 @@ class OpenDesigns:
         queue: of those that are open.
     """
 
-    def __init__(self, space: Space, screen: Screen, lower_bounds: LowerBounds) -> None:
-        self._space, self._screen, self._lower_bounds = space, screen, lower_bounds
+    def __init__(self, screen: Screen, lower_bounds: LowerBounds, most_refined: float = math.inf) -> None:
+        self._space, self._screen, self._lower_bounds = screen.space, screen, lower_bounds
+        self._most_refined, self._left, self._programs = most_refined, math.inf, set[Hashable]()
         self.queue = BestFirstQueue(len(lower_bounds.objectives))
         self._built: OrderedDict[int, None] = OrderedDict()
-        self._listing: Iterator[list[Ranked]] | None = None
+        regions = regions_of(self._space) if lower_bounds.knows_regions else None
+        self._listing: Iterator[list[Ranked]] = batched(
+            ((BestFirstQueue.rank(0, place), one) for place, one in enumerate(self._space.designs(), 1))
+            if regions is None
+            else ((BestFirstQueue.rank(number), region) for number, region in enumerate(regions))
+        )
         self.designs, self.listed = 0, False
 
     def left(self) -> bool:
@@ -67,8 +77,10 @@ class OpenDesigns:
         """Return the position of the next unknown design with all its bounds; None if all are decided."""
         if not self.listed:
             self._list()
-        queue = self.queue
+        queue, last = self.queue, self._lower_bounds.levels - 1
         while (position := queue.next()) is not None:
+            if self._left <= 0 and (refined := queue.next_of(last)) is not None:
+                return refined
             item = queue.items[position]
             if isinstance(item, Region):
                 self._expand(position, item)
@@ -79,9 +91,9 @@ class OpenDesigns:
                 queue.decide(position)
                 continue
             # A tighter bound costs less than an evaluation. So evaluate a design only if its last bound does not rule
-            # it out, or time is up.
+            # it out, or no time or budget is left.
             level = queue.level[position]
-            if level + 1 >= self._lower_bounds.levels or self._screen.meanwhile():
+            if level >= last or self._left <= 0 or self._screen.meanwhile():
                 return position
             if level == 0 and self._screen.refuses_soon(item):
                 queue.decide(position)
@@ -91,21 +103,15 @@ class OpenDesigns:
 
     def _list(self) -> None:
         """Take in all regions, or all designs, with their first bounds; only some if time is up."""
-        if self._listing is None:
-            regions = regions_of(self._space) if self._lower_bounds.knows_regions else None
-            items: Iterator[Ranked] = (
-                ((BestFirstQueue.rank(0, place), one) for place, one in enumerate(self._space.designs(), 1))
-                if regions is None
-                else ((BestFirstQueue.rank(number), region) for number, region in enumerate(regions))
-            )
-            self._listing = batched(items)
         for batch in self._listing:
-            for _, item in batch:
-                self.designs += item.size if isinstance(item, Region) else 1
+            self.designs += sum(item.size if isinstance(item, Region) else 1 for _, item in batch)
             self._take_in(batch)
             if self._screen.meanwhile() and self.queue.open:
                 return
         self.listed = True
+        if self.designs > ALL_REFINED:
+            self._left = self._most_refined
+            self.queue.spread = not self._lower_bounds.knows_regions and self.designs > self._left
 
     def _take_in(self, items: Iterable[Ranked]) -> None:
         """Add regions or designs by rank; those that break a constraint or are known count as decided."""
@@ -141,6 +147,9 @@ class OpenDesigns:
     def _refine(self, position: int, candidate: Candidate) -> None:
         """Compute the next bounds of a design, which may bring it nearer to the front or decide it."""
         queue = self.queue
+        first = str(candidate.params), candidate.design.schedule
+        self._left -= 1 if first in self._programs else FIRST_OF_PROGRAM
+        self._programs.add(first)
         queue.level[position] += 1
         found = self._lower_bounds(candidate.design, int(queue.level[position]))
         if found is None:
@@ -154,13 +163,10 @@ class OpenDesigns:
                     queue.items[oldest] = replace(kept, design=replace(kept.design))
 
 
-def batched(
-    items: Iterable[Ranked],
-) -> Iterator[list[Ranked]]:
+def batched(items: Iterable[Ranked]) -> Iterator[list[Ranked]]:
     """Items in lists that are not too long."""
     rest = iter(items)
-    while batch := list(islice(rest, _AT_ONCE)):
-        yield batch
+    return iter(lambda: list(islice(rest, _AT_ONCE)), [])
 
 
 class ExactProposer(Proposer):
@@ -171,6 +177,7 @@ class ExactProposer(Proposer):
 
     Args:
         strict: whether proposals must not depend on evaluation times.
+        trials: designs to evaluate, which pay for tight bounds; None for no limit.
 
     Attributes:
         open_designs: source of designs.
@@ -178,12 +185,13 @@ class ExactProposer(Proposer):
 
     name = "exact"
 
-    def __init__(self, space: Space, screen: Screen, lower_bounds: LowerBounds, *, strict: bool) -> None:
-        self._space, self._screen, self._lower_bounds, self._strict = space, screen, lower_bounds, strict
+    def __init__(self, screen: Screen, lower_bounds: LowerBounds, *, trials: int | None = None, strict: bool) -> None:
+        self._space, self._screen, self._lower_bounds, self._strict = screen.space, screen, lower_bounds, strict
         self._signs = [o.sign for o in lower_bounds.objectives]
         self._proposed: dict[int, Losses] = {}  # bounds, by proposal
         self._evaluated = self._failed = 0
-        self.open_designs = OpenDesigns(space, screen, lower_bounds)
+        most_refined = math.inf if trials is None else REFINED_PER_TRIAL * trials
+        self.open_designs = OpenDesigns(screen, lower_bounds, most_refined)
 
     def _next(self) -> Candidate | None:
         if (found := self._drawn() or self.open_designs.next()) is None:
@@ -211,9 +219,8 @@ class ExactProposer(Proposer):
     def _take(self, outcome: Outcome) -> None:
         self._evaluated += 1
         self._failed += outcome.values is None
-        if outcome.values is None or outcome.penalty > 0:
-            return
-        self.open_designs.queue.found(np.array([s * v for s, v in zip(self._signs, outcome.values, strict=True)]))
+        if outcome.values is not None and outcome.penalty <= 0:
+            self.open_designs.queue.found(np.multiply(self._signs, outcome.values))
 
     def restore(self, history: Sequence[Record], outcome_of: OutcomeOf, next_number: int) -> None:
         for record in history:

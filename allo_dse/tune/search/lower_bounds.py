@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dis
-import inspect
-import keyword
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -39,31 +37,21 @@ def metric_of(objective: Objective) -> str | None:
         return measure.metric
     if type(measure) is not FunctionType:
         return None
-    code = measure.__code__
-    if code.co_argcount != 1 or code.co_flags & _NOT_PLAIN or code.co_exceptiontable or code.co_freevars:
+    does, names = _instructions(measure)
+    if does not in _READS or measure.__code__.co_argcount != 1 or len(names) != 1:
         return None
-    does = _instructions(code)
-    names = [*code.co_names, *(const for const in code.co_consts if isinstance(const, str) and const.isidentifier())]
-    argument = code.co_varnames[0]
-    for name in dict.fromkeys(names):
-        if not keyword.iskeyword(name) and name not in _OF_MAPPINGS and not name.startswith("_"):
-            for text in (f"{argument}.{name}", f"{argument}[{name!r}]"):
-                (same,) = (
-                    c for c in compile(f"lambda {argument}: {text}", "", "eval").co_consts if type(c) is CodeType
-                )
-                if does == _instructions(same):
-                    return name
-    return None
+    return None if names[0].startswith("_") or hasattr(Metrics, names[0]) else names[0]
 
 
-_NOT_PLAIN = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR | inspect.CO_COROUTINE
-_OF_MAPPINGS = frozenset(dir(Metrics))
-"""Attributes of metrics that are no metrics."""
+def _instructions(measure: FunctionType) -> tuple[list[str], list[str]]:
+    """Return a function's instructions, and the names in them but its first argument's."""
+    code = measure.__code__
+    does = [one for one in dis.get_instructions(code) if one.opname not in ("RESUME", "NOP")]
+    values = (one.argval for one in does if isinstance(one.argval, str))
+    return [one.opname for one in does], [one for one in values if one != code.co_varnames[0]]
 
 
-def _instructions(code: CodeType) -> list[tuple[str, Any]]:
-    """Return the instructions of a function body, without their positions."""
-    return [(one.opname, one.argval) for one in dis.get_instructions(code) if one.opname not in ("RESUME", "NOP")]
+_READS = [_instructions(cast(FunctionType, read))[0] for read in (lambda m: m.x, lambda m: m["x"])]
 
 
 class LowerBounds(Struct, frozen=True, dict=True):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import math
-import textwrap
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
@@ -39,14 +37,9 @@ class Excess(Struct, frozen=True):
     at_least: float | None
 
     def __call__(self, metrics: Metrics) -> float:
-        value, over = _number(metrics[self.metric]), 0.0
-        if math.isnan(value):  # comparisons with NaN are always false
-            return value
-        if self.at_most is not None:
-            over = max(over, (value - self.at_most) / (abs(self.at_most) or 1.0))
-        if self.at_least is not None:
-            over = max(over, (self.at_least - value) / (abs(self.at_least) or 1.0))
-        return over
+        value, bounds = _number(metrics[self.metric]), ((1, self.at_most), (-1, self.at_least))
+        over = [sign * (value - bound) / (abs(bound) or 1.0) for sign, bound in bounds if bound is not None]
+        return value if math.isnan(value) else max(0.0, *over)
 
 
 class MetricError(ValueError):
@@ -211,29 +204,13 @@ def _lambda_text(function: Callable[..., Any]) -> str:
     if name != "<lambda>":
         return name
     try:
-        source = textwrap.dedent(inspect.getsource(function)).strip()
-    except (OSError, TypeError):
+        lines = [line.encode() for line in inspect.findsource(function)[0]]
+        places = [place for place in function.__code__.co_positions() if None not in place]
+        # The first instruction has an empty place before the body.
+        spans = [((a, c), (b, d)) for a, b, c, d in cast(list[tuple[int, ...]], places) if (a, c) != (b, d)]
+        (first, start), (last, end) = min(begin for begin, _ in spans), max(end for _, end in spans)
+        lines[last - 1] = lines[last - 1][:end]
+        lines[first - 1] = lines[first - 1][start:]
+    except (OSError, TypeError, ValueError, IndexError):
         return ""
-    start = 0
-    bodies = []
-    while (start := source.find("lambda", start)) >= 0:
-        for end in range(len(source), start, -1):
-            try:
-                tree = ast.parse(source[start:end], mode="eval")
-            except (SyntaxError, ValueError):
-                continue
-            if isinstance(tree.body, ast.Lambda):
-                text = ast.get_source_segment(source[start:end], tree.body.body) or ast.unparse(tree.body.body)
-                bodies.append(" ".join(text.split()))
-                break
-        start += len("lambda")
-    matching = [b for b in bodies if _same_code(b, function)]
-    return matching[0] if len(set(matching)) == 1 else ""
-
-
-def _same_code(body: str, function: Callable[..., Any]) -> bool:
-    """Return whether the text compiles to the function's code (one line may hold several lambdas)."""
-    arguments = ", ".join(inspect.signature(function).parameters)
-    code = compile(f"lambda {arguments}: {body}", "<lambda>", "eval").co_consts[0]
-    return bool(code.co_code == function.__code__.co_code and code.co_names == function.__code__.co_names
-                and code.co_consts == function.__code__.co_consts)  # fmt: skip
+    return " ".join(b"".join(lines[first - 1 : last]).decode().split())

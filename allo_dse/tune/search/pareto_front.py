@@ -54,7 +54,6 @@ class ParetoFront:
     Attributes:
         limits: largest losses of interest, if any; designs beyond are on the front only as long as all are.
         keys: design keys, in the order in which they entered.
-        losses: their objective values, all to be minimised.
         reference: the hypervolume's reference point, fixed once `REFERENCE_AFTER` feasible designs are known: a little
             beyond the worst of them in each objective.
         hypervolume: share of the box between the reference point and zero (or, for objectives whose reference is not
@@ -64,22 +63,21 @@ class ParetoFront:
     objectives: int
     limits: Sequence[float] = ()
     keys: list[str] = field(default_factory=list)
-    losses: list[Losses] = field(default_factory=list)
     reference: Losses | None = None
     hypervolume: float | None = None
     _first: list[Losses] = field(default_factory=list)
     _within: bool = False
-    _array: Points = field(init=False)
+    losses: Points = field(init=False)
 
     def __post_init__(self) -> None:
-        self._array = np.empty((0, self.objectives))
+        self.losses = np.empty((0, self.objectives))
 
     def add(self, key: str, losses: Sequence[float]) -> bool:
         """Add a feasible design; True when it enters the front."""
         point = tuple(float(v) for v in losses)
         within = all(loss <= limit for loss, limit in zip(point, self.limits, strict=False))
         if within and not self._within:
-            self._within, self.keys, self.losses, self._array = True, [], [], self._array[:0]
+            self._within, self.keys, self.losses = True, [], self.losses[:0]
         entered = within >= self._within and self._insert(key, point)
         if self.reference is None:
             self._first.append(point)
@@ -106,7 +104,7 @@ class ParetoFront:
         """The hypervolume up to the reference point of another front; None until that is fixed."""
         if reference.reference is None:
             return None
-        return hypervolume(reference._scale(self._array), np.ones(self.objectives))
+        return hypervolume(reference._scale(self.losses), np.ones(self.objectives))
 
     def _promising(self, losses: Points) -> Iterator[int]:
         """Yield positions of designs that may enter the front, given that those before them have."""
@@ -117,22 +115,18 @@ class ParetoFront:
         for first in range(start, len(losses), BLOCK):
             block = losses[first : first + BLOCK]
             # Designs that the front dominates now stay dominated, whatever enters before them.
-            kept = ~beaten(block, self._array)
+            kept = ~beaten(block, self.losses)
             yield from (first + np.flatnonzero(kept)).tolist()
 
     def _insert(self, key: str, point: Losses) -> bool:
-        array = self._array
+        array = self.losses
         if (array <= point).all(1).any():
             return False
         if self.hypervolume is not None:
             self.hypervolume += self._gain(array, point)
         kept = np.any(array < point, axis=1)
-        if not kept.all():
-            self.keys = list(compress(self.keys, kept))
-            self.losses = list(compress(self.losses, kept))
-        self.keys.append(key)
-        self.losses.append(point)
-        self._array = np.concatenate([array[kept], [point]])
+        self.keys = [*compress(self.keys, kept), key]
+        self.losses = np.concatenate([array[kept], [point]])
         return True
 
     def _gain(self, array: Points, point: Losses) -> float:
@@ -147,7 +141,7 @@ class ParetoFront:
         worst += REFERENCE_MARGIN * np.maximum(np.abs(worst), 1e-9)
         limits = self.limits or [math.inf] * self.objectives
         self.reference = tuple(w if math.isinf(v) else v for w, v in zip(worst.tolist(), limits, strict=True))
-        self.hypervolume = hypervolume(self._scale(np.array(self.losses)), np.ones(self.objectives))
+        self.hypervolume = hypervolume(self._scale(self.losses), np.ones(self.objectives))
         self._first = []
 
     def _scale(self, points: Points) -> Points:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,7 @@ from allo_dse.space.design import Design
 from allo_dse.space.genes import Genes, Suggest
 from allo_dse.space.regions import regions_of
 from allo_dse.space.sampler.pareto import Individual, Results
-from allo_dse.space.space import Candidate, Space
+from allo_dse.space.space import Candidate
 
 from ..store.record import Record
 from .best_first_queue import distance, magnitude
@@ -61,7 +62,6 @@ class EvolutionProposer(Proposer):
         self._space = space
         self._signs = [o.sign for o in lower_bounds.objectives]
         self._strict = strict
-        self._genes: dict[int, dict[str, int]] = {}
         self._dominated: dict[str, None] = {}  # keys of designs found to be dominated
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
@@ -75,7 +75,7 @@ class EvolutionProposer(Proposer):
             if candidate is None:
                 self.exhausted = not (over and over())
                 break
-            self._genes[number] = self._search.pending[number] = candidate.genes
+            self._search.pending[number] = candidate.genes
             proposals.append(Proposal(number, candidate))
         return proposals
 
@@ -96,25 +96,25 @@ class EvolutionProposer(Proposer):
         return True
 
     def tell(self, number: int, outcome: Outcome) -> None:
-        self._search.learn(self._individual(number, self._genes.pop(number), outcome))
+        self._search.learn(self._individual(number, self._search.pending[number], outcome))
 
     def take_over(self, number: int, genes: dict[str, int]) -> None:
         """Count a design that was proposed elsewhere as proposed, as the next one."""
         self._search.pass_over()
-        self._genes[number] = self._search.pending[number] = self._space.learn(genes)
+        self._search.pending[number] = self._space.learn(genes)
 
     def learn(self, key: str, genes: Genes, outcome: Outcome) -> int:
         number = self._search.next_number
         self._search.adopt(self._individual(number, genes, outcome))
         return number
 
-    def _individual(self, number: int, genes: Genes, outcome: Outcome) -> Individual:
+    def _individual(self, number: int, genes: Mapping[str, int], outcome: Outcome) -> Individual:
         return Individual(number, genes, self._losses(outcome), outcome.constraints)
 
     def _losses(self, outcome: Outcome) -> Losses:
         if not outcome.values:
             return (math.inf,) * len(self._signs)
-        return tuple(s * v for s, v in zip(self._signs, outcome.values, strict=True))
+        return tuple(map(operator.mul, self._signs, outcome.values))
 
     def revise(self, outcome: Mapping[int, Outcome]) -> None:
         self._search.revise({number: (self._losses(found), found.constraints) for number, found in outcome.items()})
@@ -136,9 +136,7 @@ class EvolutionProposer(Proposer):
 # `sampler="auto"` for designs with bounds: propose by bounds alone, or alternate between bounds and evolution.
 #
 # Tight bounds, nearer to the values than designs are to each other, rank designs; a search by bounds alone then ends
-# soonest. With loose bounds evolution proposes every other design. Neither search then costs more than twice what it
-# would alone, each learns from the other, and the run still ends with a proof. The first evaluated designs decide,
-# whoever proposed them, so that an interrupted run resumes as if it had not been interrupted.
+# soonest. With loose ones neither search costs more than twice what it would alone, and each learns from the other.
 
 
 FIRST = 32
@@ -155,15 +153,9 @@ class GuidedProposer(ExactProposer):
     name = "auto"
 
     def __init__(
-        self,
-        space: Space,
-        screen: Screen,
-        lower_bounds: LowerBounds,
-        make_evolution: Callable[[], EvolutionProposer],
-        *,
-        strict: bool,
+        self, screen: Screen, lower_bounds: LowerBounds, make_evolution: Callable[[], EvolutionProposer], **options: Any
     ) -> None:
-        super().__init__(space, screen, lower_bounds, strict=strict)
+        super().__init__(screen, lower_bounds, **options)
         self._make_evolution = make_evolution
         self._evolution: EvolutionProposer | None = None
         self._asked: dict[int, Genes] = {}  # all designs, until the first results show how tight bounds are
@@ -259,9 +251,8 @@ class ExhaustiveProposer(Proposer):
 
     name = "exhaustive"
 
-    def __init__(self, space: Space, screen: Screen) -> None:
-        self._designs: Iterator[Candidate] = space.designs()
-        self._screen = screen
+    def __init__(self, screen: Screen) -> None:
+        self._designs, self._screen = screen.space.designs(), screen
 
     def _next(self) -> Candidate | None:
         found = next((candidate for candidate in self._designs if self._screen.admit(candidate) == "new"), None)
@@ -273,23 +264,14 @@ class OptunaProposer(Proposer):
     """Optuna's ask/tell. Designs that are known or break a limit never become completed trials."""
 
     def __init__(
-        self,
-        space: Space,
-        screen: Screen,
-        objectives: Sequence[Objective],
-        sampler: Any,
-        name: str,
-        *,
-        seed: int,
-        strict: bool,
+        self, screen: Screen, objectives: Sequence[Objective], sampler: Any, name: str, *, seed: int, strict: bool
     ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.name = name
         self.study: optuna.Study = optuna.create_study(directions=[o.direction for o in objectives], sampler=sampler)
-        self._space = space
-        self._screen = screen
+        self._space, self._screen = screen.space, screen
         self.worst = [o.sign * math.inf for o in objectives]  # values for designs that have none
         self._strict = strict
         self._seed = seed
@@ -407,7 +389,7 @@ def make_proposer(
 
         if isinstance(sampler, EvolutionSampler):
             return EvolutionProposer(screen, lower_bounds, sampler, strict=strict)
-        return OptunaProposer(space, screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
+        return OptunaProposer(screen, objectives, sampler, type(sampler).__name__, seed=seed, strict=strict)
     by_region = lower_bounds.knows_regions and regions_of(space) is not None
 
     def make_evolution(*, alone: bool = False) -> EvolutionProposer:
@@ -421,7 +403,7 @@ def make_proposer(
         at_once = LISTED_BY_REGION if by_region else at_once  # more designs than either limit
         designs = space.count(limit if lower_bounds.unbounded else at_once, screen.meanwhile)
         if designs is not None and not lower_bounds.unbounded:
-            return GuidedProposer(space, screen, lower_bounds, make_evolution, strict=strict)
+            return GuidedProposer(screen, lower_bounds, make_evolution, trials=trials, strict=strict)
         sampler = "evolution" if designs is None else "exhaustive"
     if sampler == "exact":
         most = MOST_BY_REGION if by_region else MOST_LISTED
@@ -430,9 +412,9 @@ def make_proposer(
                 f"the space has more than {most:,} designs, and sampler='exact' lists them all",
                 hint='narrow the parameters, or take sampler="evolution"',
             )
-        return ExactProposer(space, screen, lower_bounds, strict=strict)
+        return ExactProposer(screen, lower_bounds, trials=trials, strict=strict)
     if sampler == "exhaustive":
-        return ExhaustiveProposer(space, screen)
+        return ExhaustiveProposer(screen)
     if sampler == "evolution":
         return make_evolution(alone=True)
     import optuna
@@ -447,5 +429,5 @@ def make_proposer(
             f"unknown sampler {sampler!r}", hint=f"one of {', '.join(SAMPLERS)}, or an Optuna sampler object"
         )
     return OptunaProposer(
-        space, screen, objectives, optuna_samplers[sampler](seed=seed + done), sampler, seed=seed, strict=strict
+        screen, objectives, optuna_samplers[sampler](seed=seed + done), sampler, seed=seed, strict=strict
     )

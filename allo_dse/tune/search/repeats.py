@@ -9,11 +9,14 @@ from functools import cache
 from statistics import NormalDist, fmean
 from typing import Any
 
+import numpy as np
+
 from allo_dse.eval.evaluator import Evaluator, Metrics
 from allo_dse.space.design import Design
 
 from .lower_bounds import Losses, metric_of
 from .objectives import Constraint, MetricError, Objective
+from .pareto_front import Points
 
 WORTH = 0.02  # gain of a repeat below which it is left out, as a share of the standard deviation of the noise
 MOST = 16  # measurements of a design
@@ -40,9 +43,9 @@ class Repeating:
         self, evaluator: Evaluator, objectives: Sequence[Objective], constraints: Sequence[Constraint]
     ) -> None:
         self._evaluator, self._objectives, self._constraints = evaluator, tuple(objectives), tuple(constraints)
-        self._squares = [0.0] * len(self._objectives)  # of deviations, relative to the means
+        self._squares = np.zeros(len(self._objectives))  # of deviations, relative to the means
         self._freedom = 0
-        self._front: list[Losses] = []  # mean losses of the best designs
+        self._front = np.empty((0, len(self._objectives)))  # mean losses of the best designs
 
     @property
     def evaluator(self) -> Evaluator:
@@ -69,7 +72,7 @@ class Repeating:
             if (losses := self._losses(found[-1])) is not None:
                 known.append(losses)
         self._squares, self._freedom = self._with(known)
-        self._add_to_front(tuple(map(fmean, zip(*known, strict=True))))
+        self._add_to_front(np.mean(known, 0))
         return found[0] if len(found) == 1 else self._together(found)
 
     def remember(self, metrics: Mapping[str, Any]) -> None:
@@ -81,7 +84,7 @@ class Repeating:
             deviation = (metrics.get(f"{name}_max", 0.0) - metrics.get(f"{name}_min", 0.0)) / _expected_range(count)
             self._squares[n] += (count - 1) * (deviation / (abs(losses[n]) or 1.0)) ** 2
         self._freedom += count - 1
-        self._add_to_front(losses)
+        self._add_to_front(np.array(losses))
 
     def _losses(self, found: Any) -> Losses | None:
         try:
@@ -93,23 +96,19 @@ class Repeating:
             return None
 
     def _is_worth_a_repeat(self, known: Sequence[Losses]) -> bool:
-        count, noise = len(known), self._noise(known)
+        squares, freedom = self._with(known)
+        count, noise, mean = len(known), np.sqrt(squares / max(freedom, 1)), np.mean(known, 0)
         if not self._freedom and count < 2:
             return True
-        if not any(noise) or max(noise) > MOST_NOISE:
+        if not 0 < max(noise) <= MOST_NOISE:
             return False
-        mean = tuple(map(fmean, zip(*known, strict=True)))
-        others = [of for of in self._front if of != mean]
-        if not others:
+        others = self._front[(self._front != mean).any(1)]
+        if not len(others):
             return count < 3
         # By how many standard deviations the best of the others dominates it; negative if none does.
-        apart = max(
-            min(
-                (m - f) / (s * (abs(f) or 1.0)) if s else math.inf if m > f else -math.inf if m < f else 0.0
-                for m, f, s in zip(mean, of, noise, strict=True)
-            )
-            for of in others
-        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            each = (mean - others) / (noise * _scale(others))
+        apart = float(np.where(mean == others, 0, each).min(1).max())
         if apart < 0 and count < 2:  # the first noise estimate may be too small, and no winner is taken from one number
             return True
         step = math.sqrt(1 / (count * (count + 1)))  # standard deviation of the change of the mean by a repeat
@@ -117,20 +116,14 @@ class Repeating:
         normal = NormalDist()
         return z > -8 and step * (normal.pdf(z) + z * normal.cdf(z)) > WORTH
 
-    def _noise(self, known: Sequence[Losses]) -> list[float]:
-        """Relative standard deviation of each objective, of all designs measured more than once and this one."""
-        squares, freedom = self._with(known)
-        return [math.sqrt(of / freedom) if freedom else 0.0 for of in squares]
+    def _with(self, known: Sequence[Losses]) -> tuple[Points, int]:
+        """Return the squares of relative deviations of all repeats and these, and their degrees of freedom."""
+        values, mean = np.array(known), np.mean(known, 0)
+        return self._squares + (((values - mean) / _scale(mean)) ** 2).sum(0), self._freedom + len(known) - 1
 
-    def _with(self, known: Sequence[Losses]) -> tuple[list[float], int]:
-        means = [fmean(column) for column in zip(*known, strict=True)]
-        columns = zip(self._squares, zip(*known, strict=True), means, strict=True)
-        squares = [s + sum(((v - m) / (abs(m) or 1.0)) ** 2 for v in column) for s, column, m in columns]
-        return squares, self._freedom + len(known) - 1
-
-    def _add_to_front(self, mean: Losses) -> None:
-        if not any(all(f <= m for f, m in zip(of, mean, strict=True)) for of in self._front):
-            self._front = [of for of in self._front if any(f < m for f, m in zip(of, mean, strict=True))] + [mean]
+    def _add_to_front(self, mean: Points) -> None:
+        if not (self._front <= mean).all(1).any():
+            self._front = np.vstack([self._front[(self._front < mean).any(1)], mean])
 
     def _together(self, found: Sequence[Any]) -> Metrics:
         """Mean metrics, with ranges where measurements differ."""
@@ -143,6 +136,10 @@ class Repeating:
                 if name in read:
                     metrics |= {f"{name}_min": min(values), f"{name}_max": max(values)}
         return Metrics(**metrics)
+
+
+def _scale(losses: Points) -> Points:
+    return np.where(losses, abs(losses), 1.0)
 
 
 @cache

@@ -42,7 +42,7 @@ class Screen:
         killed: number of distinct designs that each constraint has ruled out (a design may break several).
         invalid: number of distinct designs that broke a limit.
         has_others: whether designs may be known that did not come from listing the space: proposed or enqueued ones.
-        any_legal: whether a design that keeps the limits is known.
+        legal: genes of the last design that keeps the limits.
         meanwhile: called often while proposals are made; returns whether time is up.
         repeats, illegal: proposals of known designs; proposals without a corresponding design.
     """
@@ -66,15 +66,14 @@ class Screen:
         self._rest: Iterator[Candidate] | None = None
         self._refused = 0
         self._excess = (0, 0.0)  # of the last refused design: less the checks that it passed, and by how much it failed
-        self.any_legal = False
-        self._legal: Genes | None = None  # of the last legal design
+        self.legal: Genes | None = None
 
     def remember(self, key: str, violations: Iterable[InWords] | None, genes: Genes) -> None:
         """Take over a design that an earlier run evaluated or found invalid."""
         self._known.add(key)
         self.has_others = True
         if violations is None:
-            self.any_legal, self._legal = True, genes
+            self.legal = genes
         else:
             self._count(violations)
 
@@ -114,12 +113,12 @@ class Screen:
         """
         rng, least = np.random.default_rng(list(refused.key.encode())), self._excess
         names = np.array(sorted(refused.genes))
-        legal = self._legal or {name: self.space.genes[name].low for name in names}
+        legal = self.legal or {name: self.space.genes[name].low for name in names}
         kept = len(names) // 2
         for step in range(REPAIRS if refused.genes else 0):
-            if self.any_legal and self.meanwhile():
+            if self.legal is not None and self.meanwhile():
                 break
-            if self._legal or step < len(names).bit_length():
+            if self.legal or step < len(names).bit_length():
                 taken = rng.permutation(names)[kept:].tolist()
                 near = {name: legal[name] for name in taken if name in legal}
             else:
@@ -130,7 +129,7 @@ class Screen:
             kept = min(len(names), kept + 1) if verdict == "repeat" else kept // 2
             if verdict == "invalid" and candidate is not None:
                 self._raise_if_none_is_legal()
-                if not self._legal and self._excess <= least:
+                if not self.legal and self._excess <= least:
                     refused, least = candidate, self._excess
         return None
 
@@ -164,7 +163,7 @@ class Screen:
         if self._refuses(candidate, (self._check_soon, self._check)):
             return "invalid"
         self._known.add(key)
-        self.any_legal, self._legal = True, candidate.genes
+        self.legal = candidate.genes
         return "new"
 
     def refuses_soon(self, candidate: Candidate) -> bool:
@@ -199,7 +198,7 @@ class Screen:
         if self._rest is None:
             self._rest = self.space.designs()
         for candidate in self._rest:
-            if self.any_legal and self.meanwhile():
+            if self.legal is not None and self.meanwhile():
                 return None
             if self.knows(candidate.key):
                 continue
@@ -214,7 +213,7 @@ class Screen:
 
     def _raise_if_none_is_legal(self) -> None:
         self._refused += 1
-        if self.any_legal or self._refused < (UNMET if self._common else MOST_INVALID):
+        if self.legal is not None or self._refused < (UNMET if self._common else MOST_INVALID):
             return
         name, count = self.killed.most_common(1)[0]
         raise StudyError(

@@ -93,10 +93,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         """The sentence that a run ends with."""
         if not self.complete:
             return f"not complete: {self._open}; {self._how}"
-        left = [
-            *([f"{self.failed:,} that could not be evaluated"] if self.failed else []),
-            *([f"{self.wrong:,} that failed verification"] if self.wrong else []),
-        ]
+        kinds = ((self.failed, "that could not be evaluated"), (self.wrong, "that failed verification"))
+        left = [f"{count:,} {kind}" for count, kind in kinds if count]
         if left and not self.feasible:
             none = f"of the space's {self.designs:,} designs none is left"
             return f"nothing is proven: {none}: {' and '.join(left)}; {self._how}"
@@ -114,11 +112,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _how(self) -> str:
-        counts = [
-            f"{self.evaluated:,} evaluated",
-            *([f"{self.refused:,} refused by limits"] if self.refused else []),
-            *([f"{self.bounded:,} ruled out by bounds"] if self.bounded else []),
-        ]
+        kinds = ((self.refused, "refused by limits"), (self.bounded, "ruled out by bounds"))
+        counts = [f"{self.evaluated:,} evaluated", *(f"{count:,} {kind}" for count, kind in kinds if count)]
         unknown = f" (no bounds for {', '.join(self.unbounded)})" if self.unbounded else ""
         return ", ".join(counts) + unknown + (f"; the space had {self.scope}" if self.scope else "")
 

@@ -259,6 +259,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
         named: whether the sampler can be created by its name.
         done: number of proposals of earlier runs.
         strict: whether proposals depend only on the seed and earlier results.
+        trials: number of designs to evaluate in the study in all; None for no limit.
         sizes: sizes of the sampler that differ from its defaults.
         enqueued: genes of designs that are evaluated before the first proposal.
     """
@@ -268,6 +269,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
     seed: int
     done: int
     strict: bool
+    trials: int | None = None
     sizes: dict[str, int] = {}
     enqueued: list[dict[str, int]] = []
 

@@ -19,6 +19,7 @@ from allo_dse.space.genes import suggest_from
 from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.run.reproposal import propose_again
+from allo_dse.tune.search import exact
 from allo_dse.tune.search.exact import ExactProposer, OpenDesigns
 from allo_dse.tune.search.objectives import minimize, require
 from allo_dse.tune.search.proposer import Outcome
@@ -140,6 +141,27 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path: Path, who
     assert len(result.records) == total
 
 
+def test_few_trials_ask_for_few_tight_bounds_and_the_proof_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: Result
+) -> None:
+    monkeypatch.setattr(exact, "ALL_REFINED", 10)
+    monkeypatch.setattr(exact, "REFINED_PER_TRIAL", 3)
+    bounding = Looseness(2.0)
+
+    class Shared(Bounded):
+        def bounding(self) -> Looseness:
+            return bounding
+
+    few = run(small(evaluator=Shared), tmp_path / "run", 5)
+    designs = present(few.certificate).designs
+    # Beside the budget, measured designs are compared with their bounds.
+    assert len(few.records) <= bounding.asked[1] < 15 + exact.FIRST_OF_PROGRAM + 5 < designs / 4
+    assert propose_again(small(evaluator=Shared), Log(tmp_path / "run" / "log.jsonl"), lambda: "").difference == ""
+    found = run(small(evaluator=Shared), tmp_path / "run", designs)
+    assert present(found.certificate).complete
+    assert front_of(found) == front_of(every)
+
+
 def test_what_is_left_is_never_better_than_the_gap_says(tmp_path: Path, whole: Result) -> None:
     best = front_of(whole)
     for trials in (1, 5, 20):
@@ -155,7 +177,7 @@ def test_what_is_left_is_never_better_than_the_gap_says(tmp_path: Path, whole: R
 def test_results_may_come_in_any_order(seed: int, batch: int) -> None:
     study, rng = small(), random.Random(seed)
     screen = Screen(study.space, check)
-    proposer = ExactProposer(study.space, screen, study.lower_bounds(Bounded()), strict=False)
+    proposer = ExactProposer(screen, study.lower_bounds(Bounded()), strict=False)
     outstanding: list[tuple[int, Any]] = []
     values = set()
     while not proposer.exhausted or outstanding:
@@ -326,7 +348,7 @@ def test_designs_proposed_by_evolution_are_not_left() -> None:
     screen = Screen(study.space, lambda design: [])
     for candidate in study.space.designs():
         screen.decode_and_admit(suggest_from(candidate.genes))
-    open_designs = OpenDesigns(study.space, screen, study.lower_bounds(Bounded()))
+    open_designs = OpenDesigns(screen, study.lower_bounds(Bounded()))
     assert not open_designs.left()
     assert open_designs.queue.open == 0
 
@@ -334,7 +356,7 @@ def test_designs_proposed_by_evolution_are_not_left() -> None:
 def test_what_is_to_be_done_meanwhile_is_done_however_few_designs_keep_the_limits() -> None:
     study, calls = small(), iter(range(10**6))
     screen = Screen(study.space, check, soon=lambda design: [FakeViolation("luck", 1, 0)])
-    open_designs = OpenDesigns(study.space, screen, study.lower_bounds(Bounded()))
+    open_designs = OpenDesigns(screen, study.lower_bounds(Bounded()))
     screen.meanwhile = lambda: next(calls) < 0  # time is not up
     assert open_designs.next() is None
     assert screen.invalid == open_designs.designs
