@@ -304,11 +304,6 @@ class Schedule:
         return _name(self.region)
 
     @property
-    def inst_list(self) -> list[object]:
-        """The values of its type parameters."""
-        return list(self.arguments)
-
-    @property
     def primitive_sequences(self) -> list[tuple[str, list[object], dict[str, object]]]:
         """The applied primitives: names, positional and named arguments."""
         return [(one.name, list(one.args), dict(one.options)) for one in self.primitives]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,14 @@ def test_a_batch_normalization_of_its_own_scales_and_shifts() -> None:
     network = dse.from_onnx(model, element="f32")
     x = np.random.default_rng(1).standard_normal(network.shapes["x"]).astype(np.float32)
     assert network.check({"x": x}, models.by_onnx(model, network, x))[-1].largest < 1e-5
+
+
+@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
+def test_pools_of_large_images_have_designs(op: str, tmp_path: Path) -> None:
+    """A task had one row, whose result is half a word."""
+    w = models.Writer()
+    network = dse.from_onnx(w.model(w(op, "x"), (1, CHANNELS, 56, 56)))
+    dse.search_fronts(network, "npu2", trials=2, cache=tmp_path, host="never", narrower=False)
 
 
 def test_a_convolution_with_a_program_of_its_own_is_no_part_of_what_follows() -> None:

@@ -125,10 +125,10 @@ def test_a_layer_with_onnx_own_operators() -> None:
 def test_unknown_operators_are_named_with_their_places_and_can_be_given() -> None:
     w = models.Writer()
     model = w.model(w("Relu", w("Neg", "x")), (models.LENGTH, models.WIDTH))
-    model.graph.node[0].op_type = "Floor"
-    with pytest.raises(dse.StudyError, match="Floor 'neg_0': no program for it"):
+    model.graph.node[0].op_type = "Sinh"
+    with pytest.raises(dse.StudyError, match="Sinh 'neg_0': no program for it"):
         dse.from_onnx(model, host="never")
-    assert _kinds(models.computed(model)) == ["Floor", "relu"]
+    assert _kinds(models.computed(model)) == ["Sinh", "relu"]
 
     def negative(node: Node, graph: Graph) -> Work:
         assert graph.shapes[node.output] == (models.LENGTH, models.WIDTH)
@@ -286,6 +286,14 @@ def test_indices_outside_of_what_is_gathered_from_are_refused(index: int) -> Non
 def test_a_softmax_is_along_any_dimension(op: str, axis: int) -> None:
     w = models.Writer()
     models.computed(w.model(w(op, "x", axis=axis), (2, 4, WIDTH), 17), host="never")
+
+
+def test_reductions_of_a_prime_number_of_elements_end() -> None:
+    w = models.Writer()
+    model = w.model(w("ReduceMean", "x", axes=[1]), (2, 8209), 17)
+    with pytest.raises(dse.StudyError, match="ReduceMean 'reducemean_0': rows of 8,209 elements, a prime number"):
+        dse.from_onnx(model, host="never")
+    models.computed(model)
 
 
 def test_a_softmax_of_old_models_is_over_several_dimensions() -> None:

@@ -272,3 +272,22 @@ def test_weights_are_rounded_within_a_tolerance(tmp_path: Path) -> None:
     first, *_, last = found.types.values()
     assert (first, last) == ("bfloat16", "bfloat16 with int8 weights")
     assert found.deviation <= 0.02
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+def test_a_quantized_gemm_has_a_scale_for_each_column(turned: int) -> None:
+    """Its scales were those of the other dimension where the weights are transposed, and onnxruntime refused them."""
+    rng, w = np.random.default_rng(0), Writer()
+    codes, scale = rng.integers(-127, 127, (16, 8)).astype(np.int8), rng.random(8).astype(np.float32) / 64
+    one, zero = w.const(0.5), w.const(0, np.int8)
+    x = w("QuantizeLinear", "x", one, zero)
+    weights = w.const(codes.T if turned else codes, np.int8)
+    given = [x, one, zero, weights, w.const(scale), w.const(np.zeros(8), np.int8), "", one, zero]
+    model = w.model(
+        w("DequantizeLinear", w("QGemm", *given, transB=turned, domain="com.microsoft"), one, zero), (4, 16), 17
+    )
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    network, inputs = dse.from_onnx(model, element="f32"), rng.integers(-9, 9, (4, 16)).astype(np.float32)
+    found = network.run({"x": inputs}, simulated=False)[network.outputs[0]].astype(np.float32)
+    products = np.rint(inputs / 0.5) * 0.5 @ (codes * scale)
+    np.testing.assert_allclose(found, np.clip(np.rint(products / 0.5), -128, 127) * 0.5, atol=1e-5)

@@ -263,8 +263,10 @@ class Builder:
 
     def reduced(self, node: Node, op: str, x: str, rows: int, width: int) -> str:
         """The sum, the largest or the smallest element of each row of a matrix, however long rows are."""
-        while width > MOST_WIDTH:
-            share = next((one for one in range(MOST_WIDTH, 0, -1) if width % one == 0), 1)
+        while width > (most := MOST_WIDTH // self.word):  # a task has a whole word of results
+            share = next((one for one in range(most, 1, -1) if width % one == 0), 0)
+            if not share:
+                raise self.refuse(node, f"rows of {width:,} elements, a prime number; a core holds {most:,}")
             x = self.expression(node, op, (op, ("in", 0)), [Operand("full")], (rows * width // share, share), [x])
             width //= share
         return self.expression(node, op, (op, ("in", 0)), [Operand("full")], (rows, width), [x])

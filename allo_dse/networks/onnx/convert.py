@@ -24,7 +24,7 @@ from ..edges import simplified
 from ..network import Network, arrange
 from ..operators.elementwise import rope_work, softmax
 from ..operators.execute import CODES, Operand, Work, element_type, weight_bits
-from ..operators.expressions import padded
+from ..operators.expressions import UNARY, padded
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from ..operators.sequences import (
     LOOPED,
@@ -439,7 +439,7 @@ def _recurrent(builder: Builder, node: Node) -> None:
         "sequence_lens": lengths and not (lengths in known and (known[lengths] == steps).all()),
         "peepholes": peepholes and (peepholes not in known or known[peepholes].any()),
         "input_forget": number("input_forget", 0),
-        f"activations {', '.join(named)}": named != own * (len(named) // len(default)),
+        f"activations {', '.join(named)}": named != own * (len(named) // len(default)) or {*own} - UNARY.keys(),
         "clip or activation_alpha": {"clip", "activation_alpha", "activation_beta"} & node.attributes.keys(),
     }
     if why := next((reason for reason, found in reasons.items() if found), ""):
@@ -449,8 +449,7 @@ def _recurrent(builder: Builder, node: Node) -> None:
     tall = min(UNIT, -(-batch * directions // TASKS))  # sequences of a task
     sets = -(-batch // tall)
     work = recurrent_work(cell, directions * sets, long, tall, wide, builder.element)
-    turns: dict[object, list[int]] = {b"forward": [], b"reverse": [0]}
-    backward = turns.get(node.attributes.get("direction", b"forward"), [1])
+    backward = [directions - 1] if node.attributes.get("direction", b"forward") != b"forward" else []
     more = ((0, sets * tall - batch), (0, 0), (0, wide - hidden))
 
     def by_gate(weights: Array, bias: Array) -> Array:
@@ -464,17 +463,16 @@ def _recurrent(builder: Builder, node: Node) -> None:
         one[:, :, backward] = one[::-1, :, backward]
         return one
 
-    def rows(one: Array) -> Array:
+    def rows(one: Array, ones: Array) -> Array:
         own = one.swapaxes(0, 1) if first else one
-        return np.pad(own.reshape(steps * batch, -1), ((0, 0), (0, 1)), constant_values=1)
+        return np.concatenate([own.reshape(steps * batch, -1), np.repeat(ones, steps * batch, axis=0)], axis=1)
 
     def by_task(one: Array) -> Array:
         return np.pad(turned(one), ((0, long - steps), *more[:2], (0, 0))).swapaxes(1, 2).reshape(long, -1)
 
-    def weights(*states: Array) -> Array:
-        made = np.zeros((weight_rows(wide, tall), directions, sets, cell.gates, wide), np.float32)
-        made[:hidden], made[wide] = of_h[:-1, :, None], of_h[-1, :, None]
-        for at, one in enumerate(states):
+    def weights(base: Array, *states: Array) -> Array:
+        made = base.copy()
+        for at, one in zip(given, states, strict=True):
             by_batch = np.pad(one if first else one.swapaxes(0, 1), more).reshape(sets, tall, directions, wide)
             made[wide + 1 : wide + 1 + tall, :, :, at] = by_batch.transpose(1, 2, 0, 3)
         return made.reshape(len(made), -1)
@@ -487,10 +485,14 @@ def _recurrent(builder: Builder, node: Node) -> None:
     biases = known.get(b, np.zeros((directions, 2 * cell.gates * hidden)))
     of_x, of_h = map(by_gate, (known[w], known[r]), np.split(biases, 2, axis=1))
     product = builder.graph.new_name(f"{node.name or node.output}.inputs")
-    sums = builder.matrix_product(product, builder.arranged(rows, x), builder.known(of_x.reshape(len(of_x), -1)))
-    zeros = np.zeros((batch, directions, hidden) if first else (directions, batch, hidden), np.float32)
-    states = [one or builder.known(zeros) for one in (h, c)[: len(cell.states)]]
-    made = builder.part(node, work, builder.arranged(by_task, sums), builder.arranged(weights, *states))
+    ones = builder.known(np.ones((1, 1), np.float32))
+    matrix = builder.known(of_x.reshape(len(of_x), -1))
+    sums = builder.matrix_product(product, builder.arranged(rows, x, ones), matrix)
+    base = np.zeros((weight_rows(wide, tall), directions, sets, cell.gates, wide), np.float32)
+    base[:hidden], base[wide] = of_h[:-1, :, None], of_h[-1, :, None]
+    given = {at: name for at, name in enumerate((h, c)[: len(cell.states)]) if name}
+    whole = builder.arranged(weights, builder.known(base), *given.values())
+    made = builder.part(node, work, builder.arranged(by_task, sums), whole)
     for at, name in enumerate(node.outputs):
         if name:
             builder.rearrange(replace(node, output=name), partial(result, at), made)

@@ -55,8 +55,9 @@ def linear_parts(proto: NodeProto) -> list[NodeProto] | None:
         return None
     tensors = (len(proto.input) - 2) // 3  # the output has two numbers, and a bias is one
     given, made, names = [*proto.input, "", ""], Parts(proto), list[str]()
+    turned = kind == "Conv" or any(one.name == "transB" and one.i for one in proto.attribute)
     for at in range(tensors):
-        axis = {"axis": 0 if kind == "Conv" else 1} if at else {}
+        axis = {"axis": 0 if turned else 1} if at else {}
         names.append(made.step("DequantizeLinear", *given[3 * at : 3 * at + 3], **axis))
     ends, bias = given[3 * tensors :], ""
     if kind == "Gemm":

@@ -380,7 +380,7 @@ def reduction(builder: Builder, node: Node) -> None:
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     rows, width = math.prod(shape[axis] for axis in kept), math.prod(shape[axis] for axis in axes)
     turned = builder.arranged(lambda one: one.reshape(shape).transpose(*kept, *axes), x)
-    if width > MOST_WIDTH:
+    if width > MOST_WIDTH // builder.word:
         if before != X:
             turned = builder.expression(node, node.op.lower(), before, [FULL], (rows * width, 1), [turned])
         total = builder.reduced(node, op, turned, rows, width)

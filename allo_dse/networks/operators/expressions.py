@@ -453,7 +453,8 @@ def padded(size: int, least: int, most: int, unit: int = 1) -> int:
 
 def row_tiles(width: int) -> tuple[int, int]:
     """Return the fewest and the most rows of a task, for rows of a width."""
-    return max(1, min(8, LEAST_WIDTH // width)), max(1, min(64, MOST_ELEMENTS // width))
+    pair = 1 + (width <= MOST_WIDTH // 2)  # a result of each is a word
+    return max(1, min(8, LEAST_WIDTH // width)), max(pair, min(64, MOST_ELEMENTS // width))
 
 
 def expression_work(
