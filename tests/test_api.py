@@ -54,6 +54,10 @@ def study(**given: Any) -> Any:
     )
 
 
+def test_a_study_may_begin_with_parameters_that_its_program_does_not_allow() -> None:
+    assert study(params={"Pm": dse.choices([3, 4])}).first_program().params["Pm"] == 4
+
+
 WRONG_CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: dse.Study(), r"^Study\(\) missing 1 required positional argument: 'name'"),  # type: ignore[call-arg]
     (lambda: study(objectve=[]), r"^Study\(\) got an unexpected keyword argument 'objectve'"),
@@ -67,6 +71,7 @@ WRONG_CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: study(evaluator=[].append).make_evaluator(), r"(?s)append.* needs arguments.*lambda design: "),
     (lambda: study(rungs=3), r"rungs=3\) is not a list"),
     (lambda: study(where=3), r"where=3\) is not a list"),
+    (lambda: study(params={"Pm": dse.choices([3, 5])}).first_program(), "not divisible by mesh axis . of size 3"),
     (lambda: study(where=lambda p: p.Q).first_program(), r"where of the study: .*no parameter 'Q'.*test_api\.py:\d+\)"),
     (lambda: study(where=lambda p: p.Pm / 0).first_program(), r"where of the study: ZeroDivisionError: .*test_api"),
     (lambda: study(extra_choices=[3]).space, "3 is not a choice"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from allo_dse.common.records import Array, array_text, once
 from allo_dse.compiler.model.arguments import Arguments
-from allo_dse.lang.storage import is_wide, stored
+from allo_dse.lang.storage import stored
 from allo_dse.mapper.program import Program
 
 from .execute.observation import Inputs, completed
@@ -55,11 +55,8 @@ def golden_data(program: Program, reference: Reference | None = None, sets: Sequ
     Raises:
         SimulationError: when the program cannot be run on these numbers.
     """
-    # Random inputs, the same in every run, and zeros for outputs and where no machine type holds an element.
-    wide = {tensor.name for tensor in program.tensors if is_wide(tensor.dtype)}
-    drawn = [name for name in asked(program, reference) if name not in wide]
     files: dict[str, bytes] = {}
-    for number, arrays in enumerate(completed(program, drawn, sets or [{}], SEED), 1):
+    for number, arrays in enumerate(completed(program, asked(program, reference), sets or [{}], SEED), 1):
         directory = DATA if number == 1 else f"{DATA}/set{number}"
         files |= _golden_set(program, reference, arrays, directory)
     return files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -12,6 +13,7 @@ from allo_dse.common.errors import StudyError, of_the_study
 from allo_dse.common.records import Array
 from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.lang.storage import is_wide
 from allo_dse.space.params import Assignment
 
 from .evaluator import needed_arguments
@@ -82,6 +84,8 @@ def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dic
         if t.name not in inputs
         else rng.standard_normal(t.shape).astype(own)
         if t.dtype.is_float
+        else np.array(np.frombuffer(rng.bytes(math.prod(t.shape) * own.itemsize), own)).reshape(t.shape)
+        if is_wide(t.dtype)
         else rng.integers(*t.dtype.limits, t.shape, dtype=own)
         for t in program.tensors
         for own in [numpy_dtype(t.dtype)]

@@ -95,6 +95,8 @@ def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: BoolArray) -
     off = np.where(wrong, np.where(np.isnan(off), np.inf, off), -1.0)
     index = np.unravel_index(int(np.argmax(off)), off.shape)
     place = f" at [{', '.join(map(str, index))}]" if index else ""
+    if not np.isfinite(allowed[index]):
+        return f", first{place}: {exact[index]:.6g} instead of {found[index]:.6g}"
     return f", most{place} by {off[index]:.2g} where {allowed[index]:.2g} is allowed"
 
 

@@ -11,8 +11,11 @@ on random inputs, or on the study's own. Messages distinguish two statements:
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -30,7 +33,7 @@ from allo_dse.simulator.deadlock import DeadlockError
 from allo_dse.space.design import Design
 
 from .equivalence.compare import Equivalence, equivalent
-from .equivalence.data_values import TooMuchWork, Undecidable
+from .equivalence.data_values import TooMuchWork, Undecidable, Unwritten
 from .equivalence.exported import exported_graph
 from .execute.observation import completed, sets_of
 from .execute.rounding import Analysed, Analysis, analysed, has_floats, unit_roundoff
@@ -191,13 +194,24 @@ def verify_and_prove(
     started = time.perf_counter()
     found = verify_design(design, reference=reference, verify_with=verify_with, inputs=inputs, seed=seed)
     if not found.ok:
-        return found
+        return found if found.kind else replace(found, message=found.message + _unwritten(design.program))
     try:
         proof = prove_design(design, verify_with=verify_with, inputs=inputs, seed=seed)
         ok, message = proof.ok, f"{found.message}; for all inputs: {proof.message}"
     except Undecidable as undecided:
         ok, message = True, f"{found.message}; on these inputs only: {undecided.message}"
     return VerifyResult(ok, message, time.perf_counter() - started, found.kind, found.largest)
+
+
+@lru_cache(maxsize=64)
+def _unwritten(program: Program) -> str:
+    """Return a text on memory that was never written, if a result depends on it for certain."""
+    with suppress(SimulationError):
+        try:
+            equivalent(program, program, most_operations=QUICK_OPERATIONS)
+        except Unwritten as found:
+            return f"; {found.message}"
+    return ""
 
 
 def _compare(
@@ -217,6 +231,7 @@ def _compare(
         whole = program.vmg
     largest: dict[str, Largest] = {}
     left_out: list[IndexRangeError] = []
+    beyond: list[str] = []
     for arrays in sets:
         try:
             known = _expected(program, reference, arrays, read, written, whole or folded, depths, seconds)
@@ -236,12 +251,13 @@ def _compare(
             return False, known.wrong, None
         for name, one in known.largest.items():
             largest[name] = max(one, largest.get(name, one))
+        beyond = beyond or known.beyond
     compared = ["the unfolded program"] if whole is not None else []
     if reference is not None:
         compared.append("the reference")
     message = f"equal to {' and '.join(compared)} ({_sizes(program)}, {program.task_count:,} tasks)"
     said = [f"on small integers only: {error.message}" for error in left_out]
-    said += map(str, largest.values())
+    said += [*map(str, largest.values()), *beyond]
     ignored = _ignored(program, reference, sets, read) if reference is not None and inputs is None else []
     if ignored:
         said.append(
@@ -265,6 +281,8 @@ class Largest(Frozen, order=True):
     narrower: str = ""
 
     def __str__(self) -> str:
+        if math.isinf(self.error):
+            return f"beyond the range of its type at {self.place}"
         said = (
             f"rounding error up to {self.error:.2g} of the largest value, at {self.place}, tolerance {self.bound:.2g}"
         )
@@ -279,11 +297,13 @@ class _Expected(Frozen):
     Attributes:
         outputs: bit by bit, the same for every fold.
         wrong: their difference from the reference, if there is one.
+        beyond: texts on integers of the reference that wrap to equal ones.
     """
 
     outputs: Arrays
     wrong: str
     largest: Mapping[str, Largest]
+    beyond: list[str]
 
 
 _EXPECTED: WeakKeyDictionary[Program, dict[tuple[object, ...], _Expected]] = WeakKeyDictionary()
@@ -307,7 +327,7 @@ def _expected(
         return known[key]
     outputs = _outputs(vmg, arrays, written, seconds, depths)
     if reference is None:
-        return known.setdefault(key, _Expected(outputs, "", {}))
+        return known.setdefault(key, _Expected(outputs, "", {}, []))
     analysis = Analysis({}, {}, 0)
     if has_floats(program):
         analysis = _deeper(lambda own: analysed(vmg, arrays, depths=own, seconds=seconds), depths)
@@ -319,7 +339,12 @@ def _expected(
     wrong = difference_from(expected, program, written, outputs, analysis)
     floats = [tensor for tensor in program.tensors if tensor.name in analysis.tensors and tensor.name in written]
     largest = {tensor.name: _largest(tensor, analysis.tensors[tensor.name]) for tensor in floats}
-    return known.setdefault(key, _Expected(outputs, wrong, largest))
+    beyond = [
+        f"the reference exceeds the type of {name} at some elements, which wrap"
+        for name, one, own in zip(written, expected, outputs, strict=True)
+        if one.dtype.kind in "iu" and (one != one.astype(own.dtype)).any()
+    ]
+    return known.setdefault(key, _Expected(outputs, wrong, largest, beyond))
 
 
 def _largest(tensor: Tensor, one: Analysed) -> Largest:

@@ -31,10 +31,6 @@ def _layernorm(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Array:
     return np.asarray((x - mean) / np.sqrt(variance + eps) * gamma + beta)
 
 
-def _gelu(x: Array) -> Array:
-    return np.asarray(x / 2 * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))))
-
-
 def _linear(x: Array, weights: Array, bias: Array | None = None) -> Array:
     product = np.matmul(x, weights.T)
     return product if bias is None else np.asarray(product + bias)
@@ -51,7 +47,7 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "sumpool": lambda image, window: _windows(image, window.shape).sum(axis=(4, 5)),
     "softmax": _softmax,
     "layernorm": _layernorm,
-    "gelu": _gelu,
+    "gelu": lambda x: x / 2 * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))),
     "relu": lambda x: np.maximum(x, 0),
     "transpose": np.transpose,
     "view": np.reshape,

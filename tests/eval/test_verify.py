@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,30 @@ def test_a_wrong_reference_is_noticed() -> None:
     result = verify_design(design(), reference=lambda A, B: A @ B + 1, verify_with=reduced)
     assert not result.ok
     assert result.message == "C differs from the reference in 1,024 of 1,024 elements"
+
+
+def test_integers_of_a_reference_that_wrap_are_said() -> None:
+    message = verify_design(design(int8), reference=lambda A, B: A.astype(int) @ B, verify_with=reduced).message
+    assert "; the reference exceeds the type of C at some elements, which wrap" in message
+    message = verify_design(design(int8), reference=lambda A, B: A @ B, verify_with=reduced).message
+    assert "exceeds" not in message
+
+
+def test_wrong_numbers_of_memory_that_was_never_written_name_the_variable() -> None:
+    program = load_program(programs.positive)
+    made = Design(program, unfolded(program), Buffering(), Device.load("npu1_4col"))
+    result = verify_and_prove(made, reference=lambda x: np.maximum(x, 0) + 1)
+    assert not result.ok
+    assert re.search(r"; Y\[0\] of positive depends on memory .*: `kept` \(.*programs\.py:\d+, read at", result.message)
+    assert "depends" not in verify_and_prove(design(), reference=lambda A, B: A @ B + 1, verify_with=reduced).message
+
+
+def test_integers_wider_than_machine_types_are_verified_on_random_numbers() -> None:
+    program = load_program(programs.wide)
+    made = Design(program, unfolded(program), Buffering(), Device.load("u280"))
+    result = verify_and_prove(made)
+    assert result.ok, result.message
+    assert any(golden_data(program)["data/X.bin"])
 
 
 def test_a_reference_in_floats_wraps_where_it_is_exact() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram, TaskClass
@@ -32,12 +32,17 @@ def _smaller_tiles(violation: Violation, program: CompiledProgram, device: NpuDe
     reserved = device.reserved_core_bytes
     budget = _tensor_bytes(own, {}) * (violation.limit - reserved) // (violation.needed - reserved)
     mesh = program.kernel(own.kernel).mesh
+    sizes = dict.fromkeys(one for port in own.used_ports for one in _sizes(port))
     ways = []
     for kind in ("axis", "size"):
         parts: dict[Dimension, int] = {}
         while _tensor_bytes(own, parts) > budget:
-            halved = [{**parts, one: 2 * parts.get(one, 1)} for one in _dimensions(own) if one[0] == kind]
-            halved = [option for option in halved if all(_divides(own, one, n) for one, n in option.items())]
+            halved = [{**parts, one: 2 * parts.get(one, 1)} for one in sizes if one[0] == kind]
+            halved = [
+                option
+                for option in halved
+                if all(_sizes(port).get(one, n) % n == 0 for one, n in option.items() for port in own.used_ports)
+            ]
             if not halved:
                 break
             parts = min(halved, key=lambda option: _tensor_bytes(own, option))
@@ -60,14 +65,6 @@ def _sizes(port: TensorPort) -> dict[Dimension, int]:
     """Return the elements of a tile along each dimension."""
     pairs = zip(port.layout, port.tile_shape, strict=True)
     return {("size", size) if axis is None else ("axis", axis): size for axis, size in pairs}
-
-
-def _dimensions(own: TaskClass) -> Iterable[Dimension]:
-    return dict.fromkeys(one for port in own.used_ports for one in _sizes(port))
-
-
-def _divides(own: TaskClass, dimension: Dimension, parts: int) -> bool:
-    return all(_sizes(port).get(dimension, parts) % parts == 0 for port in own.used_ports)
 
 
 def _tensor_bytes(own: TaskClass, parts: Mapping[Dimension, int]) -> int:

@@ -114,22 +114,20 @@ def recorded(design: Design) -> Recorded:
     note = f"{'all' if whole else f'{found.periods:,} of the'} {found.of:,} period{'s' if found.of > 1 else ''}"
     without = "without the host's time" if whole else "from one intervention of the host to the next"
     note += f" of the schedule, {without}"
-    kinds = tuple(_kind(found.labels.task(task)) for task in range(found.network.task_count))
+    # Processes are called "core …", "memory tile: …" and "shim: …".
+    kinds = tuple(
+        "cores" if process.startswith("core ") else f"{process.partition(':')[0]} channels"
+        for process in map(found.labels.task, range(found.network.task_count))
+    )
     usual = -(-found.cycles // max(1, found.periods))
-    buffers = tuple(_buffer(found.labels, stream) for stream in range(found.network.stream_count))
+    # By tensor and place; the other stream of each buffer has its free slots.
+    buffers = tuple(
+        _PLACES.sub("", found.labels.stream(stream)) if stream % 2 == 0 else ""
+        for stream in range(found.network.stream_count)
+    )
     network = found.network
     nodes = np.arange(network.node_count) - (network.node_count - design.vmg.node_count)  # cores are the last processes
     names = [found.labels.stream(stream).partition(":") for stream in range(network.stream_count)]
     known = {array.name for array in design.vmg.program.streams}
     arrays = tuple(name if colon and name in known and n % 2 == 0 else "" for n, (name, colon, _) in enumerate(names))
     return Recorded(found, note, "", kinds, buffers, np.maximum(nodes, -1), arrays, TICKS_PER_CYCLE, usual)
-
-
-def _buffer(labels: Labels, stream: int) -> str:
-    """Buffers by tensor and place; the other stream of each has its free slots."""
-    return _PLACES.sub("", labels.stream(stream)) if stream % 2 == 0 else ""
-
-
-def _kind(process: str) -> str:
-    """Processes are called "core …", "memory tile: …" and "shim: …"."""
-    return "cores" if process.startswith("core ") else f"{process.partition(':')[0]} channels"

@@ -49,12 +49,10 @@ def index_width(function: ir.OpView, mesh: tuple[int, ...]) -> int:
             known[op.results[0].get_name()] = _interval(op, known)
     values = [_of(known, v) for op in find(function, lambda _: True) for v in _indices(op)]
     touching = find(function, {"memref.load", "memref.store"}.__contains__)
-    sizes = [(0, math.prod(ir.MemRefType(v.type).shape)) for op in touching for v in _arrays(op)]
-    return max([2, *(_bits(interval) for interval in values + sizes)])
-
-
-def _arrays(op: ir.Operation) -> list[ir.Value]:
-    return [value for value in op.operands if isinstance(value.type, ir.MemRefType)]
+    arrays = (v.type for op in touching for v in op.operands if isinstance(v.type, ir.MemRefType))
+    sizes = [(0, math.prod(ir.MemRefType(array).shape)) for array in arrays]
+    bits = (max((-1 - low).bit_length() if low < 0 else 0, high.bit_length()) + 1 for low, high in values + sizes)
+    return max([2, *bits])
 
 
 def _indices(op: ir.Operation) -> list[ir.Value]:
@@ -70,10 +68,6 @@ def _is_index(value: ir.Value) -> bool:
 
 def _of(known: dict[str, Interval], value: ir.Value) -> Interval:
     return known.get(value.get_name(), _ANY)
-
-
-def _bits(interval: Interval) -> int:
-    return max((-1 - interval[0]).bit_length() if interval[0] < 0 else 0, interval[1].bit_length()) + 1
 
 
 def _interval(op: ir.Operation, known: dict[str, Interval]) -> Interval:

@@ -252,6 +252,8 @@ def _enclose(loop: Operation, chain: Sequence[Operation]) -> None:
     Raises:
         ProgramError: where the nest uses values of it that are in no variable.
     """
+    if not all(map(trips_of, chain)):
+        raise ProgramError("the first and the last round of a nest are not known")
     ops = statements(inner_block(loop))
     place = ops.index(chain[0])
     inside = inner_block(chain[-1])
@@ -389,9 +391,12 @@ def _make_rectangle(body: Body, loop: Operation) -> None:
             tests.append(arith.CmpIOp(arith.CmpIPredicate.sge, variable(made), low).result)
         if not last.is_constant:
             tests.append(arith.CmpIOp(arith.CmpIPredicate.slt, variable(made), high).result)
-        inside = scf.IfOp(tests[0] if len(tests) == 1 else arith.AndIOp(*tests).result)
-        with ir.InsertionPoint(inside.then_block):
-            end = scf.YieldOp([]).operation
+        block = inner_block(made)
+        end = block.operations[len(block.operations) - 1].operation
+        if tests:
+            inside = scf.IfOp(reduce(lambda a, b: arith.AndIOp(a, b).result, tests))
+            with ir.InsertionPoint(inside.then_block):
+                end = scf.YieldOp([]).operation
     for op in statements(inner_block(loop)):
         op.move_before(end)
     variable(loop).replace_all_uses_with(variable(made))

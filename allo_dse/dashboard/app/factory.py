@@ -132,17 +132,10 @@ def make_app(context: Context) -> Dash:
         control,
     ):
         part.register(app, context)
-    _prepare(app)
-    app.layout = first_page
-    return app
-
-
-def _prepare(app: Dash) -> None:
-    """Run the set-up that Dash does in its first request.
-
-    Two requests may come at once, as from a page that was open before the server was restarted. The second one would
-    not wait for the set-up.
-    """
+    # Run the set-up that Dash does in its first request. Two requests may come at once, as from a page that was open
+    # before the server was restarted. The second one would not wait for the set-up.
     app.layout = html.Div(id="root")
     with app.server.test_request_context():
         app.server.preprocess_request()
+    app.layout = first_page
+    return app

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.drawing.summary import Flow, Summary
+from allo_dse.drawing.summary import Summary
 from allo_dse.drawing.svg import styles
 from allo_dse.eval.backend import Placement
 from allo_dse.eval.recording import Recorded
@@ -45,7 +45,13 @@ def box_facts(summary: Summary, run: Recorded | None, placed: Placement | None) 
 
 def flow_facts(summary: Summary, run: Recorded | None) -> list[Facts]:
     """Return each flow's depth, peak number of tokens, and number of tokens transferred."""
-    found: list[Facts] = [_counts(flow) for flow in summary.flows]
+    found: list[Facts] = [
+        [
+            ("streams", f"{flow.streams:,}"),
+            ("tokens over the run", "depends on data" if flow.tokens is None else f"{flow.tokens:,}"),
+        ]
+        for flow in summary.flows
+    ]
     if run is None:
         return found
     box = np.append(summary.box_of_node, -1)  # of no node: none
@@ -61,11 +67,6 @@ def flow_facts(summary: Summary, run: Recorded | None) -> list[Facts]:
                 ("tokens simulated", f"{int(whole.puts[own].sum()):,}"),
             ]
     return found
-
-
-def _counts(flow: Flow) -> Facts:
-    tokens = "depends on data" if flow.tokens is None else f"{flow.tokens:,}"
-    return [("streams", f"{flow.streams:,}"), ("tokens over the run", tokens)]
 
 
 def _span(values: Sequence[int] | Ints) -> str:

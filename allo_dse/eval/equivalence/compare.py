@@ -38,7 +38,7 @@ from allo_dse.space.design import Design
 
 from ..execute.observation import Inputs, arrays_of, sets_of
 from ..execute.run import Externals, Run, State, Wiring, compile_places, wiring_of
-from .data_values import TooMuchWork, Undecidable
+from .data_values import TooMuchWork, Undecidable, Unwritten
 from .domains import OWN_WORDS, PRIME_BITS, Code, Constants, DegreeDomain, Domain, FieldDomain, Log, random_prime
 from .formulas import FormulaDomain, FormulaLog, told_apart
 from .path_comparison import MOST_ENTRIES, PathDomain, PathLog
@@ -457,7 +457,7 @@ def _require_defined(side: Side, found: list[IntArray], again: list[IntArray]) -
             raise _undefined(side, f"{tensor.name}{index if index else ''}")
 
 
-def _undefined(side: Side, what: str) -> Undecidable:
+def _undefined(side: Side, what: str) -> Unwritten:
     program, found = side.vmg.program, dict[str, None]()
     for task_class in program.task_classes:
         place = task_class.location
@@ -467,7 +467,7 @@ def _undefined(side: Side, what: str) -> Undecidable:
                     if isinstance(node, ast.FunctionDef) and node.lineno == place.line:
                         found |= dict.fromkeys(_of_function(node, place.file))
     variables = "; ".join(found) or "a local variable"
-    return Undecidable(
+    return Unwritten(
         f"{what} of {program.name} depends on memory that was never written: {variables}",
         hint="give the variable a value where it is declared, or write it before it is read",
     )

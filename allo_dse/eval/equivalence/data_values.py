@@ -25,6 +25,10 @@ class Undecidable(SimulationError):
     """The program is not one function for all inputs, or the comparison cannot tell."""
 
 
+class Unwritten(Undecidable):
+    """A result depends on memory that was never written."""
+
+
 class TooMuchWork(Undecidable):
     """The comparison takes more work than allowed."""
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.common.records import replace
-from allo_dse.mapper.axes import AxisRule
-from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold import KernelFold, MeshFold
 from allo_dse.mapper.fold.fold_space import FoldSpace, Layout
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
@@ -98,8 +97,16 @@ class KernelFolds(FoldChoice):
         for number, plan in enumerate(plans):
             if plan.joined is not None:
                 chains.setdefault(plan.joined, [program.kernels[plan.joined].name]).append(program.kernels[number].name)
+        # Of axes that are folded together, some are chained and some bundled.
         folds = tuple(
-            KernelFold(kernel.name, _with_kinds(plan.axes, rules), order)
+            KernelFold(
+                kernel.name,
+                tuple(
+                    axis if rule.how in (None, axis.how) or axis.spatial == rule.extent else replace(axis, how=rule.how)
+                    for axis, rule in zip(plan.axes, rules, strict=True)
+                ),
+                order,
+            )
             for (kernel, plan, order), rules in zip(kernels, space.rules, strict=True)
         )
         fold = MeshFold(folds, tuple(map(tuple, chains.values()))).normalised(program.vmg.graph)
@@ -135,11 +142,3 @@ class KernelFolds(FoldChoice):
         """Yield the options with these numbers of nodes along each axis."""
         for fold in layout.folds():
             yield replace(draft, fold=fold), self._genes(draft, fold)
-
-
-def _with_kinds(axes: Sequence[AxisFold], rules: Sequence[AxisRule]) -> tuple[AxisFold, ...]:
-    """Folds of axes, each of the kind its axis allows: of axes folded together, some are chained and some bundled."""
-    return tuple(
-        axis if rule.how in (None, axis.how) or axis.spatial == rule.extent else replace(axis, how=rule.how)
-        for axis, rule in zip(axes, rules, strict=True)
-    )

@@ -406,7 +406,9 @@ class Variation:
         self._high = np.array([gene.high for gene in self.ranges], np.int64)
         kinds = np.array([gene.kind for gene in self.ranges], object)
         self._is = {kind: kinds == kind for kind in ("log", "fine", "categorical")}
-        _, self._groups = np.unique([_group(name) for name in names], return_inverse=True)
+        # Genes of one mesh axis cross over together.
+        groups = [name.rpartition(".")[0] if name.startswith("fold.") else name for name in names]
+        _, self._groups = np.unique(groups, return_inverse=True)
 
     @property
     def absent(self) -> Integers:
@@ -500,8 +502,3 @@ class Variation:
         found, columns = rows.copy(), np.nonzero(chosen)[1]
         found[chosen] = self.step(rows[chosen], columns, rng)
         return found
-
-
-def _group(name: str) -> str:
-    """Genes that cross over together: those of one mesh axis."""
-    return name.rpartition(".")[0] if name.startswith("fold.") else name

@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.records import keep, replace
 from allo_dse.eval.backend import Asked, Buildable, Placement, backend_of, target
 from allo_dse.eval.evaluator import (
@@ -395,22 +396,29 @@ class StudySpec:
         return hashlib.sha256(identity_text(self.program).encode()).hexdigest()[:16]
 
     def first_program(self) -> Program:
-        """The program of the first parameters.
+        """The program of the first parameters with which it compiles.
 
         Raises:
             StudyError: when no parameters are legal.
-            AlloDseError: when the program does not compile.
+            AlloDseError: when the program compiles with none of the first parameters; the error of the very first.
         """
-        params = next(self.parameters.assignments(), None)
-        if params is None:
-            raise StudyError(f"study {self.name!r}: no parameters satisfy its conditions", hint="loosen `where=`")
-        return self.programs.load(params)
+        problem: AlloDseError = StudyError(
+            f"study {self.name!r}: no parameters satisfy its conditions", hint="loosen `where=`"
+        )
+        for number, params in enumerate(islice(self.parameters.assignments(), _MOST_COMPILED)):
+            try:
+                return self.programs.load(params)
+            except AlloDseError as error:
+                problem = problem if number else error
+        raise problem
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the declaration for workers, without compiled programs."""
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
 
 
+_MOST_COMPILED = 64
+"""Parameters that are compiled until one is legal for the program."""
 _DERIVED = ("space", "device", "programs", "folds", "target", "_rebuilt", "answers")
 """Attributes derived on demand, and anew in each worker."""
 

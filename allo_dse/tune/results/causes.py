@@ -48,7 +48,10 @@ def by_choice(chosen: Sequence[Mapping[str, object]], absent: Hashable = None) -
 def mapping_choices(part: str, value: object) -> list[tuple[str, object]]:
     """Return the named choices of one part of the mapping, such as the fold of each kernel axis or the buffers."""
     if part == "fold":
-        return [*_fold(value.get("kernels", [])), *_chains(value.get("chains", []))] if isinstance(value, dict) else []
+        if not isinstance(value, dict):
+            return []
+        chains = ((f"{kernel}.with", " ".join(chain)) for chain in value.get("chains", []) for kernel in chain)
+        return [*_fold(value.get("kernels", [])), *chains]
     if isinstance(value, dict):
         prefix = "" if part == "buffering" else f"{part}."
         return [(f"{prefix}{name}", inner) for name, inner in value.items() if not isinstance(inner, dict | list)]
@@ -64,11 +67,6 @@ def _fold(kernels: list[JsonObject]) -> Iterator[tuple[str, object]]:
                     yield f"{prefix}.{part}" if part != "spatial" else f"{prefix}.nodes", axis[part]
         if kernel.get("order"):
             yield f"{kernel.get('kernel')}.order", " ".join(map(str, kernel["order"]))
-
-
-def _chains(chains: list[list[str]]) -> Iterator[tuple[str, object]]:
-    """Return, for each kernel, the chain of kernels that it is folded in."""
-    return ((f"{kernel}.with", " ".join(chain)) for chain in chains for kernel in chain)
 
 
 def _directives(directives: list[str]) -> Iterator[tuple[str, object]]:

@@ -140,3 +140,28 @@ def summed(kind: str) -> Any:
                         c[i, j] = s + w
 
     return top
+
+
+@df.region()
+def row_sums(A: float32[8, 8], B: float32[8]):
+    """Sums of the rows of a lower triangle."""
+
+    @df.kernel(mapping=[1], args=[A, B])
+    def k(a: float32[8, 8], b: float32[8]):
+        for i in range(8):
+            s: float32 = 0
+            for j in range(i + 1):
+                s += a[i, j]
+            b[i] = s
+
+
+@df.region()
+def downwards(A: int32[9], B: int32[9]):
+    """Sums from the end on."""
+
+    @df.kernel(mapping=[1], args=[A, B])
+    def k(a: int32[9], b: int32[9]):
+        s: int32 = 0
+        for i in range(8, -1, -1):
+            s += a[i]
+            b[i] = s

@@ -46,6 +46,15 @@ def test_rectangles_have_constant_bounds() -> None:
     assert made.with_params().rewrites == made.rewrites
 
 
+def test_loops_that_count_down_become_rectangles_too() -> None:
+    program: Any = dse.load_program(kernels.downwards)
+    assert equivalent(program, program.rewritten((Rewrite("k", "rectangle"),))).equal
+
+
+def test_sums_of_unknown_length_become_no_strips() -> None:
+    assert strips(dse.load_program(kernels.row_sums).kernels[0]) == ()
+
+
 def test_orders_that_carry_no_sum_innermost_are_offered_and_equal() -> None:
     program = dse.load_program(kernels.product)
     ((nest, found),) = orders(program.kernels[0])

@@ -111,7 +111,8 @@ class PeriodTable:
 
     def _most_periods(self, group: NodeGroup) -> int:
         """Return the number of repetitions of a group's pattern of moves."""
-        shape, loops = group.once(self._shape), _loops(group)
+        shape = group.once(self._shape)
+        loops = tuple(group.leaves.loops or (group.tree.leaf_count,))  # one of all leaves where they are not a nest
         if shape is None:
             return prod(loops[: _steady_levels(self._program, group, loops)])
         if shape not in self._levels:
@@ -164,11 +165,6 @@ def _alike(group: NodeGroup) -> tuple[NodeGroup, ...]:
     if not isinstance(group.leaves, ArrayLeaves) or group.count == 1:
         return (group,)
     return tuple(NodeGroup(group.tree, 1, ArrayLeaves(tasks[None])) for tasks in group.leaves.array)
-
-
-def _loops(group: NodeGroup) -> tuple[int, ...]:
-    """Trip counts of the node's loop nest, outermost first; one loop of all leaves where it is not a nest."""
-    return tuple(group.leaves.loops or (group.tree.leaf_count,))
 
 
 def _steady_levels(program: CompiledProgram, group: NodeGroup, trips: tuple[int, ...]) -> int:

@@ -122,7 +122,7 @@ def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
     found = differences(board.table(a), a.row, board.table(b), b.row)
     decided = [d for d in found if d.kind in ("parameter", "mapping")]
     reached = [d for d in found if d.kind in ("objective", "metric")]
-    first, second = (_short(board, ref, named=a.run != b.run) for ref in (a, b))
+    first, second = (f"{board.key(ref)[:8]}{f' ({board.names[ref.run]})' if a.run != b.run else ''}" for ref in (a, b))
     head = ["", first, second]
     what = [[label(d.name), text(d.first), text(d.second)] for d in decided]
     classes = ["" if d.better is None else "better" if d.better else "worse" for d in reached]
@@ -141,8 +141,3 @@ def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
             className="tiles",
         ),
     ]
-
-
-def _short(board: Board, ref: Ref, *, named: bool) -> str:
-    name = f" ({board.names[ref.run]})" if named else ""
-    return f"{board.key(ref)[:8]}{name}"

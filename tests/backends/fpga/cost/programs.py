@@ -12,7 +12,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Fixed, Stream, float32, float64, int8, int16, int32, uint8
+from allo.ir.types import Fixed, Int, Stream, float32, float64, int8, int16, int32, uint8
 
 N = 256
 SIDE = 16
@@ -1530,5 +1530,34 @@ def three_stages(n: int = 16) -> Any:
                 for i in range(n):
                     s += block[n - 1 - i] * r
             b[p] = s
+
+    return top
+
+
+def positive(N: int = 8) -> Any:
+    """Numbers above zero; for others, memory that was never written."""
+
+    @df.region()
+    def top(X: int16[N], Y: int16[N]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def core(x: int16[N], y: int16[N]):
+            kept: int16[N]
+            for i in range(N):
+                if x[i] > 0:
+                    kept[i] = x[i]
+                y[i] = kept[i]
+
+    return top
+
+
+def wide(N: int = 4) -> Any:
+    """Integers of 100 bits."""
+
+    @df.region()
+    def top(X: Int(100)[N], Y: Int(100)[N]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def core(x: Int(100)[N], y: Int(100)[N]):
+            for i in range(N):
+                y[i] = x[i] + 1
 
     return top

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from allo_dse.backends.npu.movement.periods import _loops, _steady_levels
+from allo_dse.backends.npu.movement.periods import _steady_levels
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.mapper.fold.fold_space import FoldSpace
 from allo_dse.mapper.fold.vmg import VMG
@@ -21,8 +21,11 @@ def test_leaves_side_by_side_say_as_much_as_whole_periods(
 ) -> None:
     graph = VMG.of(program)
     groups = [group for fold in list(FoldSpace.of(graph.graph))[:200] for group in graph.fold(fold).groups]
-    near = [_steady_levels(program, group, _loops(group)) for group in groups]
+    nests = [(group, tuple(group.leaves.loops or (group.tree.leaf_count,))) for group in groups]
+    near = [_steady_levels(program, *nest) for nest in nests]
     several = SimpleNamespace(classes=(1, 2))  # then all leaves of two periods are looked at
     monkeypatch.setattr("allo_dse.backends.npu.movement.periods.schedule_round", lambda _: several)
-    assert near == [_steady_levels(program, group, _loops(group)) for group in groups]
+    assert near == [
+        _steady_levels(program, group, tuple(group.leaves.loops or (group.tree.leaf_count,))) for group in groups
+    ]
     assert any(near)
