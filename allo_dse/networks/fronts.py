@@ -138,7 +138,7 @@ def search_fronts(  # noqa: PLR0913 (settings of a search)
     found = Device.of(device)
     launches = launches_of(found)
     if launches.linked:
-        network = with_rows(network, launches.ports)
+        network = with_rows(network, launches.ports, launches.table_bits)
     built_by = target_of(target, found)
     options = SearchOptions(Path(cache), trials, built_by.name, seed, narrower)
     points: dict[str, tuple[Point, ...]] = {}
@@ -210,7 +210,7 @@ def work_key(work: Work) -> str:
 
 
 def _candidates(network: Network, bits: int) -> Iterator[Operator]:
-    """Yield all operators, also with constants in the bitstream: of those that fit together, the smallest first.
+    """Yield all operators, also with constants in the bitstream: the smallest that fit together, all of a size or none.
 
     Args:
         bits: of memory that the bitstream can fill.
@@ -222,9 +222,9 @@ def _candidates(network: Network, bits: int) -> Iterator[Operator]:
         for name, tensor in zip(one.step.inputs, interface(loaded(one.work))[0], strict=True)
         if name in network.constants and tensor.shape
     }
-    ordered = sorted(sizes, key=sizes.__getitem__)
-    ends = accumulate(map(sizes.__getitem__, ordered))
-    fitting = {name for name, end in zip(ordered, ends, strict=True) if end <= bits}
+    ordered = sorted(sizes.values())
+    ends = dict(zip(ordered, accumulate(ordered), strict=True))
+    fitting = {name for name, size in sizes.items() if ends[size] <= bits}
     for one in every:
         key = work_key(one.work)
         yield replace(one, key=key)

@@ -34,6 +34,7 @@ from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
+from .operators.elementwise import binary_work
 from .operators.execute import (
     Deviation,
     Work,
@@ -496,39 +497,76 @@ def with_hosts(network: Network, why: Mapping[str, str]) -> Network:
 
 
 BLOCKS = 16, 8, 4, 1  # of the columns of a known matrix; the first that divides it and fits the ports is taken
+LEAST_PART = 1 << 18
+"""Elements of a part of a matrix: in bfloat16, 16 channels of HBM take ten times as long for it as for a request."""
 
 
-def with_rows(network: Network, ports: int) -> Network:
+def with_rows(network: Network, ports: int, bits: int) -> Network:
     """Return the network in which known matrices are turned for products with vectors, and cut into blocks of columns.
 
     A row times the turned matrix sums neighbours in DRAM at once, which a matrix times a vector does not. Each block
-    comes through a port of its own. Products of different sizes share the ports.
+    comes through a port of its own. Products of different sizes share the ports. But if the bitstream cannot have all
+    matrices, they are cut into parts of one size, and one piece of hardware with all ports does them one by one.
 
     Args:
         ports: to the device's memory.
+        bits: of memory that the bitstream can fill.
     """
     # By loops: here the kernel of matrices would multiply zeros.
     known = {s.name: replace(work, params={**work.params, "W": 1}) for s, work in network.worked if work.kind == "gemv"}
+    plain = {
+        step.name: matrix
+        for step in network.steps
+        if step.name in known and step.inputs[0] in network.constants
+        for matrix in interface(loaded(known[step.name]))[0][:1]
+        if matrix.shape[1] == known[step.name].params["K"]  # packed weights stay as they are
+    }
+    part = tuple(np.gcd.reduce([one.shape for one in plain.values()] or [(0, 0)]).tolist())
+    is_cut = math.prod(part) >= LEAST_PART and 8 * sum(one.bytes for one in plain.values()) > bits
     # The vector and the result have a port each as well.
-    most = ports // max(1, len({str(work.params) for work in known.values()})) - 2
-    steps, constants, shapes = [], dict(network.constants), dict(network.shapes)
+    most = ports // (1 if is_cut else max(1, len({str(work.params) for work in known.values()}))) - 2
+    made = replace(network, steps=[], constants=dict(network.constants), shapes=dict(network.shapes))
     for step in network.steps:
         step = replace(step, work=known.get(step.name, step.work))
-        for blocks in BLOCKS if step.name in known and step.inputs[0] in constants else ():
-            (matrix, vector), work = step.inputs, known[step.name]
-            rows, depth = interface(loaded(work))[0][0].shape
-            with suppress(StudyError):  # of sizes without tiles
-                # Packed weights stay as they are.
-                if blocks <= max(1, most) and rows % blocks == 0 and depth == work.params["K"]:
-                    work = gemm_work(1, rows, depth, work.params["Ty"], blocks=blocks)
-                    cut = np.split(constants[matrix].reshape(rows, depth).T, blocks, 1)
-                    made = {f"{matrix}.turned{at}": np.ascontiguousarray(block) for at, block in enumerate(cut)}
-                    constants |= made
-                    shapes |= {name: block.shape for name, block in made.items()}
-                    step = replace(step, work=work, inputs=(vector, *made))
-                    break
-        steps.append(step)
-    return replace(network, steps=steps, constants=constants, shapes=shapes)
+        if matrix := plain.get(step.name):
+            cut = is_cut and not step.others and matrix.dtype.bits > 8  # sums of whole numbers are wider
+            step = _in_rows(made, step, matrix.shape, part if cut else matrix.shape, most)
+        made.steps.append(step)
+    return made
+
+
+def _in_rows(network: Network, step: Step, size: Shape, part: Shape, most: int) -> Step:
+    """Add products of a row with parts of a turned matrix; return the step that writes the result.
+
+    Args:
+        most: blocks that a part may have.
+    """
+    (matrix, vector), element, (rows, depth) = step.inputs, step.work.params["Ty"], part  # type: ignore[union-attr]
+    for blocks in BLOCKS:
+        with suppress(StudyError):  # of sizes without tiles
+            if blocks <= max(1, most) and rows % blocks == 0:
+                work = gemm_work(1, rows, depth, element, blocks=blocks)
+                break
+    else:
+        return step
+    sums: list[str] = []
+    for k, across in enumerate(np.split(network.constants[matrix].reshape(size), size[1] // depth, 1)):
+        products = []
+        for at, own in enumerate(np.split(across, size[0] // rows)):
+            name = f"{step.name}.{at}.{k}"
+            cut = [np.ascontiguousarray(one.T) for one in np.split(own, blocks)]
+            weights = [network.constant(f"{name}.turned{n}", one) for n, one in enumerate(cut)]
+            if part == size:
+                return replace(step, work=work, inputs=(vector, *weights))
+            row = arrange(lambda x, k=k: x.reshape(-1, depth)[k], [network.shapes[vector]])  # type: ignore[misc]
+            own_row = network.add(row, vector, name=f"{name}.row")
+            products.append(network.add(work, own_row, *weights, name=name))
+        joined = Arrange(lambda *every: np.concatenate(every, axis=None), False)
+        sums.append(network.add(joined, *products, name=f"{step.name}.sum{k}"))
+    while len(sums) > 1:
+        first, second = sums.pop(0), sums.pop(0)
+        sums.append(network.add(binary_work("add", size[0], element), first, second, name=f"{first}.{len(sums)}"))
+    return replace(step, work=Arrange(np.ravel, True), inputs=(sums[0],))
 
 
 # Fusion of neighbouring steps into one program, which keeps the tensors between them out of DRAM.
