@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,8 @@ from allo_dse.networks.edges import edges_of
 from allo_dse.networks.export.export import export
 from allo_dse.networks.fronts import Fronts, search_fronts
 from allo_dse.networks.launches import Launch
-from allo_dse.networks.network import Arrange
-from allo_dse.networks.operators import binary_work, element_type, gemm_work, rms_norm_work, unary_work
+from allo_dse.networks.network import Arrange, with_rows
+from allo_dse.networks.operators import binary_work, element_type, gemm_work, gemv_work, rms_norm_work, unary_work
 from allo_dse.networks.solver.problem import ticks
 
 MOST_TOKENS_US = 3 * 64 / 300
@@ -54,6 +55,24 @@ def _check(found: Composition) -> None:
         taken = sum(run.point.resources[name] for run in launch.designs.values())
         assert launch.resources[name] == taken - launch.saved.get(name, 0)
     assert found.gap == 0
+
+
+def test_matrices_that_a_bitstream_cannot_hold_become_parts_of_one_size() -> None:
+    """Sums over parts in depth are added up; where the bitstream has all matrices they stay whole."""
+    net, rng = dse.Network("chain"), np.random.default_rng(0)
+    last = net.input("x", (1024,))
+    for rows, depth in ((512, 1024), (1536, 512)):
+        matrix = net.constant(f"m{rows}", rng.standard_normal((rows, depth)).astype(np.float32))
+        last = net.add(gemv_work(rows, depth, element_type("f32")), matrix, last, name=f"by_{matrix}")
+    net.output(last)
+    given = {"x": rng.standard_normal(1024).astype(np.float32)}
+    expected = net.run(given, simulated=False)[last]
+    blocks = ((0, {(512, 32): 5}), (1 << 30, {(1024, 64): 1, (512, 192): 1}))  # depth, and columns of a block
+    for bits, products in blocks:
+        made = with_rows(net, ports=32, bits=bits)
+        found = Counter((w.params["K"], w.params["N"]) for _, w in made.worked if w.kind == "gemm")
+        assert found == products
+        np.testing.assert_allclose(made.run(given, simulated=False)[last], expected, rtol=1e-3, atol=0.05)
 
 
 def test_operators_that_are_alike_share_hardware_or_have_their_own(fronts: Fronts) -> None:
