@@ -558,7 +558,7 @@ def _in_rows(network: Network, step: Step, size: Shape, part: Shape, most: int) 
             weights = [network.constant(f"{name}.turned{n}", one) for n, one in enumerate(cut)]
             if part == size:
                 return replace(step, work=work, inputs=(vector, *weights))
-            row = arrange(lambda x, k=k: x.reshape(-1, depth)[k], [network.shapes[vector]])  # type: ignore[misc]
+            row = arrange(lambda x, k=k: x.reshape(-1, depth)[k], [network.shapes[vector]])
             own_row = network.add(row, vector, name=f"{name}.row")
             products.append(network.add(work, own_row, *weights, name=name))
         joined = Arrange(lambda *every: np.concatenate(every, axis=None), False)

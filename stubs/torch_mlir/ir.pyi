@@ -239,7 +239,11 @@ class StringAttr(Attribute):
     @staticmethod
     def get(value: str, context: Context | None = None) -> StringAttr: ...
 
-class AffineExpr: ...
+class AffineExpr:
+    lhs: AffineExpr  # of sums and products
+    rhs: AffineExpr
+    @staticmethod
+    def get(number: int) -> AffineExpr: ...
 
 class AffineConstantExpr(AffineExpr):
     value: int
@@ -247,26 +251,18 @@ class AffineConstantExpr(AffineExpr):
 class AffineDimExpr(AffineExpr):
     position: int
 
-class AffineSymbolExpr(AffineExpr):
-    position: int
-
-class AffineBinaryExpr(AffineExpr):
-    lhs: AffineExpr
-    rhs: AffineExpr
-
-class AffineAddExpr(AffineBinaryExpr): ...
-class AffineModExpr(AffineBinaryExpr): ...
-class AffineFloorDivExpr(AffineBinaryExpr): ...
-class AffineCeilDivExpr(AffineBinaryExpr): ...
-
-class AffineMulExpr(AffineExpr):
-    lhs: AffineExpr
-    rhs: AffineExpr
+class AffineSymbolExpr(AffineDimExpr): ...
+class AffineAddExpr(AffineExpr): ...
+class AffineMulExpr(AffineExpr): ...
 
 class AffineMap:
     n_dims: int
+    n_symbols: int
     n_inputs: int
     results: _List[AffineExpr]
+    def replace(
+        self, expr: AffineExpr, replacement: AffineExpr, n_result_dims: int, n_result_syms: int
+    ) -> AffineMap: ...
 
 class AffineMapAttr(Attribute):
     value: AffineMap

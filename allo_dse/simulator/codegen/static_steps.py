@@ -177,29 +177,14 @@ def bounds(op: ir.Operation, known: dict[ir.Value, int]) -> tuple[int, int, int]
 
 def _mapped(mapping: ir.AffineMap, operands: list[ir.Value], known: dict[ir.Value, int]) -> list[int]:
     """The results of an affine map."""
-    values = [_value(operand, known) for operand in operands]
-    return [_affine(result, values, mapping.n_dims) for result in mapping.results]
-
-
-def _affine(expression: ir.AffineExpr, operands: list[int], dims: int) -> int:
-    if isinstance(expression, ir.AffineConstantExpr):
-        return expression.value
-    if isinstance(expression, ir.AffineDimExpr):
-        return operands[expression.position]
-    if isinstance(expression, ir.AffineSymbolExpr):
-        return operands[dims + expression.position]
-    if not isinstance(expression, ir.AffineBinaryExpr):
-        raise Unknown
-    left, right = (_affine(side, operands, dims) for side in (expression.lhs, expression.rhs))
-    if isinstance(expression, ir.AffineAddExpr):
-        return left + right
-    if isinstance(expression, ir.AffineMulExpr):
-        return left * right
-    if right <= 0:
-        raise Unknown
-    if isinstance(expression, ir.AffineModExpr):
-        return left % right
-    return left // right if isinstance(expression, ir.AffineFloorDivExpr) else -(-left // right)
+    dims, symbols = mapping.n_dims, mapping.n_symbols
+    for place, operand in enumerate(operands):
+        own = ir.AffineDimExpr.get(place) if place < dims else ir.AffineSymbolExpr.get(place - dims)
+        mapping = mapping.replace(own, ir.AffineConstantExpr.get(_value(operand, known)), dims, symbols)
+    results = [one.value for one in mapping.results if isinstance(one, ir.AffineConstantExpr)]
+    if len(results) < len(mapping.results):
+        raise Unknown  # it divides by zero
+    return results
 
 
 def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:

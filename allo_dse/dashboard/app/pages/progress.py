@@ -181,6 +181,10 @@ def key_numbers(run: RunTable) -> list[object]:
         "on the front": text(len(run.front)),
         f"hypervolume ({figures.hypervolume_unit(run)})": text(round(volume, 4)),
     }
+    return _told(numbers)
+
+
+def _told(numbers: dict[str, str]) -> list[object]:
     return [html.Div([html.B(value), html.Span(name)], className="number") for name, value in numbers.items()]
 
 
@@ -203,4 +207,4 @@ def learned(correction: Correction) -> list[object]:
         "predicted, off (median)": f"{100 * errors['predicted'][0]:.1f} %",
         "corrected, off (median)": f"{100 * errors['corrected'][0]:.1f} %",
     }
-    return [html.Div([html.B(value), html.Span(name)], className="number") for name, value in numbers.items()]
+    return _told(numbers)
