@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import update_wrapper
 
-import numpy as np
-
 from allo_dse.common.records import Array, array_text, once
 from allo_dse.compiler.model.arguments import Arguments
-from allo_dse.lang.storage import stored
+from allo_dse.lang.storage import stored, wrapped
 from allo_dse.mapper.program import Program
 
 from .execute.observation import Inputs, completed
@@ -87,16 +85,14 @@ def _told(program: Program, reference: Reference, before: Arrays, outputs: Seque
 
     Fixed-point numbers computed in floats are not: floats neither round nor wrap as fixed-point numbers do.
     """
-    found = answers_of(reference, [before[name] for name in asked(program, reference)])
+    found = answers_of(reference, program, before)
     types = {tensor.name: tensor.dtype for tensor in program.tensors}
     told: Arrays = {}
     for name, value in zip(outputs, found, strict=True):
         own = before[name]
-        if value.dtype.kind == "f" and own.dtype.kind in "iu":
-            if types[name].is_fixed:
-                return None
-            value = value.astype(np.int64)  # values that do not fit wrap from int64
-        told[name] = value.astype(own.dtype).reshape(own.shape)
+        if value.dtype.kind == "f" and types[name].is_fixed:
+            return None
+        told[name] = wrapped(value, types[name], own.dtype).reshape(own.shape)
     return told
 
 

@@ -26,6 +26,7 @@ from allo_dse.common.errors import IndexRangeError, SimulationError, StudyError,
 from allo_dse.common.records import Array, Frozen, array_text, once, replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import BoolArray, Tensor
+from allo_dse.lang.storage import wrapped
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
@@ -234,7 +235,7 @@ def _compare(
     beyond: list[str] = []
     for arrays in sets:
         try:
-            known = _expected(program, reference, arrays, read, written, whole or folded, depths, seconds)
+            known = _expected(program, reference, arrays, written, whole or folded, depths, seconds)
         except IndexRangeError as error:  # the program's own, whatever the fold
             left_out.append(error)
             if inputs is None and len(left_out) < len(sets):
@@ -315,7 +316,6 @@ def _expected(
     program: Program,
     reference: Reference | None,
     arrays: Mapping[str, Array],
-    read: list[str],
     written: list[str],
     vmg: VMG,
     depths: Mapping[str, int],
@@ -331,7 +331,7 @@ def _expected(
     analysis = Analysis({}, {}, 0)
     if has_floats(program):
         analysis = _deeper(lambda own: analysed(vmg, arrays, depths=own, seconds=seconds), depths)
-    expected = answers_of(reference, [arrays[name] for name in read])
+    expected = answers_of(reference, program, arrays)
     with of_the_study("reference", LOST):
         shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in outputs]
         if shapes != wanted_shapes:
@@ -339,10 +339,11 @@ def _expected(
     wrong = difference_from(expected, program, written, outputs, analysis)
     floats = [tensor for tensor in program.tensors if tensor.name in analysis.tensors and tensor.name in written]
     largest = {tensor.name: _largest(tensor, analysis.tensors[tensor.name]) for tensor in floats}
+    types = {tensor.name: tensor.dtype for tensor in program.tensors}
     beyond = [
         f"the reference exceeds the type of {name} at some elements, which wrap"
-        for name, one, own in zip(written, expected, outputs, strict=True)
-        if one.dtype.kind in "iu" and (one != one.astype(own.dtype)).any()
+        for name, one in zip(written, expected, strict=True)
+        if one.dtype.kind in "iuO" and (one != wrapped(one, types[name])).any()
     ]
     return known.setdefault(key, _Expected(outputs, wrong, largest, beyond))
 
@@ -366,15 +367,13 @@ def _ignored(program: Program, reference: Reference, sets: list[dict[str, Array]
 
     def ignored() -> list[str]:
         first, other = sets[0], sets[-1]
-        before = answers_of(reference, [first[name] for name in read])
+        before = answers_of(reference, program, first)
         return [
             name
             for name in read
             if all(
                 np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-                for a, b in zip(
-                    before, answers_of(reference, [(other if n == name else first)[n] for n in read]), strict=True
-                )
+                for a, b in zip(before, answers_of(reference, program, {**first, name: other[name]}), strict=True)
             )
         ]
 
