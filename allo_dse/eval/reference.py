@@ -81,14 +81,9 @@ def unlike_reference(one: Analysed, wanted: Array, *, single: bool = False) -> t
         allowed = allowed + least * (1 + np.fmin(one.unit / np.abs(one.exact), 1 / SINGLE))
         if roundoff > SINGLE:  # the reference rounds as programs do, at least its results
             allowed = allowed + roundoff * np.abs(one.exact) + one.tolerance
-        wrong = _apart(own, one.exact, allowed)
+        same = (own == one.exact) | (np.isnan(own) & np.isnan(one.exact))
+        wrong: BoolArray = ~(same | (np.isfinite(own) & (np.abs(own - one.exact) <= allowed)))
         return wrong, _worst(own, one.exact, allowed, wrong)
-
-
-def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> BoolArray:
-    same = (found == exact) | (np.isnan(found) & np.isnan(exact))
-    apart: BoolArray = ~(same | (np.isfinite(found) & (np.abs(found - exact) <= allowed)))
-    return apart
 
 
 def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: BoolArray) -> str:

@@ -251,9 +251,9 @@ class StudySpec:
     @cached_property
     def answers(self) -> Callable[..., object] | None:
         """The reference, with a cache of its latest results."""
-        from allo_dse.eval.golden_data import Remembered
+        from allo_dse.eval.golden_data import remembered
 
-        return None if self.reference is None else Remembered(self.reference)
+        return None if self.reference is None else remembered(self.reference)
 
     def make_evaluator(self) -> Evaluator:
         """Return the first rung's evaluator, a new one if the study has a function that makes it."""
