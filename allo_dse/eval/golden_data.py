@@ -57,7 +57,7 @@ def golden_data(program: Program, reference: Reference | None = None, sets: Sequ
     for number, before in enumerate(completed(program, asked(program, reference), sets or [{}], SEED), 1):
         directory = DATA if number == 1 else f"{DATA}/set{number}"
         after = {name: array.copy() for name, array in before.items()}
-        told = _told(program, reference, before, outputs) if reference is not None else None
+        told = _told(program, reference, before)
         if told is None:
             run_graph(program.vmg, *after.values(), seconds=_SECONDS)
         else:
@@ -72,19 +72,20 @@ def golden_data(program: Program, reference: Reference | None = None, sets: Sequ
     return files
 
 
-def _told(program: Program, reference: Reference, before: Arrays, outputs: Sequence[str]) -> Arrays | None:
-    """Return the outputs that a reference computes, or None if they are not exact to the last bit.
+def _told(program: Program, reference: Reference | None, before: Arrays) -> Arrays | None:
+    """Return the outputs that a reference computes, or None if there is none or they are not exact to the last bit.
 
     Fixed-point numbers computed in floats are not: floats neither round nor wrap as fixed-point numbers do.
     """
-    found = answers_of(reference, program, before)
-    types = {tensor.name: tensor.dtype for tensor in program.tensors}
+    if reference is None:
+        return None
+    written = [tensor for tensor in program.tensors if tensor.name in program.written_tensors]
     told: Arrays = {}
-    for name, value in zip(outputs, found, strict=True):
-        own = before[name]
-        if value.dtype.kind == "f" and types[name].is_fixed:
+    for tensor, value in zip(written, answers_of(reference, program, before), strict=True):
+        own = before[tensor.name]
+        if value.dtype.kind == "f" and tensor.dtype.is_fixed:
             return None
-        told[name] = wrapped(value, types[name], own.dtype).reshape(own.shape)
+        told[tensor.name] = wrapped(value, tensor.dtype, own.dtype).reshape(own.shape)
     return told
 
 

@@ -15,7 +15,7 @@ from allo_dse.lang.storage import is_wide, stored, wrapped
 from allo_dse.lang.types import DType
 
 from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, unit_of
-from .inputs import LOST, Reference, asked
+from .inputs import LOST, Reference, asked, operations_per_result
 
 Arrays = list[Array]
 _DOUBLE = 2.0**-53
@@ -52,7 +52,7 @@ def difference_from(
             if (value != exact).sum() > analysis.undecided:
                 return f"{name} differs in {share(value != exact)} from a run without roundings"
             if dtype.is_fixed and wanted.dtype.kind == "f":
-                wrong, why = _steps_apart(wrapped(exact, dtype), wanted, dtype, _steps(dtype, program, outputs))
+                wrong, why = _steps_apart(wrapped(exact, dtype), wanted, dtype, _steps(dtype, program))
             else:
                 why, lost = "", np.zeros(wanted.shape, bool)
                 if wanted.dtype.kind == "f":
@@ -99,17 +99,15 @@ def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: BoolArray) -
     return f", most{place} by {off[index]:.2g} where {allowed[index]:.2g} is allowed"
 
 
-def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
+def _steps(dtype: DType, program: CompiledProgram) -> float:
     """Return an error bound in steps of a fixed-point type.
 
     Each operation on the way to a result, and its final rounding, drops less than one step of the coarsest fixed-point
     type of a tensor or stream. All of them drop in one direction.
     """
-    types = [*(tensor.dtype for tensor in program.tensors), *(stream.dtype for stream in program.streams)]
+    types = [one.dtype for one in (*program.tensors, *program.streams)]
     coarsest = min(one.fraction_bits for one in (dtype, *types) if one.is_fixed)
-    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in outputs)
-    operations = math.ceil((program.elements_computed or results) / max(1, results))
-    return (operations + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
+    return (math.ceil(operations_per_result(program)) + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
 
 
 def _steps_apart(value: Array, wanted: Array, dtype: DType, steps: float) -> tuple[BoolArray, str]:

@@ -22,7 +22,7 @@ from allo_dse.mapper.program import Program
 
 from .execute.observation import InputSets, completed
 from .execute.rounding import DEVIATIONS, ROOM, SINGLE, Analysed, analysed, unit_roundoff
-from .inputs import Smaller, asked, directions, positive_arrays, random_arrays, reduced
+from .inputs import Smaller, asked, directions, operations_per_result, positive_arrays, random_arrays, reduced
 
 MOST_ELEMENTS = 20_000_000
 """Most loop iterations of an analysis: less than a second."""
@@ -70,7 +70,7 @@ def tolerances_of(
         own = reduced(program, verify_with)
     if (own.elements_computed or 0) > MOST_ELEMENTS:
         return {tensor.name: _estimate(program, tensor) for tensor in written}
-    growth = math.sqrt(max(1.0, _operations(program) / _operations(own)))
+    growth = math.sqrt(max(1.0, operations_per_result(program) / operations_per_result(own)))
     found: dict[str, Tolerance] = {}
     given = [make(own, asked(own), 0) for make in (random_arrays, positive_arrays)]
     if inputs is not None:
@@ -140,14 +140,7 @@ def _written_floats(program: Program) -> list[Tensor]:
     return [tensor for tensor in program.tensors if tensor.dtype.is_float and tensor.name in written]
 
 
-def _operations(program: Program) -> float:
-    """Return the approximate number of operations behind a result."""
-    written = directions(program)[1]
-    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in written)
-    return max(1.0, (program.elements_computed or 1) / max(1, results))
-
-
 def _estimate(program: Program, tensor: Tensor) -> Tolerance:
     """Estimate a tolerance without analysis: as many independent roundings as operations."""
-    likely = math.sqrt(_operations(program)) * unit_roundoff(tensor.dtype)
+    likely = math.sqrt(operations_per_result(program)) * unit_roundoff(tensor.dtype)
     return Tolerance(DEVIATIONS * likely, ROOM * likely)

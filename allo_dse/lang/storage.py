@@ -86,7 +86,7 @@ def loaded(values: Array, dtype: DType, target: NDArray[np.generic]) -> None:
     target[...] = values.astype(target.dtype)
 
 
-def wrapped(values: Array, dtype: DType, target: np.dtype[Any] | type[object] | None = None) -> Array:
+def wrapped(values: Array, dtype: DType, target: Any = None) -> Array:
     """Return values as a tensor holds them.
 
     Args:
