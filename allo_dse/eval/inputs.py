@@ -66,8 +66,7 @@ def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
 
 def operations_per_result(program: CompiledProgram) -> float:
     """Return the approximate number of operations behind a result."""
-    written = directions(program)[1]
-    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in written)
+    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in program.written_tensors)
     return max(1.0, (program.elements_computed or 1) / max(1, results))
 
 

@@ -105,7 +105,7 @@ def _steps(dtype: DType, program: CompiledProgram) -> float:
     Each operation on the way to a result, and its final rounding, drops less than one step of the coarsest fixed-point
     type of a tensor or stream. All of them drop in one direction.
     """
-    types = [one.dtype for one in (*program.tensors, *program.streams)]
+    types = [*(tensor.dtype for tensor in program.tensors), *(stream.dtype for stream in program.streams)]
     coarsest = min(one.fraction_bits for one in (dtype, *types) if one.is_fixed)
     return (math.ceil(operations_per_result(program)) + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
 

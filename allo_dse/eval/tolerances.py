@@ -43,9 +43,6 @@ class Tolerance(Frozen):
     largest: float
     rms: float
 
-    def grown(self, factor: float) -> Tolerance:
-        return Tolerance(factor * self.largest, factor * self.rms)
-
     def joined(self, other: Tolerance) -> Tolerance:
         return Tolerance(max(self.largest, other.largest), max(self.rms, other.rms))
 
@@ -82,7 +79,7 @@ def tolerances_of(
         except SimulationError:  # random inputs may not give numbers
             continue
         for tensor in written:
-            one = _tolerance(analysis.tensors[tensor.name], _LEAST * unit_roundoff(tensor.dtype)).grown(growth)
+            one = _tolerance(analysis.tensors[tensor.name], _LEAST * unit_roundoff(tensor.dtype), growth)
             found[tensor.name] = one.joined(found.get(tensor.name, one))
     return {tensor.name: found.get(tensor.name, _estimate(program, tensor)) for tensor in written}
 
@@ -122,13 +119,14 @@ def element_limits(one: Analysed, roundoff: float, *, from_run: bool = False) ->
         return (found + one.error if from_run else found).astype(np.float32)
 
 
-def _tolerance(one: Analysed, least: float) -> Tolerance:
+def _tolerance(one: Analysed, least: float, growth: float) -> Tolerance:
     finite = np.isfinite(one.exact) & np.isfinite(one.error)
     scale = max(1e-30, root_mean_square(one.exact[finite]))
     largest = float(one.tolerance[finite].max(initial=0.0))
     seen = root_mean_square(one.error[finite])
     most = float(np.abs(one.exact[finite]).max(initial=0.0))
-    return Tolerance(largest / scale + least * max(1.0, most / scale), ROOM * seen / scale + least)
+    rms = ROOM * seen / scale + least
+    return Tolerance(growth * (largest / scale + least * max(1.0, most / scale)), growth * rms)
 
 
 def root_mean_square(values: NDArray[np.float64]) -> float:
@@ -136,8 +134,7 @@ def root_mean_square(values: NDArray[np.float64]) -> float:
 
 
 def _written_floats(program: Program) -> list[Tensor]:
-    written = directions(program)[1]
-    return [tensor for tensor in program.tensors if tensor.dtype.is_float and tensor.name in written]
+    return [tensor for tensor in program.tensors if tensor.dtype.is_float and tensor.name in program.written_tensors]
 
 
 def _estimate(program: Program, tensor: Tensor) -> Tolerance:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -207,11 +206,10 @@ def verify_and_prove(
 @lru_cache(maxsize=64)
 def _unwritten(program: Program) -> str:
     """Return a text on memory that was never written, if a result depends on it for certain."""
-    with suppress(SimulationError):
-        try:
-            equivalent(program, program, most_operations=QUICK_OPERATIONS)
-        except Unwritten as found:
-            return f"; {found.message}"
+    try:
+        equivalent(program, program, most_operations=QUICK_OPERATIONS)
+    except SimulationError as found:
+        return f"; {found.message}" if isinstance(found, Unwritten) else ""
     return ""
 
 
