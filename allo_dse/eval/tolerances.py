@@ -22,7 +22,7 @@ from allo_dse.mapper.program import Program
 
 from .execute.observation import InputSets, completed
 from .execute.rounding import DEVIATIONS, ROOM, SINGLE, Analysed, analysed, unit_roundoff
-from .inputs import Smaller, asked, directions, operations_per_result, positive_arrays, random_arrays, reduced
+from .inputs import Smaller, asked, operations_per_result, positive_arrays, random_arrays, reduced
 
 MOST_ELEMENTS = 20_000_000
 """Most loop iterations of an analysis: less than a second."""
