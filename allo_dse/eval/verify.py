@@ -94,8 +94,9 @@ def verify_design(
 
     Args:
         reference: from the input arrays (see `asked`) to the output array (or a tuple of them). Floats narrower than 32
-            bits come as float32; integers as they are, so that overflow wraps as in the program, and Python's beyond 64 bits. Of fixed-point numbers
-            it is given raw integers, and returns them: as integers those of the program, as floats exact ones.
+            bits come as float32; integers as they are, so that overflow wraps as in the program, beyond 64 bits as
+            Python's. Of fixed-point numbers it is given raw integers, and returns them: as integers those of the
+            program, as floats exact ones.
         verify_with: from the design's parameters to those to change for a smaller instance with the same mesh.
         inputs: a study's sets of inputs, in place of random ones: as a function of the parameters at that smaller size,
             as arrays at the design's own.
