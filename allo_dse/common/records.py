@@ -102,7 +102,8 @@ def once(known: dict[K, V], key: K, made: Callable[[], V], most: int = MOST_KEPT
 
 def array_text(array: Array) -> str:
     """Return type, shape and digest of an array."""
-    return f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
+    content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+    return f"{array.dtype}{array.shape}{hashlib.sha256(content).hexdigest()}"
 
 
 def collection_text(value: Any, text: Callable[[Any], str]) -> str | None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import update_wrapper
-
-import numpy as np
+from functools import wraps
 
 from allo_dse.common.records import Array, array_text, once
 from allo_dse.compiler.model.arguments import Arguments
-from allo_dse.lang.storage import stored
+from allo_dse.lang.storage import stored, wrapped
 from allo_dse.mapper.program import Program
 
 from .execute.observation import Inputs, completed
@@ -27,19 +25,18 @@ _ANSWERS_KEPT = 4  # a study's instance and its reduced one, for two sets of par
 Arrays = dict[str, Array]
 
 
-class Remembered:
-    """A reference that caches the results of its latest inputs.
+def remembered(reference: Reference) -> Reference:
+    """Return a reference that caches the results of its latest inputs.
 
     All programs of a study compute the same, each in its own way, and NumPy takes long for that.
     """
+    known: dict[tuple[str, ...], object] = {}
 
-    def __init__(self, reference: Reference) -> None:
-        update_wrapper(self, reference)  # keeps its signature
-        self._reference = reference
-        self._known: dict[tuple[str, ...], object] = {}
+    @wraps(reference)
+    def answers(*inputs: Array) -> object:
+        return once(known, tuple(map(array_text, inputs)), lambda: reference(*inputs), _ANSWERS_KEPT)
 
-    def __call__(self, *inputs: Array) -> object:
-        return once(self._known, tuple(map(array_text, inputs)), lambda: self._reference(*inputs), _ANSWERS_KEPT)
+    return answers
 
 
 def golden_data(program: Program, reference: Reference | None = None, sets: Sequence[Inputs] = ()) -> dict[str, bytes]:
@@ -56,47 +53,39 @@ def golden_data(program: Program, reference: Reference | None = None, sets: Sequ
         SimulationError: when the program cannot be run on these numbers.
     """
     files: dict[str, bytes] = {}
-    for number, arrays in enumerate(completed(program, asked(program, reference), sets or [{}], SEED), 1):
+    outputs = directions(program)[1]
+    for number, before in enumerate(completed(program, asked(program, reference), sets or [{}], SEED), 1):
         directory = DATA if number == 1 else f"{DATA}/set{number}"
-        files |= _golden_set(program, reference, arrays, directory)
+        after = {name: array.copy() for name, array in before.items()}
+        told = _told(program, reference, before)
+        if told is None:
+            run_graph(program.vmg, *after.values(), seconds=_SECONDS)
+        else:
+            after |= told
+        golden = _files(program, after)
+        files |= {f"{directory}/{name}.bin": content for name, content in _files(program, before).items()}
+        for one in program.shared:  # keeps its contents from call to call
+            files[f"{directory}/{one.tensor.name}.bin"] = stored(one.initial, one.tensor.dtype).tobytes()
+        files |= {f"{directory}/golden/{name}.bin": golden[name] for name in outputs}
+        limits = limits_of(program, before, from_run=told is None)
+        files |= {f"{directory}/limits/{name}.bin": limit.tobytes() for name, limit in limits.items()}
     return files
 
 
-def _golden_set(program: Program, reference: Reference | None, before: Arrays, directory: str) -> dict[str, bytes]:
-    outputs = directions(program)[1]
-    after = {name: array.copy() for name, array in before.items()}
-    told = _told(program, reference, before, outputs) if reference is not None else None
-    if told is None:
-        run_graph(program.vmg, *after.values(), seconds=_SECONDS)
-    else:
-        after |= told
-    golden = _files(program, after)
-    files = {f"{directory}/{name}.bin": content for name, content in _files(program, before).items()}
-    for one in program.shared:  # keeps its contents from call to call
-        files[f"{directory}/{one.tensor.name}.bin"] = stored(one.initial, one.tensor.dtype).tobytes()
-    limits = limits_of(program, before, from_run=told is None)
-    return {
-        **files,
-        **{f"{directory}/golden/{name}.bin": golden[name] for name in outputs},
-        **{f"{directory}/limits/{name}.bin": one.tobytes() for name, one in limits.items()},
-    }
-
-
-def _told(program: Program, reference: Reference, before: Arrays, outputs: Sequence[str]) -> Arrays | None:
-    """Return the outputs that a reference computes, or None if they are not exact to the last bit.
+def _told(program: Program, reference: Reference | None, before: Arrays) -> Arrays | None:
+    """Return the outputs that a reference computes, or None if there is none or they are not exact to the last bit.
 
     Fixed-point numbers computed in floats are not: floats neither round nor wrap as fixed-point numbers do.
     """
-    found = answers_of(reference, [before[name] for name in asked(program, reference)])
-    types = {tensor.name: tensor.dtype for tensor in program.tensors}
+    if reference is None:
+        return None
+    written = [tensor for tensor in program.tensors if tensor.name in program.written_tensors]
     told: Arrays = {}
-    for name, value in zip(outputs, found, strict=True):
-        own = before[name]
-        if value.dtype.kind == "f" and own.dtype.kind in "iu":
-            if types[name].is_fixed:
-                return None
-            value = value.astype(np.int64)  # values that do not fit wrap from int64
-        told[name] = value.astype(own.dtype).reshape(own.shape)
+    for tensor, value in zip(written, answers_of(reference, program, before), strict=True):
+        own = before[tensor.name]
+        if value.dtype.kind == "f" and tensor.dtype.is_fixed:
+            return None
+        told[tensor.name] = wrapped(value, tensor.dtype, own.dtype).reshape(own.shape)
     return told
 
 

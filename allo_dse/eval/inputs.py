@@ -64,6 +64,12 @@ def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     return [name for name in names if name not in written], [name for name in names if name in written]
 
 
+def operations_per_result(program: CompiledProgram) -> float:
+    """Return the approximate number of operations behind a result."""
+    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in program.written_tensors)
+    return max(1.0, (program.elements_computed or 1) / max(1, results))
+
+
 def asked(program: CompiledProgram, reference: Reference | None = None) -> list[str]:
     """Return the names of the tensors that a reference takes, in order, with values before a run.
 

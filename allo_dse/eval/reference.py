@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -10,10 +11,11 @@ from allo_dse.common.errors import of_the_study
 from allo_dse.common.records import Array
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import BoolArray
+from allo_dse.lang.storage import is_wide, stored, wrapped
 from allo_dse.lang.types import DType
 
 from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, unit_of
-from .inputs import LOST, Reference
+from .inputs import LOST, Reference, asked, operations_per_result
 
 Arrays = list[Array]
 _DOUBLE = 2.0**-53
@@ -50,12 +52,14 @@ def difference_from(
             if (value != exact).sum() > analysis.undecided:
                 return f"{name} differs in {share(value != exact)} from a run without roundings"
             if dtype.is_fixed and wanted.dtype.kind == "f":
-                wrong, why = _steps_apart(exact, wanted, dtype, _steps(dtype, program, outputs))
+                wrong, why = _steps_apart(wrapped(exact, dtype), wanted, dtype, _steps(dtype, program))
             else:
-                why = f", which was computed in {wanted.dtype}" if wanted.dtype.kind == "f" else ""
-                with np.errstate(invalid="ignore"):
-                    whole = wanted.astype(np.int64) if why else wanted  # floats do not wrap
-                    wrong = exact != whole.astype(exact.dtype)
+                why, lost = "", np.zeros(wanted.shape, bool)
+                if wanted.dtype.kind == "f":
+                    why, lost = f", which was computed in {wanted.dtype}", ~np.isfinite(wanted)
+                with np.errstate(invalid="ignore"):  # floats do not wrap
+                    numbers = np.where(lost, 0, wanted) if why else wanted
+                    wrong = lost | (stored(exact, dtype) != stored(numbers, dtype))
         if wrong.sum() > (0 if decided is analysis else decided.undecided):
             raw = _RAW if any(other.is_fixed for other in types.values()) else ""
             return f"{name} differs from the reference in {share(wrong)}{why}{raw}"
@@ -77,14 +81,9 @@ def unlike_reference(one: Analysed, wanted: Array, *, single: bool = False) -> t
         allowed = allowed + least * (1 + np.fmin(one.unit / np.abs(one.exact), 1 / SINGLE))
         if roundoff > SINGLE:  # the reference rounds as programs do, at least its results
             allowed = allowed + roundoff * np.abs(one.exact) + one.tolerance
-        wrong = _apart(own, one.exact, allowed)
+        same = (own == one.exact) | (np.isnan(own) & np.isnan(one.exact))
+        wrong: BoolArray = ~(same | (np.isfinite(own) & (np.abs(own - one.exact) <= allowed)))
         return wrong, _worst(own, one.exact, allowed, wrong)
-
-
-def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> BoolArray:
-    same = (found == exact) | (np.isnan(found) & np.isnan(exact))
-    apart: BoolArray = ~(same | (np.isfinite(found) & (np.abs(found - exact) <= allowed)))
-    return apart
 
 
 def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: BoolArray) -> str:
@@ -100,7 +99,7 @@ def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: BoolArray) -
     return f", most{place} by {off[index]:.2g} where {allowed[index]:.2g} is allowed"
 
 
-def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
+def _steps(dtype: DType, program: CompiledProgram) -> float:
     """Return an error bound in steps of a fixed-point type.
 
     Each operation on the way to a result, and its final rounding, drops less than one step of the coarsest fixed-point
@@ -108,9 +107,7 @@ def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
     """
     types = [*(tensor.dtype for tensor in program.tensors), *(stream.dtype for stream in program.streams)]
     coarsest = min(one.fraction_bits for one in (dtype, *types) if one.is_fixed)
-    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in outputs)
-    operations = math.ceil((program.elements_computed or results) / max(1, results))
-    return (operations + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
+    return (math.ceil(operations_per_result(program)) + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
 
 
 def _steps_apart(value: Array, wanted: Array, dtype: DType, steps: float) -> tuple[BoolArray, str]:
@@ -121,14 +118,16 @@ def _steps_apart(value: Array, wanted: Array, dtype: DType, steps: float) -> tup
         return ~(np.abs(apart) <= steps), f" by more than {steps:g} steps of {dtype}"
 
 
-def answers_of(reference: Reference, arrays: Arrays) -> Arrays:
-    """Return the outputs that a reference computes from the inputs.
+def answers_of(reference: Reference, program: CompiledProgram, arrays: Mapping[str, Array]) -> Arrays:
+    """Return the outputs that a reference computes from the inputs; wide integers are Python's.
 
     Raises:
         StudyError: when it fails.
     """
     with of_the_study("reference", LOST):
-        given = reference(*map(as_computable, arrays))
+        types = {tensor.name: tensor.dtype for tensor in program.tensors}
+        inputs = ((arrays[name], types[name]) for name in asked(program, reference))
+        given = reference(*(wrapped(one, dtype) if is_wide(dtype) else as_computable(one) for one, dtype in inputs))
         return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
 
 

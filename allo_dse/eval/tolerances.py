@@ -22,7 +22,7 @@ from allo_dse.mapper.program import Program
 
 from .execute.observation import InputSets, completed
 from .execute.rounding import DEVIATIONS, ROOM, SINGLE, Analysed, analysed, unit_roundoff
-from .inputs import Smaller, asked, directions, positive_arrays, random_arrays, reduced
+from .inputs import Smaller, asked, operations_per_result, positive_arrays, random_arrays, reduced
 
 MOST_ELEMENTS = 20_000_000
 """Most loop iterations of an analysis: less than a second."""
@@ -42,9 +42,6 @@ class Tolerance(Frozen):
 
     largest: float
     rms: float
-
-    def grown(self, factor: float) -> Tolerance:
-        return Tolerance(factor * self.largest, factor * self.rms)
 
     def joined(self, other: Tolerance) -> Tolerance:
         return Tolerance(max(self.largest, other.largest), max(self.rms, other.rms))
@@ -70,7 +67,7 @@ def tolerances_of(
         own = reduced(program, verify_with)
     if (own.elements_computed or 0) > MOST_ELEMENTS:
         return {tensor.name: _estimate(program, tensor) for tensor in written}
-    growth = math.sqrt(max(1.0, _operations(program) / _operations(own)))
+    growth = math.sqrt(max(1.0, operations_per_result(program) / operations_per_result(own)))
     found: dict[str, Tolerance] = {}
     given = [make(own, asked(own), 0) for make in (random_arrays, positive_arrays)]
     if inputs is not None:
@@ -82,7 +79,7 @@ def tolerances_of(
         except SimulationError:  # random inputs may not give numbers
             continue
         for tensor in written:
-            one = _tolerance(analysis.tensors[tensor.name], _LEAST * unit_roundoff(tensor.dtype)).grown(growth)
+            one = _tolerance(analysis.tensors[tensor.name], _LEAST * unit_roundoff(tensor.dtype), growth)
             found[tensor.name] = one.joined(found.get(tensor.name, one))
     return {tensor.name: found.get(tensor.name, _estimate(program, tensor)) for tensor in written}
 
@@ -122,13 +119,14 @@ def element_limits(one: Analysed, roundoff: float, *, from_run: bool = False) ->
         return (found + one.error if from_run else found).astype(np.float32)
 
 
-def _tolerance(one: Analysed, least: float) -> Tolerance:
+def _tolerance(one: Analysed, least: float, growth: float) -> Tolerance:
     finite = np.isfinite(one.exact) & np.isfinite(one.error)
     scale = max(1e-30, root_mean_square(one.exact[finite]))
     largest = float(one.tolerance[finite].max(initial=0.0))
     seen = root_mean_square(one.error[finite])
     most = float(np.abs(one.exact[finite]).max(initial=0.0))
-    return Tolerance(largest / scale + least * max(1.0, most / scale), ROOM * seen / scale + least)
+    rms = ROOM * seen / scale + least
+    return Tolerance(growth * (largest / scale + least * max(1.0, most / scale)), growth * rms)
 
 
 def root_mean_square(values: NDArray[np.float64]) -> float:
@@ -136,18 +134,10 @@ def root_mean_square(values: NDArray[np.float64]) -> float:
 
 
 def _written_floats(program: Program) -> list[Tensor]:
-    written = directions(program)[1]
-    return [tensor for tensor in program.tensors if tensor.dtype.is_float and tensor.name in written]
-
-
-def _operations(program: Program) -> float:
-    """Return the approximate number of operations behind a result."""
-    written = directions(program)[1]
-    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in written)
-    return max(1.0, (program.elements_computed or 1) / max(1, results))
+    return [tensor for tensor in program.tensors if tensor.dtype.is_float and tensor.name in program.written_tensors]
 
 
 def _estimate(program: Program, tensor: Tensor) -> Tolerance:
     """Estimate a tolerance without analysis: as many independent roundings as operations."""
-    likely = math.sqrt(_operations(program)) * unit_roundoff(tensor.dtype)
+    likely = math.sqrt(operations_per_result(program)) * unit_roundoff(tensor.dtype)
     return Tolerance(DEVIATIONS * likely, ROOM * likely)

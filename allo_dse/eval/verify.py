@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +25,7 @@ from allo_dse.common.errors import IndexRangeError, SimulationError, StudyError,
 from allo_dse.common.records import Array, Frozen, array_text, once, replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import BoolArray, Tensor
+from allo_dse.lang.storage import wrapped
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
@@ -94,8 +94,9 @@ def verify_design(
 
     Args:
         reference: from the input arrays (see `asked`) to the output array (or a tuple of them). Floats narrower than 32
-            bits come as float32; integers as they are, so that overflow wraps as in the program. Of fixed-point numbers
-            it is given raw integers, and returns them: as integers those of the program, as floats exact ones.
+            bits come as float32; integers as they are, so that overflow wraps as in the program, beyond 64 bits as
+            Python's. Of fixed-point numbers it is given raw integers, and returns them: as integers those of the
+            program, as floats exact ones.
         verify_with: from the design's parameters to those to change for a smaller instance with the same mesh.
         inputs: a study's sets of inputs, in place of random ones: as a function of the parameters at that smaller size,
             as arrays at the design's own.
@@ -206,11 +207,10 @@ def verify_and_prove(
 @lru_cache(maxsize=64)
 def _unwritten(program: Program) -> str:
     """Return a text on memory that was never written, if a result depends on it for certain."""
-    with suppress(SimulationError):
-        try:
-            equivalent(program, program, most_operations=QUICK_OPERATIONS)
-        except Unwritten as found:
-            return f"; {found.message}"
+    try:
+        equivalent(program, program, most_operations=QUICK_OPERATIONS)
+    except SimulationError as found:
+        return f"; {found.message}" if isinstance(found, Unwritten) else ""
     return ""
 
 
@@ -234,7 +234,7 @@ def _compare(
     beyond: list[str] = []
     for arrays in sets:
         try:
-            known = _expected(program, reference, arrays, read, written, whole or folded, depths, seconds)
+            known = _expected(program, reference, arrays, written, whole or folded, depths, seconds)
         except IndexRangeError as error:  # the program's own, whatever the fold
             left_out.append(error)
             if inputs is None and len(left_out) < len(sets):
@@ -315,7 +315,6 @@ def _expected(
     program: Program,
     reference: Reference | None,
     arrays: Mapping[str, Array],
-    read: list[str],
     written: list[str],
     vmg: VMG,
     depths: Mapping[str, int],
@@ -331,7 +330,7 @@ def _expected(
     analysis = Analysis({}, {}, 0)
     if has_floats(program):
         analysis = _deeper(lambda own: analysed(vmg, arrays, depths=own, seconds=seconds), depths)
-    expected = answers_of(reference, [arrays[name] for name in read])
+    expected = answers_of(reference, program, arrays)
     with of_the_study("reference", LOST):
         shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in outputs]
         if shapes != wanted_shapes:
@@ -339,10 +338,11 @@ def _expected(
     wrong = difference_from(expected, program, written, outputs, analysis)
     floats = [tensor for tensor in program.tensors if tensor.name in analysis.tensors and tensor.name in written]
     largest = {tensor.name: _largest(tensor, analysis.tensors[tensor.name]) for tensor in floats}
+    types = {tensor.name: tensor.dtype for tensor in program.tensors}
     beyond = [
         f"the reference exceeds the type of {name} at some elements, which wrap"
-        for name, one, own in zip(written, expected, outputs, strict=True)
-        if one.dtype.kind in "iu" and (one != one.astype(own.dtype)).any()
+        for name, one in zip(written, expected, strict=True)
+        if one.dtype.kind in "iuO" and (one != wrapped(one, types[name])).any()
     ]
     return known.setdefault(key, _Expected(outputs, wrong, largest, beyond))
 
@@ -366,15 +366,13 @@ def _ignored(program: Program, reference: Reference, sets: list[dict[str, Array]
 
     def ignored() -> list[str]:
         first, other = sets[0], sets[-1]
-        before = answers_of(reference, [first[name] for name in read])
+        before = answers_of(reference, program, first)
         return [
             name
             for name in read
             if all(
                 np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-                for a, b in zip(
-                    before, answers_of(reference, [(other if n == name else first)[n] for n in read]), strict=True
-                )
+                for a, b in zip(before, answers_of(reference, program, {**first, name: other[name]}), strict=True)
             )
         ]
 

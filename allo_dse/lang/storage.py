@@ -8,6 +8,7 @@ bits zero. NumPy users hold it as the next machine type, sign-extended, or beyon
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -62,6 +63,8 @@ def stored(values: Array, dtype: DType) -> NDArray[np.generic]:
     target = numpy_dtype(dtype)
     if dtype.is_float:
         return np.array(values, dtype=target, order="C")
+    if values.dtype.kind == "O":
+        values = (values & (2**64 - 1)).astype(np.uint64)
     result = np.array(values.astype(np.int64) if values.dtype.kind in "fV" else values).astype(target, order="C")
     if is_stored_as_given(dtype):
         return result
@@ -83,11 +86,22 @@ def loaded(values: Array, dtype: DType, target: NDArray[np.generic]) -> None:
     target[...] = values.astype(target.dtype)
 
 
+def wrapped(values: Array, dtype: DType, target: Any = None) -> Array:
+    """Return values as a tensor holds them.
+
+    Args:
+        target: NumPy type of the result; by default Python integers for types wider than 64 bits.
+    """
+    result: Array = np.empty(values.shape, target or (object if is_wide(dtype) else numpy_dtype(dtype)))
+    loaded(stored(values, dtype), dtype, result)
+    return result
+
+
 def _wide_stored(values: NDArray[np.generic], dtype: DType) -> NDArray[np.generic]:
     used, size = math.ceil(dtype.bits / 8), storage_dtype(dtype).itemsize
     result = np.zeros((*values.shape, size), np.uint8)
     if values.dtype.kind == "V":
-        result[..., :used] = np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, used)
+        result[..., :used] = _bytes_of(values, used)
     else:
         for index, value in np.ndenumerate(values):
             number = int(value) & ((1 << dtype.bits) - 1)
@@ -97,11 +111,13 @@ def _wide_stored(values: NDArray[np.generic], dtype: DType) -> NDArray[np.generi
     return result.view(storage_dtype(dtype)).reshape(values.shape)
 
 
+def _bytes_of(values: Array, used: int) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, values.dtype.itemsize)[..., :used]
+
+
 def _wide_loaded(values: NDArray[np.generic], dtype: DType, target: NDArray[np.generic]) -> None:
     used = math.ceil(dtype.bits / 8)
-    content = (
-        np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, values.dtype.itemsize)[..., :used].copy()
-    )
+    content = _bytes_of(values, used).copy()
     if dtype.bits % 8 and dtype.is_signed:
         unused = 8 - dtype.bits % 8
         content[..., used - 1] = (content[..., used - 1] << unused).view(np.int8) >> unused

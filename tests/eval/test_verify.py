@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from allo_dse.device.device import Device
 from allo_dse.eval import verify
 from allo_dse.eval.equivalence.data_values import TooMuchWork
 from allo_dse.eval.execute import run
-from allo_dse.eval.golden_data import Remembered, golden_data
+from allo_dse.eval.golden_data import golden_data, remembered
+from allo_dse.eval.tolerances import tolerances_of
 from allo_dse.eval.verify import prove_design, verify_and_prove, verify_design
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import MeshFold, unfolded
@@ -89,6 +91,33 @@ def test_integers_wider_than_machine_types_are_verified_on_random_numbers() -> N
     assert any(golden_data(program)["data/X.bin"])
 
 
+@pytest.mark.parametrize("bits", [5, 12, 80, 100])
+def test_a_reference_in_python_integers_wraps_as_the_program(bits: int) -> None:
+    """Also on given inputs, of which it gets the numbers and not their memory."""
+
+    def squares(X: Any, more: int = 0) -> Any:
+        whole = np.array([int(x) for x in X], object)
+        return np.where(whole > 0, whole * whole, whole) + more
+
+    program = load_program(programs.squares, bits=bits)
+    made = Design(program, unfolded(program), Buffering(), Device.load("u280"))
+    most = 2 ** (bits - 1) - 1
+    for inputs in (None, {"X": np.array([most, -most - 1, -3, 5], object if bits > 64 else None)}):
+        message = verify_design(made, reference=squares, inputs=inputs).message
+        assert message.endswith("the reference exceeds the type of Y at some elements, which wrap"), message
+        wrong = verify_design(made, reference=lambda X: squares(X, 1), inputs=inputs).message
+        assert wrong == "Y differs from the reference in 4 of 4 elements"
+        sets = [inputs] if inputs else []
+        assert golden_data(program, squares, sets) == golden_data(program, None, sets)
+    known = remembered(squares)
+    assert [known(np.array([2**70 + i], object)) for i in range(9)] == [(2**70 + i) ** 2 for i in range(9)]
+
+
+def test_numbers_that_are_not_finite_are_no_integers() -> None:
+    result = verify_design(design(int8), reference=lambda A, B: A.astype(float) @ B * np.nan, verify_with=reduced)
+    assert result.message.startswith("C differs from the reference in 1,024 of 1,024 elements")
+
+
 def test_a_reference_in_floats_wraps_where_it_is_exact() -> None:
     result = verify_design(design(int8), reference=lambda A, B: A.astype(float) @ B, verify_with=reduced)
     assert result.ok, result.message
@@ -158,6 +187,33 @@ def test_without_a_reference_the_unfolded_program_decides() -> None:
     assert result.message.startswith("equal to the unfolded program (")
 
 
+@dataclass
+class Given:
+    """A function that has equality and therefore no hash."""
+
+    function: Any
+
+    def __call__(self, *values: Any) -> Any:
+        return self.function(*values)
+
+
+def test_functions_of_a_study_may_be_objects_without_a_hash() -> None:
+    study = dse.Study(
+        "objects",
+        program=gemm,
+        params={**dict.fromkeys("MNK", 64), "Pm": 2, "Pn": 2, "Pk": 2, "TyI": bfloat16, "TyO": bfloat16},
+        objectives=[dse.minimize("latency_us")],
+        reference=Given(lambda A, B: A @ B),
+        verify_with=Given(reduced),
+        inputs=Given(lambda p: [{}]),
+    )
+    verdict = study.verify(design(bfloat16))
+    assert verdict.ok, verdict.message
+    program = design(bfloat16).program
+    small = program.with_params(**reduced(program.params))
+    assert tolerances_of(small, study.verify_with, study.inputs)
+
+
 def test_another_mesh_is_refused() -> None:
     with pytest.raises(AlloDseError, match=r"verify_with changes the mesh of gemm from \(8, 8, 8\) to \(4, 8, 8\)"):
         verify_design(design(), verify_with=lambda p: {"Pk": 4})
@@ -213,11 +269,11 @@ def test_a_reference_may_take_what_is_updated() -> None:
     def from_zero(size: int = programs.N) -> Array:
         return updated(np.zeros(size, np.float32))
 
-    for reference in (updated, Remembered(updated), from_zero):
+    for reference in (updated, remembered(updated), from_zero):
         assert verify_design(made, reference=reference).message.startswith(
             f"equal to the unfolded program and the reference ({programs.N}, 1 tasks); "
         )
-    files = golden_data(program, Remembered(updated))
+    files = golden_data(program, remembered(updated))
     before, after = (np.frombuffer(files[f"data/{name}.bin"], np.float32) for name in ("X", "golden/X"))
     assert before.all()
     assert np.array_equal(after, updated(before))

@@ -24,6 +24,7 @@ from allo_dse.common.records import Array, replace
 from allo_dse.compiler.ir.nest import CONTROL, read_nest
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram, Decisions, Pid, TaskClass
+from allo_dse.lang.storage import wrapped
 from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.space.params import Assignment
@@ -183,7 +184,11 @@ def completed(program: CompiledProgram, inputs: list[str], sets: Sequence[Inputs
     """Return the arrays of sets of inputs, with random ones for inputs that a set lacks."""
     others = random_arrays(program, inputs, seed)
     given = (Arguments(program, arrays_of(program, one)).by_name for one in sets)
-    return [others | {name: arrays[name] for name in one} for one, arrays in zip(sets, given, strict=True)]
+    own = {tensor.name: (tensor.dtype, numpy_dtype(tensor.dtype)) for tensor in program.tensors}
+    return [
+        others | {name: wrapped(arrays[name], *own[name]) for name in one}
+        for one, arrays in zip(sets, given, strict=True)
+    ]
 
 
 def arrays_of(program: CompiledProgram, inputs: Inputs) -> list[object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial, update_wrapper
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -102,10 +102,10 @@ class StudySpec:
         self.objectives = [as_objective(one) for one in _listed("objectives", objectives)]
         self.constraints = [as_constraint(one) for one in _listed("constraints", constraints)]
         self.parameters = ParameterSpace(params or {}, [where] if callable(where) else _listed("where", where or ()))
-        self.reference = reference
-        self.inputs = inputs
+        self.reference = _hashable(reference)
+        self.inputs = _hashable(inputs)
         self.noise = noise
-        self.verify_with = verify_with
+        self.verify_with = _hashable(verify_with)
         self.output_depths = tuple(output_depths)
         self.schedules = schedules
         self.kernels = tuple(kernels)
@@ -251,9 +251,9 @@ class StudySpec:
     @cached_property
     def answers(self) -> Callable[..., object] | None:
         """The reference, with a cache of its latest results."""
-        from allo_dse.eval.golden_data import Remembered
+        from allo_dse.eval.golden_data import remembered
 
-        return None if self.reference is None else Remembered(self.reference)
+        return None if self.reference is None else remembered(self.reference)
 
     def make_evaluator(self) -> Evaluator:
         """Return the first rung's evaluator, a new one if the study has a function that makes it."""
@@ -428,3 +428,10 @@ def _listed(name: str, given: Any) -> Sequence[Any]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise StudyError(f"Study(..., {name}={given!r}) is not a list", hint=f"{name}=[...], also of one")
     return list(given)
+
+
+def _hashable(given: Any) -> Any:
+    """Return a function that can be the key of a cache: itself, or one that calls it."""
+    if not callable(given) or type(given).__hash__ is not None:
+        return given
+    return update_wrapper(partial(given), given)

@@ -1550,6 +1550,20 @@ def positive(N: int = 8) -> Any:
     return top
 
 
+def squares(bits: int = 8, N: int = 4) -> Any:
+    """Squares of positive numbers; others as they are."""
+    number: Any = Int(bits)
+
+    @df.region()
+    def top(X: number[N], Y: number[N]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: number[N], y: number[N]):
+            for i in range(N):
+                y[i] = x[i] * x[i] if x[i] > 0 else x[i]
+
+    return top
+
+
 def wide(N: int = 4) -> Any:
     """Integers of 100 bits."""
 

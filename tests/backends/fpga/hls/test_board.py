@@ -18,7 +18,7 @@ from allo_dse.backends.fpga.hls.design_project import board_project, hls_project
 from allo_dse.backends.fpga.hls.project import HlsProject, PredictedLoop, Prediction
 from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.eval.design_folder import design_files
-from allo_dse.eval.golden_data import Remembered, golden_data
+from allo_dse.eval.golden_data import golden_data, remembered
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.space.design import Design
 from tests.compiler import samples
@@ -207,11 +207,11 @@ def test_a_reference_is_asked_once_for_the_same_numbers() -> None:
         return product
 
     program, other = dse.load_program(samples.gemm, **GEMM), dse.load_program(samples.gemm, **{**GEMM, "K": 64})
-    remembered = Remembered(reference)
+    cached = remembered(reference)
     for one in (program, other, program, other):
-        assert golden_data(one, remembered) == golden_data(one, reference)
+        assert golden_data(one, cached) == golden_data(one, reference)
     assert len(asked) == 4 + 2
     for factor in range(6):
-        np.testing.assert_array_equal(remembered(np.eye(2) * factor, np.eye(2)), np.eye(2) * factor)
-    assert golden_data(program, remembered) == golden_data(program, reference)
+        np.testing.assert_array_equal(cached(np.eye(2) * factor, np.eye(2)), np.eye(2) * factor)
+    assert golden_data(program, cached) == golden_data(program, reference)
     assert len(asked) == 4 + 2 + 6 + 2  # it had forgotten
