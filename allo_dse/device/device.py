@@ -74,13 +74,14 @@ class DeviceTable:
     origins: dict[KeyPath, Path] = field(default_factory=dict)
 
     def origin(self, key: KeyPath) -> Path:
-        """The file that a key comes from; for a key that no file sets, the file of the table it belongs in."""
+        """The file that a key comes from; for a key that no file sets, the file of the table it belongs in.
+
+        Of a table in which several files set values, it is the asked one.
+        """
         while key:
-            if key in self.origins:
-                return self.origins[key]
             inside = [path for other, path in self.origins.items() if other[: len(key)] == key]
             if inside:
-                return inside[0]
+                return self.path if self.path in inside else inside[0]
             key = key[:-1]
         return self.path
 

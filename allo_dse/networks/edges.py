@@ -54,13 +54,13 @@ def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> 
     parts: list[tuple[Function, int, Shape]] = []
     sources: list[str] = []
     for name in step.inputs:
-        before = made.get(name)
-        if before is not None and isinstance(before.work, Arrange):
-            parts.append((before.work.function, len(before.inputs), shapes[name]))
-            sources += before.inputs
-        else:
-            parts.append((np.asarray, 1, shapes[name]))
-            sources.append(name)
+        match made.get(name):
+            case Step(work=Arrange(function=before), inputs=own):
+                pass
+            case _:
+                before, own = np.asarray, (name,)
+        parts.append((before, len(own), shapes[name]))
+        sources += own
     function = _composed(step.work.function, parts)
     return replace(step, work=arrange(function, [shapes[one] for one in sources]), inputs=tuple(sources))
 

@@ -135,6 +135,8 @@ def choices(values: Iterable[object], *, ordered: bool | None = None, when: Cond
     Args:
         ordered: whether neighbours in the list are similar; by default they are if it is of rising numbers.
     """
+    if not isinstance(values, Iterable):
+        raise StudyError(f"choices({values!r}): a list is needed")
     found = tuple(values)
     if len({plain_value(v) for v in found}) != len(found):
         raise StudyError(f"choices({list(found)!r}) contains the same value twice")

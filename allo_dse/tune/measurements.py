@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import math
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import Frozen, replace
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.eval.calibrate.calibration import Measurement, tunable_of
 from allo_dse.eval.calibrate.correction import LEAST_US, MOST_US, measured_us
 from allo_dse.space.design import Design
 
 from .earlier_runs import Replayer
-from .store.record import Record
-from .store.rundir import find_run
+from .store.rundir import find_run, read_csv
 
 COLUMNS = ("design", "latency_us", "run")
 """Columns of a CSV: a design's key or number, its time, and its run directory relative to the CSV (or none)."""
 
 _COLUMNS_HINT = "columns: design (key or number), latency_us, and run where designs are of several runs"
 _SHORTEST_KEY = 4
-
-
-class _Row(Frozen):
-    """A row of a CSV."""
-
-    where: str
-    design: str
-    latency_us: float
-    run: str
 
 
 def read_measurements(path: Path, run: Path | None = None, study_file: Path | None = None) -> list[Measurement]:
@@ -48,16 +36,20 @@ def read_measurements(path: Path, run: Path | None = None, study_file: Path | No
     """
     if path.is_dir():
         return _of_run(path, study_file)
-    rows = list(_rows(path))
+    columns, table = read_csv(path, _COLUMNS_HINT)
+    if unknown := [name for name in columns if name not in COLUMNS]:
+        raise StudyError(f"{path}:1: unknown column {unknown[0]!r}", hint=_COLUMNS_HINT)
+    if missing := [name for name in COLUMNS[:2] if name not in columns]:
+        raise StudyError(f"{path}:1: no column {missing[0]!r}", hint=_COLUMNS_HINT)
+    rows = [_row(*row) for row in table]  # a mistake is found before studies are executed
     with ExitStack() as opened:
         runs: dict[str, _Run] = {}
         found = []
-        for row in rows:
-            if row.run not in runs:
-                folder = find_run(path.parent / row.run if row.run else run)
-                runs[row.run] = _Run(opened.enter_context(Replayer(folder, study_file)))
-            design = runs[row.run].design(row)
-            found.append(Measurement(design, row.latency_us, f"{row.where}: {row.design}"))
+        for where, name, latency_us, named in rows:
+            if named not in runs:
+                folder = find_run(path.parent / named if named else run)
+                runs[named] = _Run(opened.enter_context(Replayer(folder, study_file)))
+            found.append(Measurement(runs[named].design(name, where), latency_us, f"{where}: {name}"))
         return found
 
 
@@ -86,46 +78,22 @@ class _Run:
         self._records = {r.key: r for r in replayer.records() if r.evaluated}
         self._numbers = {str(r.number): r for r in self._records.values()}
 
-    def design(self, row: _Row) -> Design:
-        return self._replayer.candidate(self._record(row)).design
-
-    def _record(self, row: _Row) -> Record:
-        wanted = row.design.removeprefix("#").lower()
-        if wanted in self._numbers:
-            return self._numbers[wanted]
+    def design(self, name: str, where: str) -> Design:
+        wanted = name.removeprefix("#").lower()
         keys = [key for key in self._records if key.startswith(wanted)] if len(wanted) >= _SHORTEST_KEY else []
-        if len(keys) == 1:
-            return self._records[keys[0]]
+        record = self._numbers.get(wanted) or (self._records[keys[0]] if len(keys) == 1 else None)
+        if record:
+            return self._replayer.candidate(record).design
         near = difflib.get_close_matches(wanted, self._records, 1)
         raise StudyError(
-            f"{row.where}: {self._replayer.path} has {'several designs' if keys else 'no design'} {row.design!r}",
+            f"{where}: {self._replayer.path} has {'several designs' if keys else 'no design'} {name!r}",
             hint=f"did you mean {near[0]}?" if near else "`allo-tune pareto --csv` lists designs by key and number",
         )
 
 
-def _rows(path: Path) -> Iterator[_Row]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            given = reader.fieldnames or []
-            if twice := [name for name in dict.fromkeys(given) if given.count(name) > 1]:
-                raise StudyError(f"{path}:1: more than one column {', '.join(map(repr, twice))}", hint=_COLUMNS_HINT)
-            if unknown := [name for name in given if name not in COLUMNS]:
-                raise StudyError(f"{path}:1: unknown column {unknown[0]!r}", hint=_COLUMNS_HINT)
-            if missing := [name for name in COLUMNS[:2] if name not in given]:
-                raise StudyError(f"{path}:1: no column {missing[0]!r}", hint=_COLUMNS_HINT)
-            for row in reader:
-                yield _row(row, f"{path}:{reader.line_num}")
-    except OSError as error:
-        raise StudyError(f"{path}: cannot be read: {error.strerror}", hint="a CSV, or a run directory") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise StudyError(f"{path}: not a CSV in UTF-8: {error}", hint=_COLUMNS_HINT) from None
-
-
-def _row(row: dict[str, str], where: str) -> _Row:
-    if None in row or None in row.values():
-        raise StudyError(f"{where}: the numbers of values and of columns differ", hint=_COLUMNS_HINT)
-    text = row["latency_us"].strip()
+def _row(where: str, row: dict[str, str]) -> tuple[str, str, float, str]:
+    """Return place, design, microseconds and run of a row."""
+    text = row["latency_us"]
     try:
         latency_us = float(text)
     except ValueError:
@@ -133,6 +101,6 @@ def _row(row: dict[str, str], where: str) -> _Row:
     if not LEAST_US <= latency_us <= MOST_US:
         limits = f"between {LEAST_US:g} and {MOST_US:g} us"
         raise StudyError(f"{where}: latency_us: {text!r} is no number {limits}", hint="microseconds, as in 412.5")
-    if not row["design"].strip():
+    if not row["design"]:
         raise StudyError(f"{where}: design: empty", hint="its key or its number")
-    return _Row(where, row["design"].strip(), latency_us, (row.get("run") or "").strip())
+    return where, row["design"], latency_us, row.get("run", "")

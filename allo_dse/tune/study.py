@@ -267,10 +267,10 @@ def _place(file: Path, error: BaseException) -> str:
 
 
 def _study_functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
-    """Functions of the file that return a study: by annotation, or by being called `study`."""
+    """Functions of the file that return a study, by annotation or by being called `study`; none that begin with _."""
     found: dict[str, Callable[..., Any]] = {}
     for name, value in vars(module).items():
-        if not inspect.isfunction(value) or value.__module__ != module.__name__:
+        if not inspect.isfunction(value) or value.__module__ != module.__name__ or name[0] == "_":
             continue
         returned = value.__annotations__.get("return")
         annotated = returned is Study or (isinstance(returned, str) and returned.split(".")[-1] == "Study")
@@ -306,7 +306,8 @@ def call(function: Callable[..., Any], file: Path, settings: Mapping[str, str]) 
     missing = [n for n, p in parameters.items() if p.default is p.empty and n not in settings]
     if missing:
         raise StudyError(
-            f"{file}: {function.__name__}() needs {', '.join(missing)}", hint=f"add --set {missing[0]}=VALUE"
+            f"{file}: {function.__name__}() needs {', '.join(missing)}",
+            hint=f"add --set {missing[0]}=VALUE, or begin the name of a helper with _",
         )
     arguments = {
         name: _convert_setting(parameters[name], text) for name, text in settings.items() if name in parameters
@@ -339,4 +340,4 @@ def _convert_setting(parameter: inspect.Parameter, text: str) -> Any:
     try:
         return _CONVERT.get(name, str)(text)
     except (ValueError, KeyError):
-        raise StudyError(f"--set {parameter.name}={text}: not a {name}") from None
+        raise StudyError(f"--set {parameter.name}={text}: not of type {name}") from None

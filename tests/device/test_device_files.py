@@ -75,7 +75,7 @@ def test_unknown_devices(name: str, message: str) -> None:
         ("[core]\nmemory_bytes = true", r"core\.memory_bytes: .*valid integer, got True"),
         ("[core]\nstack_bytes = 4000", r"reserved_bytes\.allo: 3328 is not between core\.stack_bytes 4000"),
         ("[core]\nneighbours = ['up']", r"core\.neighbours\.0: .*pattern"),
-        ("[array]\ncolumns = 5", r"array: columns 5 exceeds usable_columns 4"),
+        ("[array]\ncolumns = 5", r"bad\.toml: array: columns 5 exceeds usable_columns 4"),
         ("[host]\nbuffers = 1", "host: reserved_buffers 1 leaves none of 1 buffers"),
         ("[memory_tile]\nbuffer_descriptors = 47", "memory_tile: 47 buffer_descriptors do not divide into 2 banks"),
         ("[boards.default]\nclock_ghz = nan", r"bad\.toml: boards\.default\.clock_ghz: .*"),

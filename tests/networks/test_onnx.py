@@ -221,7 +221,7 @@ def test_heads_of_odd_widths_are_padded() -> None:
 
 def test_the_host_says_why_it_does_a_step() -> None:
     w = models.Writer()
-    network = dse.from_onnx(w.model(w("CumSum", w("Relu", "x"), w.const(1, np.int64)), (models.LENGTH, WIDTH)))
+    network = dse.from_onnx(w.model(w("Hardmax", w("Relu", "x")), (models.LENGTH, WIDTH)))
     assert [step.work.why for step in network.steps if isinstance(step.work, Host)] == ["no program for it"]
 
 
@@ -288,12 +288,30 @@ def test_a_softmax_is_along_any_dimension(op: str, axis: int) -> None:
     models.computed(w.model(w(op, "x", axis=axis), (2, 4, WIDTH), 17), host="never")
 
 
-def test_reductions_of_a_prime_number_of_elements_end() -> None:
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMean", "ReduceL2"])
+def test_rows_that_no_core_holds_are_done_in_parts(op: str) -> None:
+    """Of a prime number of elements, and of negative ones: what pads the last part does not count."""
     w = models.Writer()
-    model = w.model(w("ReduceMean", "x", axes=[1]), (2, 8209), 17)
-    with pytest.raises(dse.StudyError, match="ReduceMean 'reducemean_0': rows of 8,209 elements, a prime number"):
-        dse.from_onnx(model, host="never")
-    models.computed(model)
+    x = w("Sub", "x", w.const(9.0)) if op == "ReduceMax" else "x"
+    models.computed(w.model(w(op, x, axes=[1]), (2, 8209), 17), host="never")
+
+
+@pytest.mark.parametrize("attributes", [{}, {"exclusive": 1}, {"reverse": 1}, {"exclusive": 1, "reverse": 1}])
+@pytest.mark.parametrize("axis", [1, -1])
+def test_sums_of_all_elements_up_to_one_are_products(axis: int, attributes: dict[str, int]) -> None:
+    w = models.Writer()
+    models.computed(w.model(w("CumSum", "x", w.const(axis, np.int64), **attributes), (2, 4, WIDTH), 17), host="never")
+
+
+@pytest.mark.parametrize("op", ["Round", "Floor", "Ceil"])
+def test_numbers_become_whole(op: str) -> None:
+    """Halves, and numbers that have no fractions."""
+    w = models.Writer()
+    network = dse.from_onnx(w.model(w(op, "x"), (8, WIDTH), 17), element="f32", host="never")
+    x = np.concatenate([np.arange(-32, 32) / 4, np.ldexp(1.5, np.arange(-32, 32))]).astype(np.float32).reshape(8, WIDTH)
+    wanted = {"Round": np.rint, "Floor": np.floor, "Ceil": np.ceil}[op](x)
+    for simulated in (True, False):
+        assert (network.run({"x": x}, simulated=simulated)[network.outputs[0]] == wanted).all()
 
 
 def test_a_softmax_of_old_models_is_over_several_dimensions() -> None:

@@ -28,6 +28,8 @@ def test_powers_of_two() -> None:
 
 
 def test_choices_refuse_twins_and_nothing() -> None:
+    with pytest.raises(StudyError, match=r"choices\(3\): a list is needed"):
+        choices(3)  # type: ignore[arg-type]
     with pytest.raises(StudyError, match="same value twice"):
         choices([1, 2, 1])
     with pytest.raises(StudyError, match="no value left"):

@@ -38,7 +38,7 @@ def csv_of(tmp_path: Path, text: Any) -> Any:
 
 def test_designs_are_named_by_key_the_beginning_of_it_or_number(run: Any, tmp_path: Path) -> None:
     a, b, c = run.records[:3]
-    path = csv_of(tmp_path, f"latency_us,design\n1.5,{a.key}\n2,{b.key[:8]}\n3e2,{c.number}\n")
+    path = csv_of(tmp_path, f"latency_us , design\n1.5, {a.key}\n2,{b.key[:8]}\n3e2,{c.number}\n")
     found = read_measurements(path, run.run_dir)
     assert [m.design.key for m in found] == [a.key, b.key, c.key]
     assert [m.latency_us for m in found] == [1.5, 2.0, 300.0]

@@ -347,9 +347,9 @@ def test_log_records_rebuild_their_designs(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"objectives": []}, "has no objective"),
-        ({"objectives": ["latency_us"]}, "is not one of its objectives"),
+        ({"objectives": ["latency_us"]}, "objectives: .* is none"),
         ({"objectives": [minimize("a"), minimize("a")]}, "two objectives are named 'a'"),
-        ({"constraints": ["dsp"]}, "is not one of its constraints"),
+        ({"constraints": ["dsp"]}, "constraints: .* is none"),
     ],
 )
 def test_wrong_declarations_are_explained(changes: Any, message: str) -> None:

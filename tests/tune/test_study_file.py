@@ -41,12 +41,18 @@ def test_functions_are_known_by_their_annotation_also_as_text(write: Any) -> Non
     assert load_studies(path, {"n": "4"})[0].name == "s5"
 
 
+def test_a_helper_with_an_underscore_is_left_alone(write: Any) -> None:
+    helper = "def _make(name) -> Study:\n    return fake_study(name)\n"
+    path = write(HEAD + helper + "def mine() -> Study:\n    return _make('s')\n")
+    assert [study.name for study in load_studies(path)] == ["s"]
+
+
 def test_truth_values_and_numbers_are_converted_by_default_or_annotation(write: Any) -> None:
     path = write(HEAD + "def study(flag=False, x=1.0):\n    return fake_study(f'{flag}_{x / 2}')\n")
     assert load_studies(path, {"flag": "yes", "x": "3"})[0].name == "True_1.5"
-    with pytest.raises(StudyError, match="--set x=fast: not a float"):
+    with pytest.raises(StudyError, match="--set x=fast: not of type float"):
         load_studies(path, {"x": "fast"})
-    with pytest.raises(StudyError, match="--set flag=perhaps: not a bool"):
+    with pytest.raises(StudyError, match="--set flag=perhaps: not of type bool"):
         load_studies(path, {"flag": "perhaps"})
 
 
@@ -58,7 +64,7 @@ def test_truth_values_and_numbers_are_converted_by_default_or_annotation(write: 
         ("\nimport no_such_module_at_all\n", "my_study.py:2: ModuleNotFoundError", ""),
         ("a = 1\nb = a / 0\n", "my_study.py:2: ZeroDivisionError", ""),
         (HEAD + "a = fake_study('t')\nb = fake_study('t')\n", "two studies named 't'", "rename one"),
-        (HEAD + "def study(n):\n    return fake_study()\n", "needs n", "--set n=VALUE"),
+        (HEAD + "def study(n):\n    return fake_study()\n", "needs n", "--set n=VALUE, or begin"),
         (HEAD + "def study():\n    return 3\n", "returned int, not a Study", ""),
         (HEAD + "def study():\n    return {}['x']\n", "my_study.py:4: KeyError", ""),
         (HEAD + "a = fake_study(objectives=[])\n", "has no objective", "minimize"),

@@ -43,7 +43,8 @@ class NpuLaunches(Launches):
         most = self.columns
         powers = {1 << power for power in range(most.bit_length())}
         for width in sorted(powers | {most, 3 * most // 4 if most > 4 else 1}):
-            yield width, on_columns(self.device, width)
+            array = self.device.array.model_copy(update={"columns": width})
+            yield width, self.device.model_copy(update={"array": array})
 
     def bandwidth(self, latency_us: float, dram_bytes: int, bound: Mapping[str, float]) -> float:
         """Return the share of time in which the DRAM is busy, in its busier direction."""
@@ -52,11 +53,6 @@ class NpuLaunches(Launches):
     def ends_us(self, parts: Sequence[LaunchedDesign]) -> list[float]:
         """Simulate parts of a launch together, tile by tile over one DRAM."""
         return ends_together(parts, self.device)
-
-
-def on_columns(device: NpuDevice, columns: int) -> NpuDevice:
-    """Return the device with fewer columns."""
-    return device.model_copy(update={"array": device.array.model_copy(update={"columns": columns})})
 
 
 # Designs that run concurrently on columns of their own, simulated together: they share DRAM and wait for each other.

@@ -190,7 +190,7 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     problem = Problem(residuals_at, low, high, whole).remembering()
     before, folds = problem.residuals_at(start), _folds(measurements)
     expected = _expected(measurements, before) if len(measurements) <= FEW else ""
-    found = Fit.unchanged(start, before) if expected else grow(problem, start, folds)
+    found = Fit.unchanged(problem, start, before) if expected else grow(problem, start, folds)
     if len(measurements) > FEW:
         found = min(found, fit(problem, start), key=lambda one: one.error(folds))
     held_out, learned = found.held_out(folds), found.error(folds) < error_of(before) - LEAST_PERCENT / 100

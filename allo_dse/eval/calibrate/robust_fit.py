@@ -104,19 +104,23 @@ class Selection(Frozen):
 
 
 class Fit(Frozen):
-    """The end of a fit: coordinates, residuals, slopes, scale and the selection of free coordinates."""
+    """The end of a fit: problem, coordinates, residuals, slopes, and the selection of free coordinates."""
 
+    problem: Problem
     at: Vector
     residuals: Vector
     jacobian: Matrix
-    scale: float
     selection: Selection
 
     @staticmethod
-    def unchanged(start: Vector, residuals: Vector) -> Fit:
+    def unchanged(problem: Problem, start: Vector, residuals: Vector) -> Fit:
         """Return a fit of no coordinate."""
-        jacobian = np.zeros((len(residuals), len(start)))
-        return Fit(start, residuals, jacobian, scale_of(residuals), Selection([], {}))
+        return Fit(problem, start, residuals, np.zeros((len(residuals), len(start))), Selection([], {}))
+
+    @property
+    def scale(self) -> float:
+        """Standard deviation of the residuals, without outliers."""
+        return scale_of(self.residuals)
 
     @property
     def deviations(self) -> Vector:
@@ -139,12 +143,17 @@ class Fit(Frozen):
         return error_of(self.held_out(folds))
 
     def held_out(self, folds: IntArray) -> Vector:
-        """Return the residuals of each fold by a fit to the others, linearized in the free coordinates."""
+        """Return the residuals of each fold by a fit to the others, linearized in the free coordinates.
+
+        Those stay within their limits, as in the fit: beyond them, a line predicts what no device can do.
+        """
         free = self.jacobian[:, self.selection.free]
         result = self.residuals.copy()
         for fold in np.unique(folds) if free.size else ():
             out = folds == fold
-            result[out] += free[out] @ _linear(free[~out], self.residuals[~out])
+            moved = self.at.copy()
+            moved[self.selection.free] += _linear(free[~out], self.residuals[~out])
+            result[out] += self.jacobian[out] @ (self.problem.clip(moved) - self.at)
         return result
 
 
@@ -276,7 +285,7 @@ def fit(problem: Problem, start: Vector) -> Fit:
         alike.update(chosen.alike)
         if chosen.free == allowed and all(at[i] == start[i] for i in alike):
             at, residuals, jacobian = _unbent(problem, (at, residuals, jacobian), allowed)
-            return Fit(at, residuals, jacobian, scale_of(residuals), Selection(allowed, alike))
+            return Fit(problem, at, residuals, jacobian, Selection(allowed, alike))
         kept = start.copy()
         kept[chosen.free] = at[chosen.free]
         allowed = chosen.free
@@ -289,7 +298,7 @@ def grow(problem: Problem, start: Vector, folds: IntArray) -> Fit:
     Coordinates begin from several values: where another part of the model limits all times, they show no slope.
     """
     residuals = problem.residuals_at(start)
-    found = Fit.unchanged(start, residuals)
+    found = Fit.unchanged(problem, start, residuals)
     most = len(residuals) // FEWEST_PER_PARAMETER if len(residuals) >= FEW else 1
     while found.error(folds) > 2 * LEAST_SCALE:
         free = set(found.selection.free)
@@ -319,7 +328,7 @@ def _with_one_more(problem: Problem, found: Fit, i: int, at: Vector) -> Fit:
     """Return the fit of the free coordinates and of another one, from `at`."""
     free = sorted([*found.selection.free, i])
     at, residuals = _descend(problem, at, free, TRUST, PROBE_ROUNDS)
-    return Fit(at, residuals, problem.slopes(at, residuals, free), scale_of(residuals), Selection(free, {}))
+    return Fit(problem, at, residuals, problem.slopes(at, residuals, free), Selection(free, {}))
 
 
 def moving(problem: Problem, at: Vector) -> list[int]:

@@ -20,7 +20,6 @@ from ..operators.execute import Expr, Operand, Work
 from ..operators.expressions import (
     LEAST_ELEMENTS,
     MOST_ELEMENTS,
-    MOST_WIDTH,
     expression_work,
     is_flat,
     of_rows,
@@ -130,6 +129,14 @@ class Builder:
         self.matrix_product(name, a, b, output)
         if output == self._pixels.get(node.output):
             self.made_pixels(node)
+
+    def along(self, node: Node, x: str, axis: int, matrix: Array) -> str:
+        """The products of a known matrix with all columns of elements along a dimension; returns their tensor."""
+        shape = self.net.shapes[self.read(x)]
+        columns = self.arranged(lambda one: np.moveaxis(one.reshape(shape), axis, 0).reshape(shape[axis], -1), x)
+        name, to = self.graph.new_name(f"{node.name or node.output}.axis{axis}"), (-1, *np.delete(shape, axis))
+        made = self.matrix_product(name, self.known(matrix), columns)
+        return self.arranged(lambda one: np.moveaxis(one.reshape(to), 0, axis), made)
 
     def add_row(self, node: Node, matrix: str, row: str, output: str) -> None:
         """The step that adds a row to every row of a matrix, and writes a node's output or its pixels."""
@@ -260,16 +267,6 @@ class Builder:
         if pixels:
             self.made_pixels(node)
         return made
-
-    def reduced(self, node: Node, op: str, x: str, rows: int, width: int) -> str:
-        """The sum, the largest or the smallest element of each row of a matrix, however long rows are."""
-        while width > (most := MOST_WIDTH // self.word):  # a task has a whole word of results
-            share = next((one for one in range(most, 1, -1) if width % one == 0), 0)
-            if not share:
-                raise self.refuse(node, f"rows of {width:,} elements, a prime number; a core holds {most:,}")
-            x = self.expression(node, op, (op, ("in", 0)), [Operand("full")], (rows * width // share, share), [x])
-            width //= share
-        return self.expression(node, op, (op, ("in", 0)), [Operand("full")], (rows, width), [x])
 
     # Images: [batch, channels, ...] in ONNX, and matrices of pixels, with a row of channels for each, in programs.
 

@@ -356,6 +356,21 @@ def _softmax(builder: Builder, node: Node) -> None:
         builder.rearrange(node, lambda one: np.moveaxis(one.reshape(*rest, width), -1, axis), made)
 
 
+MOST_SUMS = 2048
+"""Elements whose sums are one product: its matrix has their square."""
+
+
+def _cumulative_sum(builder: Builder, node: Node) -> None:
+    """Convert the sum of all elements up to each one along a dimension: a product with a triangle."""
+    x, axis = node.inputs[0], builder.graph.known.get(node.inputs[1])
+    if axis is None or (size := builder.shape(x)[at := int(axis.item())]) > MOST_SUMS:
+        raise builder.refuse(node, f"sums of more than {MOST_SUMS:,} elements, or along a dimension that is not known")
+    below = np.tri(size, k=-int(node.number("exclusive", 0)), dtype=np.float32)
+    builder.rearrange(
+        node, lambda one: one, builder.along(node, x, at, below.T if node.number("reverse", 0) else below)
+    )
+
+
 def _rope(builder: Builder, node: Node) -> None:
     x, *tables = node.inputs
     if len(builder.shape(x)) != 4 or any(name not in builder.graph.known for name in tables):
@@ -383,10 +398,9 @@ def _attention(builder: Builder, node: Node) -> None:
     q, k, v, *masks = node.inputs
     shape = builder.shape(q)
     heads, queries, width = math.prod(shape[:-2]), *((1, *shape)[-2:])
-    joined = node.proto is not None and len(shape) != 4  # heads side by side
     windows = [node.number(f"{side}_window_size", -1) for side in ("left", "right")]
-    more = any(masks) or max(windows) >= 0 or node.number("softcap", 0)
-    if joined or more:
+    joined = node.proto is not None and len(shape) != 4  # heads side by side
+    if joined or any(masks) or max(windows) >= 0 or node.number("softcap", 0):
         raise builder.refuse(
             node, "[batch, heads, length, width] without a mask of its own, window or softcap is known"
         )
@@ -545,6 +559,7 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Packed": _packed,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
+    "CumSum": _cumulative_sum,
     "RotaryEmbedding": _rope,
     "Attention": _attention,
     "Conv": conv,

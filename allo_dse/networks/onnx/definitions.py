@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,17 @@ Shape = tuple[int, ...]
 
 
 class Parts(list["NodeProto"]):
-    """Nodes that define another one, which is the last of them."""
+    """Nodes that define another one, which is the last of them.
+
+    Attributes:
+        attributes: of that one, by name.
+    """
 
     def __init__(self, whole: NodeProto) -> None:
+        from onnx import helper
+
         self.whole = whole
+        self.attributes: dict[str, Any] = {one.name: helper.get_attribute_value(one) for one in whole.attribute}
         self.stem = next(filter(None, whole.output))
 
     def step(self, op: str, *inputs: str, **attributes: object) -> str:
@@ -55,7 +62,7 @@ def linear_parts(proto: NodeProto) -> list[NodeProto] | None:
         return None
     tensors = (len(proto.input) - 2) // 3  # the output has two numbers, and a bias is one
     given, made, names = [*proto.input, "", ""], Parts(proto), list[str]()
-    turned = kind == "Conv" or any(one.name == "transB" and one.i for one in proto.attribute)
+    turned = kind == "Conv" or made.attributes.get("transB")
     for at in range(tensors):
         axis = {"axis": 0 if turned else 1} if at else {}
         names.append(made.step("DequantizeLinear", *given[3 * at : 3 * at + 3], **axis))
@@ -82,11 +89,12 @@ def einsum_parts(proto: NodeProto, types: Mapping[str, TypeProto], same: Mapping
     shapes = [shape_of(types[name]) if name in types else None for name in names]
     if proto.op_type != "Einsum" or len(names) < 2 or None in shapes:
         return None
-    text = next(one.s.decode() for one in proto.attribute if one.name == "equation").replace(" ", "")
+    made = Parts(proto)
+    text = made.attributes["equation"].decode().replace(" ", "")
     terms, _, result = text.partition("->")
     a, b, *more = terms.split(",")
     if more and result and "." not in text:
-        kept, made = "".join(one for one in dict.fromkeys(a + b) if one in "".join([*more, result])), Parts(proto)
+        kept = "".join(one for one in dict.fromkeys(a + b) if one in "".join([*more, result]))
         made.step("Einsum", *names[:2], equation=f"{a},{b}->{kept}")
         made[0].output[0] = both = f"{made.stem}/of{len(more)}"  # the last node's parts are numbered from 0 as well
         made.step("Einsum", both, *names[2:], equation=f"{','.join([kept, *more])}->{result}")
@@ -98,7 +106,6 @@ def einsum_parts(proto: NodeProto, types: Mapping[str, TypeProto], same: Mapping
     batch = [one for one in a if one in b and one in result]
     rows, columns = ([one for one in own if one not in other] for own, other in ((a, b), (b, a)))
     depth = [one for one in a if one in b and one not in result]
-    made = Parts(proto)
 
     def shaped(name: str, *parts: Sequence[str]) -> str:
         return made.step("Reshape", name, made.constant([prod(sizes[one] for one in own) for own in parts]))
@@ -126,13 +133,10 @@ def norm_parts(proto: NodeProto, shape: Shape | None, version: int) -> list[Node
     Args:
         shape: of its first input.
     """
-    from onnx import helper
-
     if proto.op_type not in NORMS or proto.domain not in {"", "ai.onnx"} or not shape or any(proto.output[1:]):
         return None
-    numbers = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
     made, last = Parts(proto), proto.op_type[0] in "LR"
-    step, constant = made.step, made.constant
+    step, constant, numbers = made.step, made.constant, made.attributes
     axes = list(range(len(shape)))[numbers.get("axis", -1) if last else 2 :]
     groups = 1 if last else numbers.get("num_groups", shape[1])
     split = not last and groups < shape[1]
@@ -166,10 +170,12 @@ def narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> tuple[list[Nod
     """
     from onnx import numpy_helper
 
-    numbers = {one.name: one.i for one in proto.attribute}
+    if proto.op_type != "MatMulNBits":
+        return None
+    numbers = (made := Parts(proto)).attributes
     given = dict(zip(("x", "codes", "scales", "zeros", "groups", "bias"), proto.input, strict=False))
     bits, needed = numbers.get("bits", 4), [given.get(name, "") for name in ("codes", "scales", "zeros")]
-    if proto.op_type != "MatMulNBits" or bits not in (2, 4, 8) or any(name and name not in known for name in needed):
+    if bits not in (2, 4, 8) or any(name and name not in known for name in needed):
         return None
     (columns, depth), block = (numbers[name] for name in "NK"), numbers["block_size"]
     blocks = -(-depth // block)
@@ -184,7 +190,6 @@ def narrow_parts(proto: NodeProto, known: Mapping[str, Array]) -> tuple[list[Nod
     each = [codes, np.repeat(scales.astype(np.float32), block, axis=1), np.repeat(zeros, block, axis=1)]
     whole, scale, zero = each = [one[:, :depth].T for one in each]
     weights = (whole.astype(np.float32) - zero.astype(np.float32)) * scale
-    made = Parts(proto)
     value = made.step("Constant", value=numpy_helper.from_array(np.ascontiguousarray(weights)))
     product = made.step("MatMul", given["x"], value)
     if given.get("bias"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Literal
 
 import numpy as np
 
@@ -31,19 +33,24 @@ X: Expr = ("in", 0)
 FULL = Operand("full")
 Parts = tuple[Expr, str, Callable[[Expr, int], Expr]]
 
+
+def _same(one: Expr, _: int) -> Expr:
+    return one
+
+
 _MEAN: Parts = (X, "row_sum", lambda one, size: ("mul", one, number(1 / size)))
-_MAX: Parts = (X, "row_max", lambda one, _: one)
+_MAX: Parts = (X, "row_max", _same)
 REDUCTIONS: dict[str, Parts] = {
     "GlobalAveragePool": _MEAN,
     "GlobalMaxPool": _MAX,
-    "ReduceL1": (("max", X, ("mul", X, number(-1))), "row_sum", lambda one, _: one),
+    "ReduceL1": (("max", X, ("mul", X, number(-1))), "row_sum", _same),
     "ReduceL2": (("mul", X, X), "row_sum", lambda one, _: ("sqrt", one)),
     "ReduceLogSum": (X, "row_sum", lambda one, _: ("log", one)),
     "ReduceMax": _MAX,
     "ReduceMean": _MEAN,
-    "ReduceMin": (X, "row_min", lambda one, _: one),
-    "ReduceSum": (X, "row_sum", lambda one, _: one),
-    "ReduceSumSquare": (("mul", X, X), "row_sum", lambda one, _: one),
+    "ReduceMin": (X, "row_min", _same),
+    "ReduceSum": (X, "row_sum", _same),
+    "ReduceSumSquare": (("mul", X, X), "row_sum", _same),
 }
 """ONNX's reductions: what is reduced of an element, how, and what becomes of the result and the number of elements."""
 
@@ -88,7 +95,14 @@ def expression_of(node: Node, graph: Graph) -> Expr | None:
     if node.op == "Cast" and not all(map(graph.is_float, (*node.inputs, node.output))):
         return None
     whole = sum(graph.shapes.get(name) == graph.shapes[node.output] for name in node.inputs)
-    given = [_given(at, name, graph, whole) for at, name in enumerate(node.inputs)]
+
+    def read(at: int, name: str) -> Expr:
+        """An input as a number if its elements are equal and others have the shape of the result."""
+        known = graph.known.get(name)
+        alike = known is not None and (known.size == 1 or (whole > 1 and known.size and (known == known.flat[0]).all()))
+        return number(float(known.flat[0])) if known is not None and alike else ("in", at)
+
+    given = list(map(read, count(), node.inputs))
     found = given[0]
     if node.op == "Clip":  # limits are inputs or, in old models, attributes; one that is not given is empty
         for at, (op, name) in enumerate((("max", "min"), ("min", "max")), 1):
@@ -114,13 +128,6 @@ def expression_of(node: Node, graph: Graph) -> Expr | None:
     for one in given[1:]:
         found = BINARY["Add" if node.op == "Mean" else node.op](found, one)
     return ("mul", found, number(1 / len(given))) if node.op == "Mean" else found
-
-
-def _given(at: int, name: str, graph: Graph, whole: int) -> Expr:
-    """An input as a number if its elements are equal and others have the shape of the result."""
-    known = graph.known.get(name)
-    alike = known is not None and (known.size == 1 or (whole > 1 and known.size and (known == known.flat[0]).all()))
-    return number(float(known.flat[0])) if known is not None and alike else ("in", at)
 
 
 @dataclass(frozen=True)
@@ -166,10 +173,7 @@ class Groups:
     def __post_init__(self) -> None:
         nodes = self.graph.nodes if self.within is None else self.within
         self._writer = {name: node for node in nodes for name in node.outputs}
-        self._readers: dict[str, list[str]] = {}
-        for node in self.graph.nodes:
-            for name in dict.fromkeys(node.inputs):
-                self._readers.setdefault(name, []).append(node.output)
+        self._readers = self.graph.readers()
         for node in reversed(nodes):
             if node.output in self.inner or (own := self._single(node)) is None or own.split >= 0:
                 continue  # a reduction that no node after it takes along has a program of its own
@@ -184,8 +188,7 @@ class Groups:
         if node.name in self.apart or node.op in self.apart or graph.shapes.get(node.output) is None:
             return None
         expr = expression_of(node, graph)
-        names = [name for name in node.inputs if name]
-        if expr is None or not all(map(self._plain, (*names, node.output))):
+        if expr is None or not all(map(self._plain, (*filter(None, node.inputs), node.output))):
             return None
         return replace(_group(node, (node,), expr, node.inputs), split=reduced_from(node, graph))
 
@@ -212,7 +215,7 @@ class Groups:
         """Return a group with the node that writes a leaf, and with nodes before that one if only they make it fit."""
         before = self._writer.get(leaf)
         inside = {one.output for one in group.nodes}
-        if before is None or leaf in self.graph.outputs or not inside.issuperset(self._readers[leaf]):
+        if before is None or leaf in self.graph.outputs or any(o.output not in inside for o in self._readers[leaf]):
             return None
         own = self._single(before)
         if own is None or leaf in self.found:
@@ -260,7 +263,7 @@ class View:
     full: tuple[str, ...]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    expanded: int = 0
+    expanded: int
 
     def operands(self, types: Mapping[str, str]) -> list[Operand]:
         """The tensors that a program reads; rows, and columns, have one type, the first that one of them has."""
@@ -286,7 +289,7 @@ def view_of(graph: Graph, group: Group, turn: bool = False) -> View | None:
     shapes = {name: turned(_aligned(graph.shapes[name], len(shape)), turn) for name in group.leaves}
     splits = range(len(shape) + 1) if group.split < 0 else () if turn else (group.split,)
     views = (_view(shape, shapes, split) for split in splits)
-    return min((one for one in views if one and fits(one.operands({}))), key=lambda one: one.expanded, default=None)
+    return min((one for one in views if fits(one.operands({}))), key=lambda one: one.expanded, default=None)
 
 
 def _aligned(shape: Shape, rank: int) -> Shape:
@@ -332,7 +335,7 @@ def add_group(builder: Builder, group: Group) -> None:
     """
     graph, root = builder.graph, group.root
     shape = graph.shapes[root.output]
-    turn = len(shape) > 2 and group.split < 0 and any(builder.has_pixels(name) for name in group.leaves)
+    turn = len(shape) > 2 and group.split < 0 and any(map(builder.has_pixels, group.leaves))
     view = view_of(graph, group, turn)
     if view is None:
         raise builder.refuse(root, f"{group.kind} reads {', '.join(group.leaves)}; a core has channels for two")
@@ -372,7 +375,7 @@ def add_group(builder: Builder, group: Group) -> None:
 
 
 def reduction(builder: Builder, node: Node) -> None:
-    """Convert a reduction: the reduced dimensions become the rows of a matrix."""
+    """Convert a reduction: the reduced dimensions become the rows of a matrix, in parts where no core holds them."""
     x, (before, op, after) = node.inputs[0], REDUCTIONS[node.op]
     shape, axes = builder.shape(x), axes_of(builder.graph, node)
     if not axes:
@@ -380,11 +383,14 @@ def reduction(builder: Builder, node: Node) -> None:
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     rows, width = math.prod(shape[axis] for axis in kept), math.prod(shape[axis] for axis in axes)
     turned = builder.arranged(lambda one: one.reshape(shape).transpose(*kept, *axes), x)
-    if width > MOST_WIDTH // builder.word:
-        if before != X:
-            turned = builder.expression(node, node.op.lower(), before, [FULL], (rows * width, 1), [turned])
-        total = builder.reduced(node, op, turned, rows, width)
-        builder.expression(node, node.op.lower(), after(X, width), [FULL], (rows, 1), [total], output=node.output)
-        return
+    left, most = width, MOST_WIDTH // builder.word  # a task has a whole word of results
+    mode: Literal["constant", "edge"] = "constant" if op == "row_sum" else "edge"
+    while left > most:
+        share = next((one for one in range(most, most // 2, -1) if left % one == 0), -(-left // -(-left // most)))
+        pads = (0, 0), (0, -left % share)
+        turned = builder.arranged(lambda one, own=left, pads=pads: np.pad(one.reshape(rows, own), pads, mode), turned)
+        left = -(-left // share)
+        turned = builder.expression(node, op, (op, before), [FULL], (rows * left, share), [turned])
+        before = X
     expr = after((op, before), width)
-    builder.expression(node, node.op.lower(), expr, [FULL], (rows, width), [turned], output=node.output)
+    builder.expression(node, node.op.lower(), expr, [FULL], (rows, left), [turned], output=node.output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -127,6 +127,14 @@ class Graph:
     def writer(self) -> dict[str, Node]:
         """Return the nodes by the tensors that they write."""
         return {name: node for node in self.nodes for name in node.outputs}
+
+    def readers(self) -> Mapping[str, list[Node]]:
+        """Return the nodes that read each tensor."""
+        found = defaultdict[str, list[Node]](list)
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                found[name].append(node)
+        return found
 
 
 def read_graph(

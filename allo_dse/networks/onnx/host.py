@@ -104,8 +104,7 @@ def bytes_of(node: Node, graph: Graph) -> int:
     """Return the bytes that a node reads and writes; of a table only the rows that it gathers."""
     if node.op == "Gather":
         return 8 * math.prod(graph.shapes[node.output])
-    names = (*node.inputs, *node.outputs)
-    return sum(4 * math.prod(graph.shapes.get(name, ())) for name in names if name)
+    return sum(4 * math.prod(graph.shapes.get(name, ())) for name in (*node.inputs, *node.outputs) if name)
 
 
 def flops_of(node: Node, graph: Graph) -> float:
@@ -113,9 +112,7 @@ def flops_of(node: Node, graph: Graph) -> float:
     written = sum(math.prod(graph.shapes.get(name, ())) for name in node.outputs if name)
     shapes = [graph.shapes.get(name, ()) for name in node.inputs if name]
     if node.op in PRODUCTS and len(shapes) > 1:
-        weights = shapes[1]
-        depth = shapes[0][-1] if PRODUCTS[node.op] else math.prod(weights[1:])
-        return 2.0 * written * depth
+        return 2.0 * written * (shapes[0][-1] if PRODUCTS[node.op] else math.prod(shapes[1][1:]))
     if node.op in {"LSTM", "GRU", "RNN"}:  # every weight is used once for each element of the sequence
         return 2.0 * math.prod(shapes[0][:2]) * sum(math.prod(one) for one in shapes[1:3])
     return float(written)
@@ -141,16 +138,12 @@ def joined_hosts(network: Network) -> Network:
 
 def _joined(before: Step, step: Step) -> Step | None:
     """Return two steps as one; None unless both are nodes of ONNX."""
-    first, second = before.work, step.work
-    if not (
-        isinstance(first, Host)
-        and isinstance(second, Host)
-        and isinstance(first.function, OnnxHost)
-        and isinstance(second.function, OnnxHost)
-    ):
-        return None
-    function = second.function.after(first.function)
-    bounds = {**dict(zip(step.inputs, second.below, strict=True)), **dict(zip(before.inputs, first.below, strict=True))}
+    match before.work, step.work:
+        case (Host(function=OnnxHost() as inner) as first, Host(function=OnnxHost() as outer) as second):
+            function = outer.after(inner)
+        case _:
+            return None
+    bounds = dict(zip((*step.inputs, *before.inputs), (*second.below, *first.below), strict=True))
     inputs = tuple(one for one, _ in function.elements)
     kinds = dict.fromkeys([*first.kind.split("+"), *second.kind.split("+")])
     work = Host(

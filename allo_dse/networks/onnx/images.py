@@ -18,6 +18,7 @@ from ..operators.elementwise import depthwise_work
 from ..operators.execute import Expr, Operand
 from ..operators.expressions import number
 from .builder import Array, Builder, InvalidModel
+from .elementwise import Group, add_group
 from .evaluate import run_model
 from .graph import Node
 
@@ -140,22 +141,11 @@ def resize(builder: Builder, node: Node) -> None:
             np.float32
         )
 
-    sizes, name = list(before), builder.read(x)
+    name = x
     for axis in axes:
         size = before[axis]
-        units = np.eye(size, dtype=np.float32).reshape(
-            size, *(size if at == axis else 1 for at in range(1, len(before)))
-        )
-        matrix = resized(units, axis).reshape(size, -1).T
-        first = [axis, *(at for at in range(len(sizes)) if at != axis)]
-        turned = builder.arranged(lambda one, own=tuple(sizes), to=first: one.reshape(own).transpose(to), name)
-        turned = builder.arranged(lambda one: one.reshape(one.shape[0], -1), turned)
-        sums = builder.matrix_product(
-            builder.graph.new_name(f"{node.name or node.output}.axis{axis}"), builder.known(matrix), turned
-        )
-        sizes[axis] = after[axis]
-        made_as, back = [sizes[at] for at in first], np.argsort(first)
-        name = builder.arranged(lambda one, own=made_as, to=back: one.reshape(own).transpose(to), sums)
+        units = np.eye(size, dtype=np.float32).reshape([size if at in (0, axis) else 1 for at in range(len(before))])
+        name = builder.along(node, name, axis, resized(units, axis).reshape(size, -1).T)
     builder.rearrange(node, lambda one: one, name)
 
 
@@ -175,17 +165,12 @@ def batch_norm(builder: Builder, node: Node) -> None:
         scaled = known[w] * factor.reshape(-1, *[1] * (known[w].ndim - 1))
         weights = builder.graph.new_known(f"{node.output}.weights", scaled)
         plus = builder.graph.new_known(f"{node.output}.bias", (own - mean) * factor + bias)
-        inputs = (image, weights, plus)
-        return conv(builder, replace(before, name=node.name, inputs=inputs, output=node.output))
-    shape = builder.shape(x)
-    turn = len(shape) > 2
-    pixels = builder.pixels(x) if turn else builder.read(x)
-    rows = builder.known(np.stack([factor, bias - mean * factor]))
+        return conv(builder, replace(before, name=node.name, inputs=(image, weights, plus), output=node.output))
+    builder.pixels(x)
+    shape, root = (-1, *[1] * (len(builder.shape(x)) - 2)), replace(node, op="batch_norm")
+    rows = [builder.graph.new_known(f"{node.output}.row", one.reshape(shape)) for one in (factor, bias - mean * factor)]
     expr: Expr = ("add", ("mul", ("in", 0), ("in", 1)), ("in", 2))
-    given, size = [Operand("full"), Operand("row", 2)], (math.prod(shape) // shape[1], shape[1])
-    output = builder.new_pixels(node) if turn else node.output
-    builder.expression(node, "batch_norm", expr, given, size, [pixels, rows], output=output)
-    return None
+    return add_group(builder, Group(root, (root,), expr, (x, *rows)))
 
 
 def _numbers(node: Node, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:

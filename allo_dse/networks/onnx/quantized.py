@@ -54,11 +54,7 @@ class _Conversion:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.read = graph
-        self.readers: dict[str, list[Node]] = {}
-        for node in graph.nodes:
-            for name in node.inputs:
-                self.readers.setdefault(name, []).append(node)
+        self.read, self.readers = graph, graph.readers()
         self.graph = replace(
             graph, nodes=[], shapes=dict(graph.shapes), elements=dict(graph.elements), known=dict(graph.known)
         )

@@ -526,6 +526,11 @@ def _softplus(x: Expr) -> Expr:
     return ("add", relu(x), ("log", ("add", ("exp", ("mul", _abs(x), number(-1))), number(1))))
 
 
+def _round(x: Expr) -> Expr:
+    """The nearest whole number, the even one of two; large numbers are whole."""
+    return ("where", ("gt", number(1 << 22), _abs(x)), ("round", x), x)
+
+
 def _elu(x: Expr, alpha: float, scale: float = 1.0) -> Expr:
     low = ("mul", ("sub", ("exp", ("min", x, number(0))), number(1)), number(alpha * scale))
     return ("where", ("gt", x, number(0)), ("mul", x, number(scale)) if scale != 1 else x, low)
@@ -576,15 +581,17 @@ def _hard_sigmoid(x: Expr, slope: float, offset: float) -> Expr:
 
 
 _PLAIN: dict[str, Callable[[Expr], Expr]] = {
-    "Abs": _abs, "Erf": _erf, "Gelu": gelu, "Relu": relu, "Sigmoid": sigmoid, "Silu": silu, "Softplus": _softplus,
-    "Tanh": tanh,
+    "Abs": _abs, "Erf": _erf, "Gelu": gelu, "Relu": relu, "Round": _round, "Sigmoid": sigmoid, "Silu": silu,
+    "Softplus": _softplus, "Tanh": tanh,
 }  # fmt: skip
 UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     **{name: partial(lambda of, x, _: of(x), of) for name, of in _PLAIN.items()},
     **{op.title(): partial(lambda op, x, _: (op, x), op) for op in ("cos", "exp", "log", "sin", "sqrt")},
+    "Ceil": lambda x, _: ("add", _round(x), ("gt", x, _round(x))),
     "Celu": lambda x, a: _celu(x, a("alpha", 1)),
     "Elu": lambda x, a: _elu(x, a("alpha", 1)),
     "Dequantize": lambda x, a: ("mul", ("sub", x, number(a("zero", 0))), number(a("scale", 1))),
+    "Floor": lambda x, _: ("sub", _round(x), ("gt", _round(x), x)),
     "HardSigmoid": lambda x, a: _hard_sigmoid(x, a("alpha", 0.2), a("beta", 0.5)),
     "HardSwish": lambda x, _: ("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
     "LeakyRelu": lambda x, a: ("where", ("gt", x, number(0)), x, ("mul", x, number(a("alpha", 0.01)))),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,7 +25,7 @@ from ..search.promotion import Rung, promoted
 from ..search.scoring import Scorer
 from ..store.log import Log, stored
 from ..store.record import Record, decode_entry
-from ..store.rundir import LOG, find_run
+from ..store.rundir import LOG, find_run, read_csv
 from .spec import StudySpec
 
 if TYPE_CHECKING:
@@ -125,32 +123,31 @@ def _measurements(
 
 def _rows(study: StudySpec, file: Path) -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
     """Yield parameters and metrics of the rows of a CSV file."""
-    free = study.parameters.free
-    try:
-        with file.open(newline="") as lines:
-            table = [*csv.DictReader(lines)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise StudyError(f"{file} cannot be read as CSV: {error}") from error
-    if missing := [name for name in free if table and name not in table[0]]:
-        raise StudyError(f"{file} has no column for the parameter {missing[0]!r}", hint=f"it needs {', '.join(free)}")
+    free, hint = study.parameters.free, f"it needs {', '.join(study.parameters.free)}"
+    columns, table = read_csv(file, hint)
+    if missing := [name for name in free if table and name not in columns]:
+        raise StudyError(f"{file} has no column for the parameter {missing[0]!r}", hint=hint)
+    judged = {metric_of(objective) for objective in study.objectives}
     texts = {name: {str(value): value for value in parameter.values} for name, parameter in free.items()}
-    for number, row in enumerate(table, 2):
+    for where, row in table:
         params: dict[str, Any] = {}
         metrics: dict[str, float] = {}
         for name, text in row.items():
-            text = (text or "").strip() if isinstance(text, str | None) else ""
             if name in free:
                 if text in texts[name]:
                     params[name] = texts[name][text]
                 elif text or not free[name].when:
                     known = ", ".join(texts[name])
-                    raise StudyError(f"{file}:{number}: {name} has no value {text!r}", hint=f"one of {known}")
+                    raise StudyError(f"{where}: {name} has no value {text!r}", hint=f"one of {known}")
             elif "." in name and text.isdigit():
                 params[name] = int(text)
             elif name not in study.parameters.parameters:
-                with suppress(ValueError):
+                try:
                     if math.isfinite(value := float(text)):
                         metrics[name] = value
+                except ValueError:
+                    if text and name in judged:
+                        raise StudyError(f"{where}: {name}: {text!r} is no number, nor empty for a failure") from None
         yield params, metrics
 
 

@@ -139,8 +139,8 @@ class StudySpec:
             for item in items:
                 if not isinstance(item, expected):
                     raise StudyError(
-                        f"study {self.name!r}: {item!r} is not one of its {kind}",
-                        hint="use minimize(...), maximize(...) for objectives and require(...) for constraints",
+                        f"study {self.name!r}: {kind}: {item!r} is none",
+                        hint='use minimize("latency_us") or maximize(...) for objectives, require(...) for constraints',
                     )
             names = [item.name for item in items]
             for name in names:

@@ -33,7 +33,7 @@ class BestFirstQueue:
 
     Attributes:
         open: number of designs that are not decided.
-        spread: whether designs at equal distance come from all over the space.
+        share: share of the designs that come first, a sample from all over the space. It doubles when none is open.
     """
 
     def __init__(self, objectives: int) -> None:
@@ -44,7 +44,7 @@ class BestFirstQueue:
         self._best: list[int] = []  # items that were worth most, the next one last
         self._most = math.inf  # what they are worth
         self.front: Points = np.empty((0, objectives))
-        self.open, self.spread = 0, False
+        self.open, self.share = 0, 1.0
 
     @staticmethod
     def rank(region: int, place: int = 0) -> int:
@@ -106,18 +106,17 @@ class BestFirstQueue:
                 if self._worth[self._best[-1]] == self._most:
                     return self._best[-1]
                 self._best.pop()
-            self._most = self._worth.max()
-            best = np.flatnonzero(self._worth == self._most)
-            rows = self._rows[best]
-            ranks = rows["rank"].astype(np.uint64) * _GOLDEN if self.spread else rows["rank"]
-            self._best = best[np.lexsort((ranks, rows["level"] != REGION))[::-1]].tolist()
+            worth, ranks = self._worth, self._rows["rank"][: len(self.items)]
+            if self.share < 1:
+                ranks = ranks.astype(np.uint64) * _GOLDEN
+                limit, first = self.share * 2.0**64, ranks[worth > _DECIDED].min()
+                while limit < first:
+                    limit *= 2
+                worth = np.where(ranks <= limit, worth, _DECIDED)
+            self._most = worth.max()
+            best = np.flatnonzero(worth == self._most)
+            self._best = best[np.lexsort((ranks[best], self.level[best] != REGION))[::-1]].tolist()
         return None
-
-    def next_of(self, level: int) -> int | None:
-        """The next item of those with bounds of a level."""
-        worth = np.where(self.level == level, self._worth, _DECIDED)
-        best = np.flatnonzero((worth == worth.max(initial=_DECIDED)) & (worth > _DECIDED))
-        return int(best[self._rows["rank"][best].argmin()]) if len(best) else None
 
     def decide(self, position: int) -> None:
         """Mark an item as decided, so that it never comes next."""

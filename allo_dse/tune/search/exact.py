@@ -1,7 +1,8 @@
 """Exact search, which ends with a proof: designs in the order of their bounds; those that cannot be better are skipped.
 
 A design is decided without being built if its bounds are no better than a design of the front in every objective. The
-next proposal depends on bounds and results alone, so an interrupted run resumes as if it had not been interrupted.
+next proposal depends on bounds, results and the trials asked for, so an interrupted run resumes with the same trials as
+if it had not been interrupted.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from .screening import Screen
 MOST_KEPT = 256
 """Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""
 _AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
-ALL_REFINED = 1_000  # designs of a space that may all get tight bounds, which takes seconds
-REFINED_PER_TRIAL = 150  # designs that get tight bounds for each evaluated one in larger spaces
+ALL_BOUNDED = 10_000  # designs of a space that all get tight bounds before the second proposal: ten seconds
+PER_TRIAL = 300  # designs of larger spaces that do, for each trial, which takes some hundred times as long
 FIRST_OF_PROGRAM = 10
 """Weight of the first design of a program and its directives: its bounds take 10 to 50 times as long as the others'."""
 DRAWN = 16  # random proposals before the first design is that with the best bounds; most can be repaired
@@ -46,9 +47,9 @@ class OpenDesigns:
         queue: of those that are open.
     """
 
-    def __init__(self, screen: Screen, lower_bounds: LowerBounds, most_refined: float = math.inf) -> None:
+    def __init__(self, screen: Screen, lower_bounds: LowerBounds, sample: float = math.inf) -> None:
         self._space, self._screen, self._lower_bounds = screen.space, screen, lower_bounds
-        self._most_refined, self._left, self._programs = most_refined, math.inf, set[Hashable]()
+        self._sample, self._programs = sample, set[Hashable]()
         self.queue = BestFirstQueue(len(lower_bounds.objectives))
         self._built: OrderedDict[int, None] = OrderedDict()
         regions = regions_of(self._space) if lower_bounds.knows_regions else None
@@ -79,8 +80,6 @@ class OpenDesigns:
             self._list()
         queue, last = self.queue, self._lower_bounds.levels - 1
         while (position := queue.next()) is not None:
-            if self._left <= 0 and (refined := queue.next_of(last)) is not None:
-                return refined
             item = queue.items[position]
             if isinstance(item, Region):
                 self._expand(position, item)
@@ -91,9 +90,9 @@ class OpenDesigns:
                 queue.decide(position)
                 continue
             # A tighter bound costs less than an evaluation. So evaluate a design only if its last bound does not rule
-            # it out, or no time or budget is left.
+            # it out, or time is up.
             level = queue.level[position]
-            if level >= last or self._left <= 0 or self._screen.meanwhile():
+            if level >= last or self._screen.meanwhile():
                 return position
             if level == 0 and self._screen.refuses_soon(item):
                 queue.decide(position)
@@ -104,14 +103,18 @@ class OpenDesigns:
     def _list(self) -> None:
         """Take in all regions, or all designs, with their first bounds; only some if time is up."""
         for batch in self._listing:
-            self.designs += sum(item.size if isinstance(item, Region) else 1 for _, item in batch)
+            for _, item in batch:
+                self.designs += item.size if isinstance(item, Region) else 1
+                if isinstance(item, Candidate):
+                    self._programs.add((str(item.params), item.design.schedule))
             self._take_in(batch)
             if self._screen.meanwhile() and self.queue.open:
                 return
         self.listed = True
-        if self.designs > ALL_REFINED:
-            self._left = self._most_refined
-            self.queue.spread = not self._lower_bounds.knows_regions and self.designs > self._left
+        if self._programs and self.designs > self._sample:
+            more = (FIRST_OF_PROGRAM - 1) * len(self._programs)
+            if self.designs + more > ALL_BOUNDED:
+                self.queue.share = max(self._sample / FIRST_OF_PROGRAM, self._sample - more) / self.designs
 
     def _take_in(self, items: Iterable[Ranked]) -> None:
         """Add regions or designs by rank; those that break a constraint or are known count as decided."""
@@ -147,9 +150,6 @@ class OpenDesigns:
     def _refine(self, position: int, candidate: Candidate) -> None:
         """Compute the next bounds of a design, which may bring it nearer to the front or decide it."""
         queue = self.queue
-        first = str(candidate.params), candidate.design.schedule
-        self._left -= 1 if first in self._programs else FIRST_OF_PROGRAM
-        self._programs.add(first)
         queue.level[position] += 1
         found = self._lower_bounds(candidate.design, int(queue.level[position]))
         if found is None:
@@ -177,7 +177,7 @@ class ExactProposer(Proposer):
 
     Args:
         strict: whether proposals must not depend on evaluation times.
-        trials: designs to evaluate, which pay for tight bounds; None for no limit.
+        trials: designs to evaluate, which determine the first sample of a large space; None for all of it.
 
     Attributes:
         open_designs: source of designs.
@@ -190,8 +190,7 @@ class ExactProposer(Proposer):
         self._signs = [o.sign for o in lower_bounds.objectives]
         self._proposed: dict[int, Losses] = {}  # bounds, by proposal
         self._evaluated = self._failed = 0
-        most_refined = math.inf if trials is None else REFINED_PER_TRIAL * trials
-        self.open_designs = OpenDesigns(screen, lower_bounds, most_refined)
+        self.open_designs = OpenDesigns(screen, lower_bounds, math.inf if trials is None else PER_TRIAL * trials)
 
     def _next(self) -> Candidate | None:
         if (found := self._drawn() or self.open_designs.next()) is None:

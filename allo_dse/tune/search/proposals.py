@@ -20,7 +20,7 @@ from allo_dse.space.space import Candidate
 
 from ..store.record import Record
 from .best_first_queue import distance, magnitude
-from .exact import ExactProposer
+from .exact import PER_TRIAL, ExactProposer
 from .lower_bounds import Losses, LowerBounds
 from .objectives import Objective
 from .proposer import Outcome, OutcomeOf, Proposal, Proposer
@@ -238,7 +238,7 @@ class GuidedProposer(ExactProposer):
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
 LISTED = 60_000  # most designs for which "auto" uses bounds: at most ten seconds
-LISTED_PER_TRIAL, LEAST_LISTED = 300, 20_000  # fewer where few are evaluated, which takes some hundred times as long
+LEAST_LISTED = 20_000  # the same where few are evaluated
 LISTED_BY_REGION = 100_000  # the same if regions have bounds: programs are compiled, but few designs are built
 MOST_LISTED = 1_000_000  # designs that "exact" lists: more would not fit into memory
 MOST_BY_REGION = 10_000_000  # the same if regions have bounds
@@ -399,7 +399,7 @@ def make_proposer(
 
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
-        at_once = LISTED if trials is None else min(LISTED, max(LEAST_LISTED, LISTED_PER_TRIAL * trials))
+        at_once = LISTED if trials is None else min(LISTED, max(LEAST_LISTED, PER_TRIAL * trials))
         at_once = LISTED_BY_REGION if by_region else at_once  # more designs than either limit
         designs = space.count(limit if lower_bounds.unbounded else at_once, screen.meanwhile)
         if designs is not None and not lower_bounds.unbounded:
@@ -412,7 +412,7 @@ def make_proposer(
                 f"the space has more than {most:,} designs, and sampler='exact' lists them all",
                 hint='narrow the parameters, or take sampler="evolution"',
             )
-        return ExactProposer(screen, lower_bounds, trials=trials, strict=strict)
+        return ExactProposer(screen, lower_bounds, strict=strict)
     if sampler == "exhaustive":
         return ExhaustiveProposer(screen)
     if sampler == "evolution":

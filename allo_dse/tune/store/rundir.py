@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 import fcntl
 import os
@@ -230,3 +231,26 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def read_csv(path: Path, hint: str) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
+    """Return the columns of a CSV file, and the place and the cells of each row, without space around them.
+
+    Raises:
+        StudyError: for a file that is none, and a line with more or fewer values than columns; with this hint.
+    """
+    rows = []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            table = csv.DictReader(file)
+            table.fieldnames = columns = [name.strip() for name in table.fieldnames or ()]
+            for row in table:
+                where = f"{path}:{table.line_num}"
+                if None in row or None in row.values():
+                    raise StudyError(f"{where}: the numbers of values and of columns differ", hint=hint)
+                rows.append((where, {name: text.strip() for name, text in row.items()}))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise StudyError(f"{path}: cannot be read as CSV in UTF-8: {error}", hint=hint) from None
+    if twice := [name for name in dict.fromkeys(columns) if columns.count(name) > 1]:
+        raise StudyError(f"{path}:1: more than one column {', '.join(map(repr, twice))}", hint=hint)
+    return columns, rows

@@ -63,6 +63,13 @@ def test_held_out_residuals_do_not_know_their_own_measurement() -> None:
     assert np.abs(held_out).sum() > np.abs(found.residuals).sum()
 
 
+def test_held_out_residuals_keep_the_limits_of_the_fit() -> None:
+    """What no coordinate within its limits explains is not explained to be by a line beyond them."""
+    for off, left in ((0.6, 0.1), (3.0, 3.0)):
+        launch = Problem(partial(np.add, np.full(8, off)), np.array([-0.5]), np.array([0.5]))
+        assert grow(launch, np.zeros(1), np.arange(8)).held_out(np.arange(8)) == pytest.approx(np.full(8, left))
+
+
 def test_nothing_is_asked_for_twice_and_slopes_are_not_asked_for_at_every_step() -> None:
     """Residuals are many runs of a model. With slopes at every step these four coordinates would take 60 of them."""
     effect = np.linspace(-1, 1, 8)[:, None] * [[1.0, 0.6]]

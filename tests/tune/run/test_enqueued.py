@@ -190,7 +190,13 @@ def test_a_table_of_another_tool_is_attached(tmp_path: Path) -> None:
     first, second = result.records
     assert (first.params["Pm"], first.metrics) == (8, {"latency_us": 3.5, "pe_count": 2, "local_memory_bytes": 1e3})
     assert (second.params["Pm"], second.status) == (16, "failed")
-    for text, message in (("Pm,Pn,Pk\n7,8,8\n", "tuned.csv:2: Pm has no value '7'"), ("Pm\n8\n", "no column for")):
+    for text, message in (
+        ("Pm,Pn,Pk\n7,8,8\n", "tuned.csv:2: Pm has no value '7'"),
+        ("Pm\n8\n", "no column for"),
+        ("\ufeffPm , Pn,Pk,latency_us\n8,8,8,1.5 ms\n", "tuned.csv:2: latency_us: '1.5 ms' is no number"),
+        ("Pm,Pn,Pk\n8,8\n", "tuned.csv:2: the numbers of values and of columns differ"),
+        ("Pm,Pn,Pm\n8,8,8\n", "tuned.csv:1: more than one column 'Pm'"),
+    ):
         table.write_text(text)
         with pytest.raises(StudyError, match=message):
             plain().attach(table)

@@ -141,24 +141,38 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path: Path, who
     assert len(result.records) == total
 
 
-def test_few_trials_ask_for_few_tight_bounds_and_the_proof_ends_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: Result
+def test_few_trials_bound_a_sample_resume_with_the_same_designs_and_the_proof_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "ALL_REFINED", 10)
-    monkeypatch.setattr(exact, "REFINED_PER_TRIAL", 3)
-    bounding = Looseness(2.0)
+    monkeypatch.setattr(exact, "ALL_BOUNDED", 10)
+    monkeypatch.setattr(exact, "PER_TRIAL", 3)
+    bounding = Looseness(0.2)
 
     class Shared(Bounded):
         def bounding(self) -> Looseness:
             return bounding
 
-    few = run(small(evaluator=Shared), tmp_path / "run", 5)
+    def go_on(part: str, trials: int, **options: Any) -> Result:
+        return run(small(evaluator=Shared, max_nodes=3), tmp_path / part, trials, sampler="auto", **options)
+
+    few = go_on("few", 5)
     designs = present(few.certificate).designs
-    # Beside the budget, measured designs are compared with their bounds.
-    assert len(few.records) <= bounding.asked[1] < 15 + exact.FIRST_OF_PROGRAM + 5 < designs / 4
-    assert propose_again(small(evaluator=Shared), Log(tmp_path / "run" / "log.jsonl"), lambda: "").difference == ""
-    found = run(small(evaluator=Shared), tmp_path / "run", designs)
+    # Measured designs are compared with their bounds, too.
+    assert len(few.records) <= bounding.asked[1] < designs / 4
+    assert len(go_on("parts", 12, patience=1).records) < 12
+    go_on("parts", 12)
+    go_on("once", 12)
+    assert len(order(tmp_path / "once")) == 12
+    assert order(tmp_path / "parts") == order(tmp_path / "once")
+    assert (
+        propose_again(
+            small(evaluator=Shared, max_nodes=3), Log(tmp_path / "parts" / "log.jsonl"), lambda: ""
+        ).difference
+        == ""
+    )
+    found = go_on("few", designs)
     assert present(found.certificate).complete
+    every = run(small(max_nodes=3), tmp_path / "every")
     assert front_of(found) == front_of(every)
 
 

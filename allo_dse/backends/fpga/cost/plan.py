@@ -210,7 +210,8 @@ class Planner(Frozen, eq=False, dict=True):
         fifos: dict[str, int] = {}
         every = of_region(self.program, (*self.program.schedule, *directives))
         for directive in every:
-            if not self._is_about(directive.scope):
+            scope = directive.scope
+            if not is_region(scope, self.program) and kernel_of(scope, self.program) != self.task_class.kernel:
                 continue
             if directive.kind == ADDERS:
                 fabric = directive.options["impl"] == "fabric"
@@ -244,10 +245,6 @@ class Planner(Frozen, eq=False, dict=True):
         banks = [1] * len(array.shape[:-1]) + [lanes_of(lanes, extent) for extent in array.shape[-1:]]
         whole = Storage(array, tuple(Split("cyclic", n) if n > 1 else None for n in banks))
         return once(self._storages, (name, said, lanes), lambda: reduce(_stored, said, whole), MOST_SMALL_KEPT)
-
-    def _is_about(self, scope: str) -> bool:
-        """Return whether directives of a scope concern the class."""
-        return is_region(scope, self.program) or kernel_of(scope, self.program) == self.task_class.kernel
 
     def _named(self, directive: Directive) -> list[str]:
         """The arrays a directive names."""
