@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allo_dse.common.mlir.bindings import arith, ir, memref, scf
+from allo_dse.common.mlir.bindings import arith, ir, memref, nested_ops, scf
 from allo_dse.common.mlir.dialect import Get, Put, text_context
 from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import Frozen, replace
@@ -40,15 +40,15 @@ def index_width(function: ir.OpView, mesh: tuple[int, ...]) -> int:
     known: dict[str, Interval] = {}
     for number, extent in enumerate(mesh):
         known[function.regions[0].blocks[0].arguments[number].get_name()] = (0, extent - 1)
-    for op in find(function, lambda _: True):
+    for op in nested_ops(function):
         if op.name == "scf.for":
             low, high = _of(known, op.operands[0])[0], _of(known, op.operands[1])[1]
             step = _of(known, op.operands[2])[1]  # the counter's last value, beyond the bound, is compared too
             known[op.regions[0].blocks[0].arguments[0].get_name()] = (low, max(low, min(high + step, _ANY[1])))
         elif len(op.results) == 1 and _is_index(op.results[0]):
             known[op.results[0].get_name()] = _interval(op, known)
-    values = [_of(known, v) for op in find(function, lambda _: True) for v in _indices(op)]
-    touching = find(function, {"memref.load", "memref.store"}.__contains__)
+    values = [_of(known, v) for op in nested_ops(function) for v in _indices(op)]
+    touching = find(function, "memref.load", "memref.store")
     arrays = (v.type for op in touching for v in op.operands if isinstance(v.type, ir.MemRefType))
     sizes = [(0, math.prod(ir.MemRefType(array).shape)) for array in arrays]
     bits = (max((-1 - low).bit_length() if low < 0 else 0, high.bit_length()) + 1 for low, high in values + sizes)
@@ -145,7 +145,7 @@ def lower_kernel(task_class: TaskClass, mesh: tuple[int, ...], *, overlap: bool 
     _check(task_class)
     with text_context():
         module = ir.Module.parse(task_class.body.mlir)
-        for op in find(module, lambda name: name in ("df.get_block", "df.put_block")):
+        for op in find(module, "df.get_block", "df.put_block"):
             _to_elements(op)
         run_passes(module, STRUCTURED)
         width = index_width(_function(module), mesh)
@@ -171,7 +171,7 @@ def _function(module: ir.Module) -> ir.OpView:
 def _constant_arrays(module: ir.Module) -> dict[str, tuple[int, ...]]:
     """Elements of the module's constant arrays, by symbol."""
     found = {}
-    for op in find(module, lambda name: name == "memref.global"):
+    for op in find(module, "memref.global"):
         values = ir.DenseElementsAttr(op.attributes["initial_value"])
         if not isinstance(ir.ShapedType(values.type).element_type, ir.IntegerType):
             raise RtlError("a constant array is not of integers", hint="integer kernels only")

@@ -518,14 +518,10 @@ def _writer(vmg: VMG, position: int, element: int) -> str:
 
 def _holds(offset: IntArray, shape: Ints, strides: Ints, element: int) -> BoolArray:
     """Return a mask of the tiles, given by their first elements, that hold an element."""
-    rest, inside = element - offset, np.ones(len(offset), np.bool_)
-    for size, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: -axis[1]):
-        if stride:
-            steps = rest // stride
-            inside &= (steps >= 0) & (steps < size)
-            rest = rest - steps * stride
-    inside &= rest == 0
-    return inside
+    inside = np.zeros((), np.int64)
+    for size, stride in zip(shape, strides, strict=True):
+        inside = np.add.outer(inside, stride * np.arange(size))
+    return np.isin(element - offset, inside)
 
 
 # Operations whose results depend on the sign of a zero.

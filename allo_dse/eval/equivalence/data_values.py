@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.mlir.bindings import Operation, Value, ir
+from allo_dse.common.mlir.bindings import Operation, Value, ir, nested_ops
 from allo_dse.common.mlir.dialect import POLLS
 from allo_dse.compiler.program.compiled import TaskClass
 from allo_dse.simulator.codegen.stream_ops import find
@@ -44,7 +44,7 @@ class DataValues:
 
     def __init__(self, function: Operation, task_class: TaskClass, words: Value, *, by_path: bool) -> None:
         self._class, self._by_path = task_class, by_path
-        self._ops = find(function, lambda name: True)
+        self._ops = nested_ops(function)
         self._next: dict[Value, list[Value]] = defaultdict(list)
         self.data: set[Value] = set()
         seeds: list[Value] = [
@@ -52,11 +52,9 @@ class DataValues:
         ]
         for op in self._ops:
             self._connect(op)
-            if op.name == "df.get":
-                seeds.append(op.results[0])
-            elif op.name in _BLOCKS:
+            if op.name in _BLOCKS:
                 seeds.append(op.operands[1])
-            elif op.name in MEMORY and _may_be_undefined(op.results[0]):
+            elif op.name == "df.get" or (op.name in MEMORY and _may_be_undefined(op.results[0])):
                 seeds.append(op.results[0])
         self._spread(seeds)
         self.branches = [] if by_path else self._choices()
@@ -72,7 +70,7 @@ class DataValues:
             branches = [op for op in self._ops if op.name == "scf.if" and op.operands[0] in self.data]
             for branch in branches:
                 self._spread(branch.results)
-                self._spread(op.operands[1] for op in find(branch, lambda name: name == "memref.store"))
+                self._spread(op.operands[1] for op in find(branch, "memref.store"))
         return branches
 
     def _spread(self, values: Iterable[Value]) -> None:
@@ -126,8 +124,8 @@ class DataValues:
                 raise self._refusal("data decides how often a loop runs", op)
             if any(isinstance(result.type, ir.IndexType) and result in self.data for result in op.results):
                 raise self._refusal("data decides on an index or on how often a loop runs", op)
-        for op in (inner for branch in self.branches for inner in find(branch, lambda name: name.startswith("df."))):
-            if op.name != "df.cost":
+        for op in (inner for branch in self.branches for inner in nested_ops(branch)):
+            if op.name.startswith("df.") and op.name != "df.cost":
                 raise self._refusal("data decides whether a stream is used", op)
 
     def _refusal(self, what: str, op: Operation) -> Undecidable:

@@ -211,11 +211,6 @@ class PathLog(Entries):
         """Return whether memory that was never written decided on control."""
         return bool(self.words[0, 2])
 
-    def numbers(self, words: IntArray) -> IntArray:
-        """The numbers of words: the lowest 64 bits of integers, or doubles' bits."""
-        found: IntArray = self.words[words, 2]
-        return found
-
     def formulas(self, words: IntArray) -> IntArray:
         """The formulas of words."""
         found: IntArray = self.words[words, 0]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from fractions import Fraction
 
-from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref, scf
+from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref, nested_ops, scf
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import Frozen
@@ -149,7 +149,7 @@ def rewritten(classes: Iterable[TaskClass], domain: Code, *, allow_reassociation
 
 def _rewritten(task_class: TaskClass, domain: Code, allow_reassociation: bool) -> Body:
     module = ir.Module.parse(task_class.body.with_own_words(WORDS_TYPE))
-    main = find(module, lambda name: name == "func.func")[0]
+    main = find(module, "func.func")[0]
     rewriter = _PathRewriter if isinstance(domain, PathDomain) else _Rewriter
     rewriter(main, task_class, domain, allow_reassociation).rewrite()
     for op in ir.Module.parse(domain.functions).body.operations:
@@ -195,7 +195,7 @@ class _Rewriter:
 
     def rewrite(self) -> None:
         data, widths = self._known.data, Widths(self._known.data)
-        plans = [self._planned(op, widths) for op in find(self._main, lambda name: name != "func.func")]
+        plans = [self._planned(op, widths) for op in nested_ops(self._main) if op.name != "func.func"]
         for value in data:
             type_: ir.Type = self._word
             if isinstance(value.type, ir.MemRefType):
@@ -207,7 +207,7 @@ class _Rewriter:
                 self._follow(plan)
         for branch in self._known.branches:
             self._choose(branch)
-        for memory in find(self._main, lambda name: name in MEMORY):
+        for memory in find(self._main, *MEMORY):
             if memory.results[0] in data:
                 self._leave_undefined(memory)
         inputs = [argument.type for argument in self._main.regions[0].blocks[0].arguments]
@@ -459,12 +459,12 @@ class _PathRewriter(_Rewriter):
 
 
 def _stores(block: ir.Block) -> list[Operation]:
-    return [found for op in block.operations for found in find(op, lambda name: name == "memref.store")]
+    return [found for op in block.operations for found in find(op, "memref.store")]
 
 
 def _accesses(block: ir.Block, array: Value) -> list[Operation]:
     """The operations in a block, and within its operations, that name an array."""
-    inside = [found for op in block.operations for found in find(op, lambda name: True)]
+    inside = [found for op in block.operations for found in nested_ops(op)]
     return [op for op in inside if any(operand == array for operand in op.operands)]
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref
+from allo_dse.common.mlir.bindings import Operation, Value, arith, func, ir, memref, nested_ops
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.common.records import Frozen, once
 from allo_dse.compiler.model.arguments import Arguments
@@ -324,12 +324,12 @@ class _FloatWidener:
         self._module = module
         self.helpers: dict[str, str] = {}
         self._word = ir.Type.parse(_WORD)
-        main = next(f for f in find(module, lambda n: n == "func.func") if _name(f) == symbol)
+        main = next(f for f in find(module, "func.func") if _name(f) == symbol)
         self._own = next(a for a in main.regions[0].blocks[0].arguments if str(a.type) == _OWN)
         self._constant_arrays: set[Value] = set()
 
     def rewrite(self) -> None:
-        ops = find(self._module, lambda name: name not in ("builtin.module", "memref.global"))
+        ops = [op for op in nested_ops(self._module) if op.name not in ("builtin.module", "memref.global")]
         for op in ops:
             is_constant = op.name == "memref.get_global" or (
                 op.name.startswith("memref.") and any(o in self._constant_arrays for o in op.operands)
@@ -347,7 +347,7 @@ class _FloatWidener:
         for op, before, results in plans:
             with op.location, ir.InsertionPoint(op):
                 self._follow(op, before, results)
-        for function in find(self._module, lambda name: name == "func.func"):
+        for function in find(self._module, "func.func"):
             if not function.regions[0].blocks:
                 continue
             inputs = [argument.type for argument in function.regions[0].blocks[0].arguments]

@@ -14,10 +14,10 @@ from ..run_time import fifo
 from ..run_time.builder import function, make_internal
 from ..run_time.records import Header, Node
 from ..run_time.scheduler import RUN, START_BODY, add_bodies_runtime, add_runtime
-from .coroutines import to_coroutine
+from .coroutines import is_unrolled, to_coroutine
 from .outline import COSTS, NEST, outline_nests, site
 from .signature import ANY_TOKEN, Body, CompiledBodies, Parameter, Signature
-from .static_steps import Unknown, bounds
+from .static_steps import LOOPS, Unknown, bounds
 from .stream_ops import constant_of, find, reduce_stream_ops, storage_bytes, to_blocks
 
 # Loops that go on for long let compiled code return to Python now and then, for Ctrl-C and time limits.
@@ -39,7 +39,6 @@ PIECE_TURNS = 256
 """Turns of the scheduler that a piece counts as: about as long."""
 ASSUMED_TRIPS = 1 << 10
 """Of a loop whose bounds are not constant."""
-_LOOPS = ("scf.for", "affine.for")
 _DATA = ("memref.load", "affine.load", "df.take", "df.get", "scf.if", "scf.while")
 _STREAMS = ("df.get", "df.put", "df.try", "df.take", "df.offer")
 
@@ -53,7 +52,7 @@ def _look_into(block: ir.Block) -> None:
     """Add `df.breathe` to the long loops of a block."""
     for op in list(block.operations):
         one = op.operation
-        if one.name in _LOOPS and not any(op.name.startswith(_STREAMS) for op in nested_ops(one)):
+        if one.name in LOOPS and not any(op.name.startswith(_STREAMS) for op in nested_ops(one)):
             _treat(one)
         else:
             for region in one.regions:
@@ -93,7 +92,7 @@ def _rounds_in(block: ir.Block) -> int:
     found = 0
     for op in block.operations:
         rounds = sum(_rounds_in(inner) for region in op.regions for inner in region.blocks)
-        trips = _trips(op.operation) if op.operation.name in _LOOPS else 1
+        trips = _trips(op.operation) if op.operation.name in LOOPS else 1
         found += rounds * (ASSUMED_TRIPS if trips is None else trips)
     return max(1, found)
 
@@ -133,7 +132,7 @@ _UNSIGNED = ("arith.divui", "arith.remui", "arith.ceildivui")
 
 def guard_divisions(root: ir.Module) -> None:
     """Divide by one wherever a division below `root` could trap."""
-    for op in find(root, lambda name: name in _SIGNED + _UNSIGNED):
+    for op in find(root, *_SIGNED, *_UNSIGNED):
         dividend, divisor = op.operands
         known = constant_of(divisor)
         signed = op.name in _SIGNED
@@ -193,7 +192,7 @@ _FIRST_INDEX = {"memref.load": 1, "memref.store": 2, "memref.subview": 1, "arith
 
 def guard_indices(root: ir.Module) -> None:
     """Put the checks that `df.check` asks for before the operations below `root`."""
-    for op in find(root, lambda name: name in _FIRST_INDEX):
+    for op in find(root, *_FIRST_INDEX):
         if CHECK not in op.attributes:
             continue
         numbers = list(ir.DenseI64ArrayAttr(op.attributes[CHECK]))
@@ -248,7 +247,7 @@ def compile_bodies(
         lowered = []
         for number, body in enumerate(bodies, 1):
             started((body.symbol,))
-            lowered.append(lower_body(body, name := f"body{number}", record))
+            lowered.append(lower_body(body, name := f"body{number}", record, optimize))
             for op in list(lowered[-1].module.body.operations):
                 module.body.append(op.operation)
             starts.append(_define_start(module, name, lowered[-1]))
@@ -284,7 +283,7 @@ def _machine_code(module: ir.Module, entry: str, layout: str, *, optimize: bool 
     return compile_object(module, entry, layout, optimize=optimize, bf16=bf16)
 
 
-def lower_body(body: Body, name: str, record: bool = False) -> LoweredBody:
+def lower_body(body: Body, name: str, record: bool = False, optimize: bool = True) -> LoweredBody:
     """Lower a body to a coroutine `name` (a prefix of its helpers' names)."""
     try:
         module = ir.Module.parse(body.mlir)
@@ -294,18 +293,19 @@ def lower_body(body: Body, name: str, record: bool = False) -> LoweredBody:
     guard_divisions(module)
     # Whatever data says, compiled code stays within its arrays and returns to Python now and then.
     guard_indices(module)
-    for loop in find(module, lambda name: name == "scf.while"):
+    for loop in find(module, "scf.while"):
         with ir.InsertionPoint.at_block_begin(loop.regions[1].blocks[0]), loop.location:
             breathe(1)
     for block in main.regions[0].blocks:
         _look_into(block)
-    outline_nests(module, main.operation)
     reduce_stream_ops(module)
+    # Copies of an unrolled body that share even their single loops compile sooner, and run slower.
+    outline_nests(module, main.operation, 1 if not optimize and is_unrolled(main.operation) else 2)
     to_blocks(module)
     round_small_floats(module, body.mlir)
     parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
-    sites = [site(op, "site") for op in find(main, lambda name: name in COSTS)]
-    polls = bool(find(main, lambda name: name in POLLS))
+    sites = [site(op, "site") for op in find(main, *COSTS)]
+    polls = bool(find(main, *POLLS))
     streams = [i for i, p in enumerate(parameters) if p.is_stream]
     suspends = to_coroutine(module, main.operation, streams, record)
     signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, polls)

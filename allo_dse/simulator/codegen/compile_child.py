@@ -55,9 +55,13 @@ def main() -> None:
 
 
 def serve_as_fork(seconds: float, gib: float) -> NoReturn:
-    """Serve in a fork, which closes its parent's files, frees none of its objects, and ends here."""
+    """Serve in a fork, which closes its parent's files, frees none of its objects, runs none of its signal handlers,
+    tracers and profilers, and ends here."""
     status = 1
     try:
+        sys.settrace(None)
+        sys.setprofile(None)
+        signal.set_wakeup_fd(-1)
         for file in map(int, os.listdir("/proc/self/fd")):
             with suppress(OSError):
                 if file > 2:
@@ -81,6 +85,12 @@ def serve(seconds: float, gib: float) -> None:
     # The parent handles signals to the process group; it closes the pipe when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):  # of a fork's parent
+            signal.signal(number, signal.SIG_DFL)
+    # A parent may block or ignore the signal that ends this process at its limit.
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     requests, replies = os.fdopen(0, "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     from allo_dse.common.mlir.bindings import PACKAGE

@@ -15,6 +15,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -25,6 +26,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from allo_dse.common.errors import CompileLimit, SimulationError
 from allo_dse.common.mlir import jit
@@ -118,8 +120,11 @@ class _Server:
         _refused.clear()
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
         command = python_running(f"{__package__}.compile_child", *map(str, limits))
-        # A fork of a process with Python threads may wait for locks that they hold.
-        fork = partial(serve_as_fork, *limits) if threading.active_count() == 1 else None
+        # A fork of a process with Python threads may wait for locks that they hold. It keeps a copy of each page that
+        # its parent writes: at most an eighth more memory than compiling may take.
+        memory = psutil.Process().memory_info()
+        is_small = memory.rss - memory.shared < limits[1] * 2**30 / 8
+        fork = partial(serve_as_fork, *limits) if len(sys._current_frames()) == 1 and is_small else None
         pipe = subprocess.PIPE
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # native threads hold none
             self.process = subprocess.Popen(

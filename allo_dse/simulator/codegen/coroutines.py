@@ -37,14 +37,6 @@ are allocated."""
 class Coroutine(Frozen):
     """Values that every suspension of a coroutine refers to, besides the body's parameters."""
 
-    record: bool
-    header: ir.Value
-    node: ir.Value
-    costs: ir.Value
-    records: Sequence[tuple[ir.Value, ir.Value]]
-    """Numbers of streams that are parameters, and the streams' records."""
-    moves: fifo.Moves | None
-    """Gets and puts that the body calls; None where their code stands in it."""
     streams: ir.Value
     handle: ir.Value
     clock: Variable
@@ -52,11 +44,23 @@ class Coroutine(Frozen):
     stall_put: Variable
     cleanup: ir.Block
     suspended: ir.Block
+    record: bool
+    header: ir.Value
+    node: ir.Value
+    costs: ir.Value
+    records: Sequence[tuple[ir.Value, ir.Value]]
+    """Numbers of streams that are parameters, and the streams' records."""
+    moves: tuple[ir.Module, str] | None
+    """The module and a prefix of the functions of gets and puts; None where their code stands in the body."""
 
 
-def prologue(function: ir.Operation, entry: ir.Block, header: ir.Value, node: ir.Value, **inputs: Any) -> Coroutine:
-    """Begin the coroutine in `entry`, whose own operations move to a block behind it."""
-    body = cut(entry, entry.operations[0])
+def prologue(function: ir.Operation, entry: ir.Block, *inputs: Any) -> Coroutine:
+    """Begin the coroutine in `entry`, whose own operations move to a block behind it.
+
+    Args:
+        inputs: the fields of the coroutine from `record` on.
+    """
+    body, (_, header, node, *_) = cut(entry, entry.operations[0]), inputs
     e = Emitter(entry)
     with e.here():
         identity = async_dialect.coro_id()
@@ -77,28 +81,17 @@ def prologue(function: ir.Operation, entry: ir.Block, header: ir.Value, node: ir
     with ir.InsertionPoint(suspended):
         async_dialect.coro_end(handle)
     Emitter(suspended, entry).return_()
-    return Coroutine(
-        **inputs,
-        header=header,
-        node=node,
-        streams=streams,
-        handle=handle,
-        clock=clock,
-        stall_get=stall_get,
-        stall_put=stall_put,
-        cleanup=cleanup,
-        suspended=suspended,
-    )
+    return Coroutine(streams, handle, clock, stall_get, stall_put, cleanup, suspended, *inputs)
 
 
 def _hoist_arrays(function: ir.Operation, e: Emitter) -> list[ir.Value]:
     """Move the body's arrays to the prologue, so that every way out can free them; returns those to be freed."""
     owned: list[ir.Value] = []
-    for op in find(function, lambda name: name == "memref.dealloc"):
+    for op in find(function, "memref.dealloc"):
         array = op.operands[0].owner
         if array.name == "memref.alloc" and not len(array.operands):
             op.erase()
-    for op in find(function, lambda name: name in ("memref.alloc", "memref.alloca")):
+    for op in find(function, "memref.alloc", "memref.alloca"):
         if len(op.operands):
             continue
         small = op.name == "memref.alloca" or storage_bytes(op.results[0].type) <= FRAME_BYTES
@@ -114,12 +107,9 @@ def _hoist_arrays(function: ir.Operation, e: Emitter) -> list[ir.Value]:
 
 def cut(block: ir.Block, op: Op) -> ir.Block:
     """Move `op` and what follows it to a new block behind `block`."""
-    rest = block.create_after()
-    moving = False
-    for other in list(block.operations):
-        moving = moving or other.operation == op.operation
-        if moving:
-            rest.append(other.operation)
+    rest, operations = block.create_after(), [other.operation for other in block.operations]
+    for moved in operations[operations.index(op.operation) :]:
+        rest.append(moved)
     return rest
 
 
@@ -145,14 +135,17 @@ def _wait(c: Coroutine, e: Emitter, resumed: ir.Block) -> None:
 
 
 def _save_clock(c: Coroutine, e: Emitter) -> None:
-    e.store(e.get(c.clock), c.node, Node.CLOCK)
-    e.increase(c.node, Node.STALL_GET, e.get(c.stall_get))
-    e.increase(c.node, Node.STALL_PUT, e.get(c.stall_put))
+    e.call(fifo.PAUSE, [c.node, *(e.get(one) for one in (c.clock, c.stall_get, c.stall_put))])
 
 
 INLINED_OPS = 16
 """A body of more stream operations calls functions for them: of one whose loops are unrolled, hundreds would be
 compiled one by one, for seconds."""
+
+
+def is_unrolled(function: ir.Operation) -> bool:
+    """Return whether a body of `df.take` and `df.offer` has more stream operations than that."""
+    return sum(op.name in _LOWERED and op.name not in _PLAIN_OPS for op in nested_ops(function)) > INLINED_OPS
 
 
 def to_coroutine(module: ir.Module, function: ir.Operation, streams: Sequence[int], record: bool) -> bool:
@@ -171,10 +164,10 @@ def to_coroutine(module: ir.Module, function: ir.Operation, streams: Sequence[in
         inputs = [a.type for a in entry.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
         ops = [op for op in nested_ops(function) if op.name in _LOWERED]
-        returns = find(function, lambda name: name == "func.return")
+        returns = find(function, "func.return")
         name = ir.StringAttr(function.attributes["sym_name"]).value
-        moves = fifo.Moves(module, name) if sum(op.name not in _PLAIN_OPS for op in ops) > INLINED_OPS else None
-        c = prologue(function, entry, header, node, costs=costs, record=record, records=records, moves=moves)
+        moves = (module, name) if is_unrolled(function) else None
+        c = prologue(function, entry, record, header, node, costs, records, moves)
         for op in ops:
             block = op.block
             rest = cut(block, op)
@@ -244,7 +237,7 @@ def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir
     if c.moves is None:
         now, token = fifo.move(e, getting, c.header, stream, before, words)
     else:
-        now, token = c.moves.call(e, getting, c.header, stream, before, words)
+        now, token = fifo.called_move(*c.moves, e, getting, c.header, stream, before, words)
     stalled = e.sub(now, before)
     e.set(c.clock, now)
     stall = c.stall_get if getting else c.stall_put

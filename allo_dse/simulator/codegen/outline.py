@@ -25,19 +25,19 @@ COSTS = (_COST, "df.cost_times")
 """Operations that name a cost site."""
 _SOURCE_LOOP = "df.loop"
 """Attribute that keeps loops of the source, and so copies of one nest, apart; nothing after this reads it."""
-LOOPS = ("affine.for", "affine.parallel", "scf.for", "scf.parallel")
+LOOPS = ("affine.for", "affine.parallel", "scf.for", "scf.parallel", "linalg.copy")
 
 
-def outline_nests(module: ir.Module, function: ir.Operation) -> None:
-    """Replace each outermost nest of at least two loops by a call, unless it moves tokens; so too loops within one that
-    breathes, which are long.
+def outline_nests(module: ir.Module, function: ir.Operation, least: int = 2) -> None:
+    """Replace each outermost nest of at least `least` loops by a call, unless it moves tokens; so too loops within one
+    that breathes, which are long.
 
     The costs of a nest are counted in it and paid for after the call: nobody else can tell when in a nest its task
     waited. Nests that differ only in their arguments and cost sites, as copies of an unrolled loop's body do, share one
     function: LLVM takes most of its time for nests.
     """
     shared: dict[str, str] = {}
-    for nest in list(_nests(function.regions[0].blocks)):
+    for nest in list(_nests(function.regions[0].blocks, least)):
         name = f"{ir.StringAttr(function.attributes['sym_name']).value}{NEST}{len(shared)}"
         call, target = _outline(module, nest, name)
         text = str(target.get_asm(use_local_scope=True))  # otherwise names of the whole module are made for each
@@ -47,7 +47,7 @@ def outline_nests(module: ir.Module, function: ir.Operation) -> None:
             target.erase()
 
 
-def _nests(blocks: Iterable[ir.Block], least: int = 2) -> Iterator[ir.Operation]:
+def _nests(blocks: Iterable[ir.Block], least: int) -> Iterator[ir.Operation]:
     for block in blocks:
         for op in block.operations:
             names = [inner.name for inner in nested_ops(op)]

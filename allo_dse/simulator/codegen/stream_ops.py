@@ -6,7 +6,6 @@ Operations that do not wait become `df.try_take` and `df.try_offer`; `df.empty` 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from allo_dse.common.mlir.bindings import Op, arith, ir, memref, nested_ops, scf
@@ -23,7 +22,7 @@ TO_BLOCKS = (
 
 def reduce_stream_ops(module: ir.Module) -> None:
     """Replace stream operations by `df.take` and `df.offer` and the copying of values."""
-    for op in find(module, _ACCESS.__contains__):
+    for op in find(module, *_ACCESS):
         _reduce(op)
 
 
@@ -32,9 +31,9 @@ def to_blocks(module: ir.Module) -> None:
     run_passes(module, TO_BLOCKS)
 
 
-def find(root: ir.Module | Op, wanted: Callable[[str], bool]) -> list[ir.Operation]:
-    """All operations under `root` whose name is wanted, in order."""
-    return [op for op in nested_ops(root) if wanted(op.name)]
+def find(root: ir.Module | Op, *names: str) -> list[ir.Operation]:
+    """All operations under `root` of some names, in order."""
+    return [op for op in nested_ops(root) if op.name in names]
 
 
 def constant_of(value: ir.Value) -> int | None:
@@ -45,9 +44,7 @@ def constant_of(value: ir.Value) -> int | None:
     return {"true": 1, "false": 0}.get(text) if not text.lstrip("-").isdigit() else int(text)
 
 
-_ACCESS = frozenset(
-    f"df.{tries}{does}{block}" for tries in ("", "try_") for does in ("get", "put") for block in ("", "_block")
-)
+_ACCESS = [f"df.{tries}{does}{block}" for tries in ("", "try_") for does in ("get", "put") for block in ("", "_block")]
 
 
 def _reduce(op: ir.Operation) -> None:

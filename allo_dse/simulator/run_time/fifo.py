@@ -8,19 +8,25 @@ from allo_dse.common.records import Frozen
 from .builder import Emitter, Word, function
 from .records import Entry, Event, Header, Node, State, Stream
 
-WAKE_READER, WAKE_WRITER = "df_wake_reader", "df_wake_writer"
+WAKE_READER, WAKE_WRITER, PAUSE = "df_wake_reader", "df_wake_writer", "df_pause"
 MOVE = ".move_"
-"""In the name of every function of `Moves`."""
+"""In the name of every function of `called_move`."""
 
 
 def define_wakes(module: ir.Module) -> None:
-    """`df_wake_...(header, stream word)`: queue the node registered there as runnable and clear the registration."""
+    """`df_wake_...(header, stream word)`: queue the node registered there as runnable and clear the registration;
+    `df_pause(node, clock, get stalls, put stalls)`: keep these in a node's record."""
     for name, push in ((WAKE_READER, _push_reader), (WAKE_WRITER, push_ready)):
         e, (header, place) = function(module, name, 2)
         node = e.load_ptr(place)
         e.store(0, place)
         push(e, header, node)
         e.return_()
+    e, (node, clock, gets, puts) = function(module, PAUSE, 1, words=3)
+    e.store(clock, node, Node.CLOCK)
+    e.increase(node, Node.STALL_GET, gets)
+    e.increase(node, Node.STALL_PUT, puts)
+    e.return_()
 
 
 def _push_reader(e: Emitter, header: ir.Value, node: ir.Value) -> None:
@@ -136,29 +142,23 @@ def move(
     return now, e.field(entry, Entry.TOKEN)
 
 
-class Moves:
-    """Gets and puts as functions of a module, for code that has many: each is defined when it is first called.
-
-    Args:
-        prefix: of their names.
-    """
-
-    def __init__(self, module: ir.Module, prefix: str) -> None:
-        self._module, self._prefix = module, prefix
-        self._defined: set[str] = set()
-
-    def call(
-        self, e: Emitter, getting: bool, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None
-    ) -> tuple[ir.Value, ir.Value]:
-        """As `move`."""
-        name = f"{self._prefix}{MOVE}{'get' if getting else 'put'}{words or ''}"
-        results = [e.i64, e.ptr]
-        if name not in self._defined:
-            self._defined.add(name)
-            own, (own_header, own_stream, own_clock) = function(self._module, name, 2, results, words=1)
-            own.return_(move(own, getting, own_header, own_stream, own_clock, words))
-        now, token = e.call(name, [header, stream, clock], results)
-        return now, token
+def called_move(
+    module: ir.Module,
+    prefix: str,
+    e: Emitter,
+    getting: bool,
+    header: ir.Value,
+    stream: ir.Value,
+    clock: ir.Value,
+    words: int | None,
+) -> tuple[ir.Value, ir.Value]:
+    """`move` as a function of a module, for code that has many; `prefix` is of the functions' names."""
+    name, results = f"{prefix}{MOVE}{'get' if getting else 'put'}{words or ''}", [e.i64, e.ptr]
+    if name not in ir.SymbolTable(module.operation):
+        own, (own_header, own_stream, own_clock) = function(module, name, 2, results, words=1)
+        own.return_(move(own, getting, own_header, own_stream, own_clock, words))
+    now, token = e.call(name, [header, stream, clock], results)
+    return now, token
 
 
 # T5: occupancy in time, not in order of execution. Tokens m..n are in the FIFO together iff get m is not before put n.

@@ -52,7 +52,7 @@ def test_the_numbers_of_a_path_are_those_of_a_run(seed: int) -> None:
     words = [log.enter(np.ones(a.shape, np.int64), a) for a in arrays.values()]
     Side(CLASSIFIED.vmg, {}).run(PathDomain(DEGREES), words, 0, None, log=log)
     dse.simulate(CLASSIFIED, *arrays.values())
-    assert log.numbers(words[-1]).tolist() == arrays["C"].tolist()
+    assert log.words[words[-1], 2].tolist() == arrays["C"].tolist()
 
 
 def test_indices_and_streams_that_data_decides_on() -> None:

@@ -1,12 +1,15 @@
 """Limits of compilation hold in native code: what exceeds them is one error with its place."""
 
+import _thread
 import re
+import signal
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import allo_dse as dse
@@ -86,6 +89,17 @@ def long_where_branches(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return requests
 
 
+@pytest.fixture
+def signal_of_the_limit_is_handled_and_blocked() -> Any:
+    compile_server.end_server()
+    before = signal.signal(signal.SIGXCPU, lambda *_: None)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGXCPU])
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    signal.signal(signal.SIGXCPU, before)
+
+
+@pytest.mark.usefixtures("signal_of_the_limit_is_handled_and_blocked")
 def test_compilation_that_takes_too_long_is_an_error_with_its_line(long_where_branches: list[Request]) -> None:
     endless, y = dse.load_program(copying(1)), np.zeros(8, np.int16)
     for _ in range(2):  # the second is not tried
@@ -150,20 +164,25 @@ def test_a_compiler_that_dies_or_replies_garbage_is_one_error_with_its_line(
     assert (y == X).all()
 
 
-def test_a_process_with_threads_compiles_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has", ["threads", "memory"])
+def test_a_process_with_threads_or_much_memory_compiles_in_a_new_process(
+    has: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def forked(*_: object) -> None:
-        raise AssertionError("a fork waits for the locks of threads that it does not have")
+        raise AssertionError("a fork waits for locks of threads that it does not have, and copies what is written")
 
     monkeypatch.setattr(compile_server, "serve_as_fork", forked)
     compile_server.end_server()
     done = threading.Event()
-    waiting = threading.Thread(target=done.wait)
-    waiting.start()
+    if has == "threads":
+        _thread.start_new_thread(done.wait, ())  # `threading` does not count it
+    else:
+        own = psutil.Process().memory_info()
+        monkeypatch.setenv(compile_server.GIB_SETTING, str((own.rss - own.shared) * 7 / 2**30))
     try:
         dse.simulate(dse.load_program(copying(0)), X, y := np.zeros(8, np.int16))
     finally:
         done.set()
-        waiting.join()
     assert (y == X).all()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.bindings import ir, nested_ops
 from allo_dse.common.mlir.dialect import new_context
 from allo_dse.common.mlir.jit import data_layout
 from allo_dse.simulator.codegen.bodies import compile_bodies, lower_body
@@ -55,7 +55,7 @@ def test_a_body_becomes_a_coroutine(golden: Callable[[str, str], None]) -> None:
 def test_a_body_suspends_at_its_begin_and_once_in_each_stream_operation() -> None:
     with new_context(), ir.Location.unknown():
         module, *_ = lower_body(Body("forward", FORWARD), "body1")
-        names = [op.name for op in find(module, lambda name: name.startswith(("async.coro", "df.")))]
+        names = [op.name for op in nested_ops(module) if op.name.startswith(("async.coro", "df."))]
         assert names.count("async.coro.suspend") == 1 + 2
         assert names.count("async.coro.end") == 1
         assert not [name for name in names if name.startswith("df.")]
@@ -66,8 +66,8 @@ def test_small_arrays_live_in_the_frame_and_large_ones_are_freed_on_every_way_ou
     for source, allocations in ((FORWARD, 0), (text, 1)):
         with new_context(), ir.Location.unknown():
             module, *_ = lower_body(Body("forward", source), "body1")
-            assert len(find(module, lambda name: name == "memref.alloc")) == allocations
-            frees = find(module, lambda name: name == "memref.dealloc")
+            assert len(find(module, "memref.alloc")) == allocations
+            frees = find(module, "memref.dealloc")
             assert len(frees) == allocations
             for op in frees:
                 following = [o.operation.name for o in op.block.operations]

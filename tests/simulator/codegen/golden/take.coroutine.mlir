@@ -43,130 +43,108 @@ func.func private @body1(%arg0: index, %arg1: !llvm.ptr, %arg2: !llvm.ptr, %arg3
   %21 = llvm.getelementptr %arg4[6] : (!llvm.ptr) -> !llvm.ptr, i64
   llvm.store %arg2, %21 : !llvm.ptr, !llvm.ptr
   %22 = llvm.load %3 : !llvm.ptr -> i64
-  %23 = llvm.getelementptr %arg2[0] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.store %22, %23 : i64, !llvm.ptr
-  %24 = llvm.load %2 : !llvm.ptr -> i64
-  %25 = llvm.getelementptr %arg2[6] : (!llvm.ptr) -> !llvm.ptr, i64
-  %26 = llvm.load %25 : !llvm.ptr -> i64
-  %27 = arith.addi %26, %24 : i64
-  %28 = llvm.getelementptr %arg2[6] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.store %27, %28 : i64, !llvm.ptr
-  %29 = llvm.load %1 : !llvm.ptr -> i64
-  %30 = llvm.getelementptr %arg2[7] : (!llvm.ptr) -> !llvm.ptr, i64
-  %31 = llvm.load %30 : !llvm.ptr -> i64
-  %32 = arith.addi %31, %29 : i64
-  %33 = llvm.getelementptr %arg2[7] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.store %32, %33 : i64, !llvm.ptr
-  %34 = async.coro.save %5
-  async.coro.suspend %34, ^bb14, ^bb4, ^bb13
+  %23 = llvm.load %2 : !llvm.ptr -> i64
+  %24 = llvm.load %1 : !llvm.ptr -> i64
+  call @df_pause(%arg2, %22, %23, %24) : (!llvm.ptr, i64, i64, i64) -> ()
+  %25 = async.coro.save %5
+  async.coro.suspend %25, ^bb14, ^bb4, ^bb13
 ^bb4:  // pred: ^bb3
-  %35 = llvm.getelementptr %arg2[0] : (!llvm.ptr) -> !llvm.ptr, i64
-  %36 = llvm.load %35 : !llvm.ptr -> i64
-  llvm.store %36, %3 : i64, !llvm.ptr
+  %26 = llvm.getelementptr %arg2[0] : (!llvm.ptr) -> !llvm.ptr, i64
+  %27 = llvm.load %26 : !llvm.ptr -> i64
+  llvm.store %27, %3 : i64, !llvm.ptr
   %c0_i64_5 = arith.constant 0 : i64
   llvm.store %c0_i64_5, %2 : i64, !llvm.ptr
   %c0_i64_6 = arith.constant 0 : i64
   llvm.store %c0_i64_6, %1 : i64, !llvm.ptr
   cf.br ^bb5
 ^bb5:  // 2 preds: ^bb2, ^bb4
-  %37 = llvm.load %3 : !llvm.ptr -> i64
-  %38 = llvm.getelementptr %arg4[0] : (!llvm.ptr) -> !llvm.ptr, i64
-  %39 = llvm.load %38 : !llvm.ptr -> i64
-  %40 = llvm.getelementptr %arg4[1] : (!llvm.ptr) -> !llvm.ptr, i64
-  %41 = llvm.load %40 : !llvm.ptr -> i64
-  %42 = llvm.getelementptr %arg4[3] : (!llvm.ptr) -> !llvm.ptr, i64
-  %43 = llvm.load %42 : !llvm.ptr -> i64
-  %44 = llvm.getelementptr %arg4[4] : (!llvm.ptr) -> !llvm.ptr, i64
-  %45 = llvm.load %44 : !llvm.ptr -> !llvm.ptr
+  %28 = llvm.load %3 : !llvm.ptr -> i64
+  %29 = llvm.getelementptr %arg4[0] : (!llvm.ptr) -> !llvm.ptr, i64
+  %30 = llvm.load %29 : !llvm.ptr -> i64
+  %31 = llvm.getelementptr %arg4[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  %32 = llvm.load %31 : !llvm.ptr -> i64
+  %33 = llvm.getelementptr %arg4[3] : (!llvm.ptr) -> !llvm.ptr, i64
+  %34 = llvm.load %33 : !llvm.ptr -> i64
+  %35 = llvm.getelementptr %arg4[4] : (!llvm.ptr) -> !llvm.ptr, i64
+  %36 = llvm.load %35 : !llvm.ptr -> !llvm.ptr
   %c3_i64 = arith.constant 3 : i64
-  %46 = llvm.getelementptr %arg4[7] : (!llvm.ptr) -> !llvm.ptr, i64
-  %47 = llvm.load %46 : !llvm.ptr -> i64
-  %48 = arith.andi %39, %43 : i64
-  %49 = arith.muli %48, %c3_i64 : i64
-  %50 = llvm.getelementptr %45[%49] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  %51 = llvm.getelementptr %50[0] : (!llvm.ptr) -> !llvm.ptr, i64
-  %52 = llvm.load %51 : !llvm.ptr -> i64
-  %53 = llvm.getelementptr %arg4[5] : (!llvm.ptr) -> !llvm.ptr, i64
-  %54 = llvm.getelementptr %53[0] : (!llvm.ptr) -> !llvm.ptr, i32
-  %55 = llvm.load %54 : !llvm.ptr -> i32
-  %56 = arith.extui %55 : i32 to i64
-  %57 = arith.addi %52, %56 : i64
-  %58 = arith.maxsi %37, %57 : i64
-  %59 = llvm.getelementptr %50[1] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.store %58, %59 : i64, !llvm.ptr
+  %37 = llvm.getelementptr %arg4[7] : (!llvm.ptr) -> !llvm.ptr, i64
+  %38 = llvm.load %37 : !llvm.ptr -> i64
+  %39 = arith.andi %30, %34 : i64
+  %40 = arith.muli %39, %c3_i64 : i64
+  %41 = llvm.getelementptr %36[%40] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %42 = llvm.getelementptr %41[0] : (!llvm.ptr) -> !llvm.ptr, i64
+  %43 = llvm.load %42 : !llvm.ptr -> i64
+  %44 = llvm.getelementptr %arg4[5] : (!llvm.ptr) -> !llvm.ptr, i64
+  %45 = llvm.getelementptr %44[0] : (!llvm.ptr) -> !llvm.ptr, i32
+  %46 = llvm.load %45 : !llvm.ptr -> i32
+  %47 = arith.extui %46 : i32 to i64
+  %48 = arith.addi %43, %47 : i64
+  %49 = arith.maxsi %28, %48 : i64
+  %50 = llvm.getelementptr %41[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.store %49, %50 : i64, !llvm.ptr
   %c1_i64_7 = arith.constant 1 : i64
-  %60 = arith.addi %39, %c1_i64_7 : i64
-  %61 = llvm.getelementptr %arg4[0] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.store %60, %61 : i64, !llvm.ptr
-  %62 = arith.addi %39, %47 : i64
-  llvm.store %62, %0 : i64, !llvm.ptr
+  %51 = arith.addi %30, %c1_i64_7 : i64
+  %52 = llvm.getelementptr %arg4[0] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.store %51, %52 : i64, !llvm.ptr
+  %53 = arith.addi %30, %38 : i64
+  llvm.store %53, %0 : i64, !llvm.ptr
   cf.br ^bb6
 ^bb6:  // 2 preds: ^bb5, ^bb8
-  %63 = llvm.load %0 : !llvm.ptr -> i64
-  %64 = arith.cmpi slt, %63, %41 : i64
-  cf.cond_br %64 weights([1, 100]), ^bb7, ^bb9
+  %54 = llvm.load %0 : !llvm.ptr -> i64
+  %55 = arith.cmpi slt, %54, %32 : i64
+  cf.cond_br %55 weights([1, 100]), ^bb7, ^bb9
 ^bb7:  // pred: ^bb6
-  %65 = arith.andi %63, %43 : i64
-  %66 = arith.muli %65, %c3_i64 : i64
-  %67 = llvm.getelementptr %45[%66] : (!llvm.ptr, i64) -> !llvm.ptr, i64
-  %68 = llvm.getelementptr %67[0] : (!llvm.ptr) -> !llvm.ptr, i64
-  %69 = llvm.load %68 : !llvm.ptr -> i64
-  %70 = arith.cmpi sle, %69, %58 : i64
-  cf.cond_br %70, ^bb8, ^bb9
+  %56 = arith.andi %54, %34 : i64
+  %57 = arith.muli %56, %c3_i64 : i64
+  %58 = llvm.getelementptr %36[%57] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %59 = llvm.getelementptr %58[0] : (!llvm.ptr) -> !llvm.ptr, i64
+  %60 = llvm.load %59 : !llvm.ptr -> i64
+  %61 = arith.cmpi sle, %60, %49 : i64
+  cf.cond_br %61, ^bb8, ^bb9
 ^bb8:  // pred: ^bb7
-  %71 = llvm.getelementptr %arg4[7] : (!llvm.ptr) -> !llvm.ptr, i64
-  %72 = llvm.load %71 : !llvm.ptr -> i64
+  %62 = llvm.getelementptr %arg4[7] : (!llvm.ptr) -> !llvm.ptr, i64
+  %63 = llvm.load %62 : !llvm.ptr -> i64
   %c1_i64_8 = arith.constant 1 : i64
-  %73 = arith.addi %72, %c1_i64_8 : i64
-  %74 = llvm.getelementptr %arg4[7] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.store %73, %74 : i64, !llvm.ptr
+  %64 = arith.addi %63, %c1_i64_8 : i64
+  %65 = llvm.getelementptr %arg4[7] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.store %64, %65 : i64, !llvm.ptr
   %c1_i64_9 = arith.constant 1 : i64
-  %75 = arith.addi %63, %c1_i64_9 : i64
-  llvm.store %75, %0 : i64, !llvm.ptr
+  %66 = arith.addi %54, %c1_i64_9 : i64
+  llvm.store %66, %0 : i64, !llvm.ptr
   cf.br ^bb6
 ^bb9:  // 2 preds: ^bb6, ^bb7
-  %76 = llvm.getelementptr %arg4[6] : (!llvm.ptr) -> !llvm.ptr, i64
-  %77 = llvm.load %76 : !llvm.ptr -> i64
+  %67 = llvm.getelementptr %arg4[6] : (!llvm.ptr) -> !llvm.ptr, i64
+  %68 = llvm.load %67 : !llvm.ptr -> i64
   %c0_i64_10 = arith.constant 0 : i64
-  %78 = arith.cmpi ne, %77, %c0_i64_10 : i64
-  cf.cond_br %78 weights([1, 100]), ^bb10, ^bb11
+  %69 = arith.cmpi ne, %68, %c0_i64_10 : i64
+  cf.cond_br %69 weights([1, 100]), ^bb10, ^bb11
 ^bb10:  // pred: ^bb9
-  %79 = llvm.getelementptr %arg4[6] : (!llvm.ptr) -> !llvm.ptr, i64
-  call @df_wake_writer(%arg1, %79) : (!llvm.ptr, !llvm.ptr) -> ()
+  %70 = llvm.getelementptr %arg4[6] : (!llvm.ptr) -> !llvm.ptr, i64
+  call @df_wake_writer(%arg1, %70) : (!llvm.ptr, !llvm.ptr) -> ()
   cf.br ^bb11
 ^bb11:  // 2 preds: ^bb9, ^bb10
-  %80 = llvm.getelementptr %50[2] : (!llvm.ptr) -> !llvm.ptr, i64
-  %81 = arith.subi %58, %37 : i64
-  llvm.store %58, %3 : i64, !llvm.ptr
-  %82 = llvm.load %2 : !llvm.ptr -> i64
-  %83 = arith.addi %82, %81 : i64
-  llvm.store %83, %2 : i64, !llvm.ptr
+  %71 = llvm.getelementptr %41[2] : (!llvm.ptr) -> !llvm.ptr, i64
+  %72 = arith.subi %49, %28 : i64
+  llvm.store %49, %3 : i64, !llvm.ptr
+  %73 = llvm.load %2 : !llvm.ptr -> i64
+  %74 = arith.addi %73, %72 : i64
+  llvm.store %74, %2 : i64, !llvm.ptr
   %c0_i64_11 = arith.constant 0 : i64
-  %84 = llvm.mlir.undef : !llvm.struct<(ptr, ptr, i64)>
-  %85 = llvm.insertvalue %80, %84[0] : !llvm.struct<(ptr, ptr, i64)> 
-  %86 = llvm.insertvalue %80, %85[1] : !llvm.struct<(ptr, ptr, i64)> 
-  %87 = llvm.insertvalue %c0_i64_11, %86[2] : !llvm.struct<(ptr, ptr, i64)> 
-  %88 = builtin.unrealized_conversion_cast %87 : !llvm.struct<(ptr, ptr, i64)> to memref<i8>
+  %75 = llvm.mlir.undef : !llvm.struct<(ptr, ptr, i64)>
+  %76 = llvm.insertvalue %71, %75[0] : !llvm.struct<(ptr, ptr, i64)> 
+  %77 = llvm.insertvalue %71, %76[1] : !llvm.struct<(ptr, ptr, i64)> 
+  %78 = llvm.insertvalue %c0_i64_11, %77[2] : !llvm.struct<(ptr, ptr, i64)> 
+  %79 = builtin.unrealized_conversion_cast %78 : !llvm.struct<(ptr, ptr, i64)> to memref<i8>
   cf.br ^bb12
 ^bb12:  // pred: ^bb11
-  %89 = llvm.load %3 : !llvm.ptr -> i64
-  %90 = llvm.getelementptr %arg2[0] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.store %89, %90 : i64, !llvm.ptr
-  %91 = llvm.load %2 : !llvm.ptr -> i64
-  %92 = llvm.getelementptr %arg2[6] : (!llvm.ptr) -> !llvm.ptr, i64
-  %93 = llvm.load %92 : !llvm.ptr -> i64
-  %94 = arith.addi %93, %91 : i64
-  %95 = llvm.getelementptr %arg2[6] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.store %94, %95 : i64, !llvm.ptr
-  %96 = llvm.load %1 : !llvm.ptr -> i64
-  %97 = llvm.getelementptr %arg2[7] : (!llvm.ptr) -> !llvm.ptr, i64
-  %98 = llvm.load %97 : !llvm.ptr -> i64
-  %99 = arith.addi %98, %96 : i64
-  %100 = llvm.getelementptr %arg2[7] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.store %99, %100 : i64, !llvm.ptr
+  %80 = llvm.load %3 : !llvm.ptr -> i64
+  %81 = llvm.load %2 : !llvm.ptr -> i64
+  %82 = llvm.load %1 : !llvm.ptr -> i64
+  call @df_pause(%arg2, %80, %81, %82) : (!llvm.ptr, i64, i64, i64) -> ()
   %c0_i64_12 = arith.constant 0 : i64
-  %101 = llvm.getelementptr %arg2[1] : (!llvm.ptr) -> !llvm.ptr, i64
-  llvm.store %c0_i64_12, %101 : i64, !llvm.ptr
+  %83 = llvm.getelementptr %arg2[1] : (!llvm.ptr) -> !llvm.ptr, i64
+  llvm.store %c0_i64_12, %83 : i64, !llvm.ptr
   cf.br ^bb13
 ^bb13:  // 3 preds: ^bb0, ^bb3, ^bb12
   async.coro.free %4, %5
