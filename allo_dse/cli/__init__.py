@@ -9,7 +9,10 @@ Imported by: allo_dse.
 
 from allo_dse.common.imports import standing_in
 
-with standing_in({"attr": None}):  # Rich imports attrs to print its classes, which takes longer than the rest of it
-    import rich.pretty  # noqa: F401
+try:
+    with standing_in({"attr": None}):  # Rich imports attrs to print its classes, which takes longer than the rest of it
+        import rich.pretty  # noqa: F401
 
-from .main import main as main
+    from .main import main as main
+except KeyboardInterrupt:
+    raise SystemExit(130) from None

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -296,7 +297,7 @@ def test_time_budget(tmp_path: Path) -> None:
 
 
 def test_a_wrong_design_leaves_the_front_and_what_it_hid_is_verified(tmp_path: Path) -> None:
-    checked = []
+    checked = deque[str]()  # a list's contents would make it another verifier
 
     def verifier(design: Any) -> Verification:
         checked.append(design.key)
@@ -311,6 +312,20 @@ def test_a_wrong_design_leaves_the_front_and_what_it_hid_is_verified(tmp_path: P
     again = run(fake_study(verifier=verifier), tmp_path / "run", 80)
     assert list(again.pareto["key"]) == list(result.pareto["key"])
     assert len(checked) == len(set(checked))
+
+
+def test_verdicts_hold_for_the_functions_that_decided(tmp_path: Path) -> None:
+    def verifier(most: int) -> Any:
+        return lambda design: Verification(design.fold.node_count <= most, "", 0.0)
+
+    def verified(most: int) -> Any:
+        return run(fake_study(verifier=verifier(most)), tmp_path / "run", 80)
+
+    first, corrected, same = (verified(most) for most in (4, 100, 100))
+    assert first.wrong
+    assert not corrected.wrong
+    assert set(corrected.pareto["verified"]) == {"yes"}
+    assert list(same.pareto["key"]) == list(corrected.pareto["key"]) != list(first.pareto["key"])
 
 
 def test_a_verifier_that_breaks_has_not_shown_anything_right(

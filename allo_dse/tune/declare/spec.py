@@ -351,8 +351,8 @@ class StudySpec:
         except (KeyboardInterrupt, StudyError):
             raise
         except BaseException as error:  # a design that cannot be run is not verified
-            return Verification(False, error_text(error), 0.0, kind="not run")
-        return replace(result, message=valid_text(result.message))
+            result = Verification(False, error_text(error), 0.0, kind="not run")
+        return replace(result, message=valid_text(result.message), against=self.against)
 
     def prove(self, design: Design, seed: int = 0, exported: Path | None = None) -> Verification:
         """Decide whether a design and its program are `allo_dse.equivalent` for all inputs.
@@ -391,9 +391,12 @@ class StudySpec:
     @cached_property
     def _program_digest(self) -> str:
         """Digest of the program's function, computed once: its execution may change values that it refers to."""
-        from .function_text import identity_text  # imported late: it imports the front end
+        return _digest(self.program)
 
-        return hashlib.sha256(identity_text(self.program).encode()).hexdigest()[:16]
+    @cached_property
+    def against(self) -> str:
+        """Digest of the functions and inputs that decide whether a design is right, computed once."""
+        return _digest([self.reference, self.verify_with, self.inputs, self._verifier])
 
     def first_program(self) -> Program:
         """The program of the first parameters with which it compiles.
@@ -428,6 +431,12 @@ def _listed(name: str, given: Any) -> Sequence[Any]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise StudyError(f"Study(..., {name}={given!r}) is not a list", hint=f"{name}=[...], also of one")
     return list(given)
+
+
+def _digest(value: Any) -> str:
+    from .function_text import identity_text  # imported late: it imports the front end
+
+    return hashlib.sha256(identity_text(value).encode()).hexdigest()[:16]
 
 
 def _hashable(given: Any) -> Any:

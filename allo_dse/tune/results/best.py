@@ -132,7 +132,9 @@ class BestDesign(Frozen, eq=False, dict=True):
         facts["predicted"] = {} if self.record.status == "failed" else self.values
         if self.verification is not None:
             verdict = structs.asdict(self.verification).items()
-            facts["verification"] = {name: value for name, value in verdict if name not in ("key", "seconds")}
+            facts["verification"] = {
+                name: value for name, value in verdict if name not in ("key", "seconds", "against")
+            }
         inputs = None if study.inputs is None else partial(_slowest_first, study, metrics)
         made = artifacts_of(self.design, Sources(study.answers, study.verify_with, metrics, inputs))
         more: Files = {

@@ -80,6 +80,8 @@ class Ledger:
     def _restored(self) -> History:
         with sensible(self.directory.log):
             history = read_history(self._log, self.scorer, self.screen, self.names)
+            against = ("", self.study.against)  # other verdicts are about another reference
+            history.verified = {key: one for key, one in history.verified.items() if one.against in against}
             history.count(self.tally, self.scorer)
         self.tally.correction = history.correction
         self._measured = history.correction.unused

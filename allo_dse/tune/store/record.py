@@ -177,6 +177,7 @@ class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_fiel
         error: largest rounding error, as a share of the largest value; None if nothing is rounded.
         tolerance: the error that is allowed there.
         place: its element.
+        against: digest of the functions that decided; empty in old logs.
     """
 
     ok: bool
@@ -187,6 +188,7 @@ class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_fiel
     error: float | None = None
     tolerance: float | None = None
     place: str = ""
+    against: str = ""
 
     @property
     def verdict(self) -> str:
