@@ -314,7 +314,6 @@ def compose(
     *,
     columns: int | None = None,
     share: float = 1.0,
-    work_limit: float = WORK_LIMIT,
     runtime: str = "",
     stream: bool = False,
     tolerance: float | None = None,
@@ -327,8 +326,6 @@ def compose(
         columns: that launches may use; all of the device by default.
         share: of an FPGA's resources to use.
         stream: on an FPGA, maximise the inputs of a stream per second instead.
-        work_limit: CP-SAT's deterministic time. When it is spent, the best composition so far is returned with its
-            gap.
         tolerance: largest allowed deviation of outputs from float32, relative to their largest value.
         inputs: an array for each input of the network, to measure the deviation on; random ones by default.
 
@@ -346,7 +343,7 @@ def compose(
         require_streams(fronts.device)
     made = _prepared(fronts, tolerance, inputs)
     runtime = runtime_of(fronts.device, fronts.target, runtime)
-    return _composed(fronts, *made, runtime, columns, share, work_limit, stream=stream)
+    return _composed(fronts, *made, runtime, columns, share, stream=stream)
 
 
 def runtime_of(device: Device, target: str | None, wanted: str = "") -> str:
@@ -401,7 +398,6 @@ def _composed(
     runtime: str,
     columns: int | None = None,
     share: float = 1.0,
-    work_limit: float = WORK_LIMIT,
     *,
     stream: bool = False,
 ) -> Composition:
@@ -419,7 +415,7 @@ def _composed(
 
     def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:
         own = replace(problem, effects=tuple(effects))
-        made.append(solve(own, work_limit=work_limit * part, stream=stream))
+        made.append(solve(own, work_limit=WORK_LIMIT * part, stream=stream))
         length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
         launches = _launches(fronts, problem, made[-1], calls.more_us)
         found = Composition(fronts, launches, length, bound, runtime, stream, accuracy, among)
@@ -437,7 +433,6 @@ def _composed(
 def compositions(
     fronts: Fronts,
     *,
-    work_limit: float = WORK_LIMIT,
     runtime: str = "",
     tolerance: float | None = None,
     inputs: Mapping[str, Array] | None = None,
@@ -455,7 +450,7 @@ def compositions(
     found: list[Composition] = []
     for limit in limits:
         try:
-            one = _composed(fronts, problem, accuracy, runtime, work_limit=work_limit, **limit)
+            one = _composed(fronts, problem, accuracy, runtime, **limit)
         except StudyError:
             if limit == limits[-1]:
                 raise

@@ -362,9 +362,9 @@ class RunResult:
         keys = ("node", "end", "stall_get", "stall_put", "stall_request")
         return [dict(zip(keys, row, strict=True)) for row in columns]
 
-    def by_stream(self, labels: Labels | None = None) -> list[dict[str, object]]:
+    def by_stream(self) -> list[dict[str, object]]:
         """One row per stream: name, depth, tokens moved, and the most it held at one time."""
-        names = [(labels or self.labels).stream(stream) for stream in range(self.network.stream_count)]
+        names = [self.labels.stream(stream) for stream in range(self.network.stream_count)]
         columns = zip(names, *(a.tolist() for a in (self.network.depth, self.puts, self.occupancy)), strict=True)
         return [dict(zip(("stream", "depth", "tokens", "occupancy"), row, strict=True)) for row in columns]
 
