@@ -210,7 +210,7 @@ def _smaller(params: Mapping[str, int], square: bool) -> Mapping[str, int]:
 LOOPED = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 """Operators that are a loop over time, and their activations by default."""
 MOST_INPUTS = 3072
-"""Elements of a task's inputs, beside them."""
+"""Most elements of a task's inputs, which a core holds beside the weights."""
 TASKS = 16
 """Sequences that run at once, before a task has several: half of the cores of the largest NPU."""
 
